@@ -1,0 +1,278 @@
+package conf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Settings is everything `fermi up` and `fermi server` can be told.
+type Settings struct {
+	Data          string
+	Shared        string
+	Listen        string
+	Demo          bool
+	ZonesFile     string
+	EtcdEndpoints []string
+	LogLevel      string
+	LogFormat     string
+	ArchiveAfter  time.Duration
+	Processes     int
+	TLSCert       string
+	TLSKey        string
+	Insecure      bool
+
+	// sources says where each value came from, by key.
+	sources map[string]string
+}
+
+// entry is a row of the table of settings: one place for key, flag, variable, default and help.
+type entry struct {
+	key     string // in the file; the flag replaces '.' by '-', the variable by '_'
+	initial string
+	help    string
+	// at is where the value lives.
+	at func(*Settings) value
+}
+
+var table = []entry{
+	{"data", "", "folder of all state (default $HOME/.fermi)", func(s *Settings) value { return (*text)(&s.Data) }},
+	{"shared", "", "folder that several servers of one machine share: engine, blobs, history (default: data)", func(s *Settings) value { return (*text)(&s.Shared) }},
+	{"listen", "127.0.0.1:7070", "address of the API", func(s *Settings) value { return (*text)(&s.Listen) }},
+	{"demo", "false", "start with the demo topology", func(s *Settings) value { return (*flagged)(&s.Demo) }},
+	{"zones", "", "file with Zone and Node manifests to start with", func(s *Settings) value { return (*text)(&s.ZonesFile) }},
+	{"etcd.endpoints", "", "endpoints of an etcd outside; embedded when empty", func(s *Settings) value { return (*texts)(&s.EtcdEndpoints) }},
+	{"log.level", "info", "debug, info, warn or error", func(s *Settings) value { return (*text)(&s.LogLevel) }},
+	{"log.format", "text", "text or json", func(s *Settings) value { return (*text)(&s.LogFormat) }},
+	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},
+	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
+	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
+	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
+	{"insecure", "false", "allow listening beyond loopback without TLS", func(s *Settings) value { return (*flagged)(&s.Insecure) }},
+}
+
+func (e entry) flag() string { return strings.ReplaceAll(e.key, ".", "-") }
+func (e entry) variable() string {
+	return "FERMI_" + strings.ToUpper(strings.ReplaceAll(e.key, ".", "_"))
+}
+
+// configFlag and configVariable name the settings file itself.
+const (
+	configFlag     = "config"
+	configVariable = "FERMI_CONFIG"
+)
+
+// maxFile bounds the settings file.
+const maxFile = 1 << 20
+
+// Bind declares the flags. Their values count only where they were given.
+func Bind(flags *pflag.FlagSet) {
+	flags.String(configFlag, "", "file of settings in YAML (or $"+configVariable+")")
+	for _, e := range table {
+		help := e.help + " ($" + e.variable() + ")"
+		if _, ok := e.at(&Settings{}).(*flagged); ok {
+			flags.Bool(e.flag(), e.initial == "true", help)
+			continue
+		}
+		flags.String(e.flag(), e.initial, help)
+	}
+}
+
+// Load puts the settings together: defaults, file, environment, flags, each over the one before.
+// environ is os.Environ's form; flags were bound by Bind, or nil. Every fault comes at once.
+func Load(flags *pflag.FlagSet, environ []string) (*Settings, error) {
+	s := &Settings{sources: map[string]string{}}
+	env := map[string]string{}
+	for _, kv := range environ {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			env[k] = v
+		}
+	}
+	var faults []fault.Field
+	set := func(e entry, v, source string) {
+		if err := e.at(s).set(v); err != nil {
+			faults = append(faults, fault.Field{Path: e.key, Message: fault.T("%[1]s: %[2]s (from %[4]s)", "%[1]s：%[3]s（来自 %[4]s）", strconv.Quote(v), err.EN, err.ZH, source)})
+			return
+		}
+		s.sources[e.key] = source
+	}
+	for _, e := range table {
+		set(e, e.initial, "default")
+	}
+	if home := env["HOME"]; home != "" {
+		s.Data = filepath.Join(home, ".fermi")
+	}
+	fromFile, path, err := readFile(flags, env)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range table {
+		if v, ok := fromFile[e.key]; ok {
+			set(e, v, "file "+path)
+			delete(fromFile, e.key)
+		}
+		if v, ok := env[e.variable()]; ok {
+			set(e, v, "$"+e.variable())
+		}
+		if flags != nil && flags.Changed(e.flag()) {
+			set(e, flags.Lookup(e.flag()).Value.String(), "--"+e.flag())
+		}
+	}
+	for _, key := range sorted(fromFile) {
+		faults = append(faults, fault.Field{Path: key, Message: fault.T("There is no such setting (in %s); known are %s.", "没有这个设置项（位于 %s），可用的有 %s。", path, strings.Join(keys(), ", "))})
+	}
+	return s, refuse(append(faults, s.Validate()...))
+}
+
+func refuse(faults []fault.Field) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	first := faults[0]
+	return fault.New(fault.Invalid, "BadSettings", fault.T("%[1]d settings are refused; the first is %[2]s: %[3]s", "%[1]d 个设置项有误，第一个是 %[2]s：%[4]s", len(faults), first.Path, first.Message.EN, first.Message.ZH)).WithFields(faults...)
+}
+
+// readFile is the settings file as key → text; nothing when none was named.
+func readFile(flags *pflag.FlagSet, env map[string]string) (map[string]string, string, error) {
+	path := env[configVariable]
+	if flags != nil && flags.Changed(configFlag) {
+		path = flags.Lookup(configFlag).Value.String()
+	}
+	if path == "" {
+		return nil, "", nil
+	}
+	data, err := readBounded(path)
+	if err != nil {
+		return nil, "", fault.New(fault.Invalid, "BadSettings", fault.T("Can't read the settings file %s.", "无法读取设置文件 %s。", strconv.Quote(path))).Because(err)
+	}
+	out, err := parse(data)
+	if err != nil {
+		return nil, "", fault.New(fault.Invalid, "BadSettings", fault.T("The settings file %s is not a YAML object of settings.", "设置文件 %s 不是由设置项组成的 YAML 对象。", strconv.Quote(path))).Because(err)
+	}
+	return out, path, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("more than %d bytes", maxFile)
+	}
+	return data, nil
+}
+
+// parse flattens {log: {level: debug}} to log.level.
+func parse(data []byte) (map[string]string, error) {
+	var tree map[string]any
+	if err := yaml.UnmarshalStrict(data, &tree); err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	return out, flatten(out, "", tree)
+}
+
+func flatten(out map[string]string, prefix string, tree map[string]any) error {
+	for k, v := range tree {
+		key := prefix + k
+		if sub, ok := v.(map[string]any); ok {
+			if err := flatten(out, key+".", sub); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, twice := out[key]; twice {
+			return fmt.Errorf("%s is given twice", strconv.Quote(key))
+		}
+		switch v := v.(type) {
+		case nil:
+			out[key] = ""
+		case []any:
+			parts := make([]string, len(v))
+			for i, e := range v {
+				parts[i] = fmt.Sprint(e)
+			}
+			out[key] = strings.Join(parts, ",")
+		case float64:
+			out[key] = strconv.FormatFloat(v, 'f', -1, 64)
+		default:
+			out[key] = fmt.Sprint(v)
+		}
+	}
+	return nil
+}
+
+// Source says where the value of a key came from: default, file PATH, $VARIABLE or --flag.
+func (s *Settings) Source(key string) string { return s.sources[key] }
+
+// Print writes the settings as YAML, each with its source as a comment.
+func (s *Settings) Print(w io.Writer) error {
+	group := ""
+	for _, e := range table {
+		head, leaf, nested := strings.Cut(e.key, ".")
+		indent := ""
+		if nested {
+			if head != group {
+				if _, err := fmt.Fprintf(w, "%s:\n", head); err != nil {
+					return err
+				}
+			}
+			group, indent = head, "  "
+		} else {
+			group, leaf = "", e.key
+		}
+		if _, err := fmt.Fprintf(w, "%s%s: %s # %s\n", indent, leaf, e.at(s).yaml(), oneLine(s.sources[e.key])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+func keys() []string {
+	out := make([]string, len(table))
+	for i, e := range table {
+		out[i] = e.key
+	}
+	return out
+}
+
+func sorted(m map[string]string) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// exists says whether a named file can be seen; other trouble than absence shows when it is read.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

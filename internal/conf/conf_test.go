@@ -1,0 +1,184 @@
+package conf
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+func load(t *testing.T, file string, environ []string, args ...string) (*Settings, error) {
+	t.Helper()
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	Bind(flags)
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "fermi.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return Load(flags, append([]string{"HOME=/home/li"}, environ...))
+}
+
+func TestDefaults(t *testing.T) {
+	got, err := load(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := Load(nil, []string{"HOME=/home/li"}); err != nil {
+		t.Error("without flags:", err)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	file := "data: /file\nlog: {level: warn, format: json}\nlisten: 127.0.0.1:1\netcd: {endpoints: ['https://a:1', 'https://b:1']}\nprocesses: 12\n"
+	got, err := load(t, file, []string{"FERMI_LOG_LEVEL=debug", "FERMI_LISTEN=127.0.0.1:2"}, "--listen", "127.0.0.1:3", "--demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Settings{
+		Data: "/file", Listen: "127.0.0.1:3", LogLevel: "debug", LogFormat: "json", Demo: true, Processes: 12,
+		ArchiveAfter: 10 * time.Minute, EtcdEndpoints: []string{"https://a:1", "https://b:1"},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
+		t.Error(diff)
+	}
+	for key, source := range map[string]string{"listen": "--listen", "log.level": "$FERMI_LOG_LEVEL", "archive.after": "default"} {
+		if got.Source(key) != source {
+			t.Errorf("%s from %q, want %q", key, got.Source(key), source)
+		}
+	}
+	if !strings.HasPrefix(got.Source("data"), "file /") {
+		t.Error(got.Source("data"))
+	}
+}
+
+// TestPrint: what is printed is a settings file that gives the same settings.
+func TestPrint(t *testing.T) {
+	first, err := load(t, "", []string{"FERMI_DATA=/a # \"b\"", "FERMI_ETCD_ENDPOINTS=https://a:1,https://b:1"}, "--archive-after", "90s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := first.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "archive:\n  after: 1m30s # --archive-after\n") {
+		t.Error(out.String())
+	}
+	again, err := load(t, out.String(), nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	if diff := cmp.Diff(first, again, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	tests := []struct {
+		name, file string
+		env, args  []string
+		keys       []string
+	}{
+		{"beyond loopback", "", nil, []string{"--listen", "0.0.0.0:7070"}, []string{"listen"}},
+		{"every interface", "", nil, []string{"--listen", ":7070"}, []string{"listen"}},
+		{"a name", "", nil, []string{"--listen", "node-1:7070"}, []string{"listen"}},
+		{"no port", "", nil, []string{"--listen", "127.0.0.1"}, []string{"listen"}},
+		{"large port", "", nil, []string{"--listen", "127.0.0.1:70000"}, []string{"listen"}},
+		{"unknown key", "lgo: {level: debug}\n", nil, nil, []string{"lgo.level"}},
+		{"all at once", "log: {level: loud, format: xml}\nprocesses: -1\n", []string{"FERMI_ARCHIVE_AFTER=10", "FERMI_DEMO=perhaps"}, nil,
+			[]string{"demo", "archive.after", "log.level", "log.format", "processes"}},
+		{"demo and zones", "", nil, []string{"--demo", "--zones", os.Args[0]}, []string{"zones"}},
+		{"zones absent", "", nil, []string{"--zones", "/nowhere/zones.yaml"}, []string{"zones"}},
+		{"half of TLS", "", nil, []string{"--tls-cert", os.Args[0]}, []string{"tls.key"}},
+		{"TLS absent", "", nil, []string{"--tls-cert", os.Args[0], "--tls-key", "/nowhere/key"}, []string{"tls.key"}},
+		{"etcd", "", nil, []string{"--etcd-endpoints", "etcd:2379"}, []string{"etcd.endpoints"}},
+		{"archive", "", nil, []string{"--archive-after", "-1s"}, []string{"archive.after"}},
+		{"no home", "", []string{"HOME="}, nil, []string{"data"}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := load(t, tc.file, tc.env, tc.args...)
+			var e *fault.Error
+			if !errors.As(err, &e) || e.Reason != "BadSettings" {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range e.Fields {
+				got = append(got, f.Path)
+				if f.Message.EN == "" || f.Message.ZH == "" || strings.Contains(f.Message.EN+f.Message.ZH, "%!") {
+					t.Errorf("bad text %+v", f)
+				}
+			}
+			if diff := cmp.Diff(tc.keys, got); diff != "" {
+				t.Errorf("%s\n%v", diff, err)
+			}
+		})
+	}
+}
+
+func TestInsecureAndTLS(t *testing.T) {
+	for _, args := range [][]string{
+		{"--insecure"}, {"--insecure=true"}, {"--tls-cert", os.Args[0], "--tls-key", os.Args[0]},
+	} {
+		if _, err := load(t, "", nil, append(args, "--listen", "0.0.0.0:7070")...); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+func TestFileTrouble(t *testing.T) {
+	if _, err := Load(nil, []string{"HOME=/h", "FERMI_CONFIG=/nowhere/fermi.yaml"}); fault.ReasonOf(err) != "BadSettings" {
+		t.Error(err)
+	}
+	for _, file := range []string{"- a\n", "a: 1\na: 2\n", "log: {level: a}\nlog.level: b\n", strings.Repeat("#", maxFile+1)} {
+		if _, err := load(t, file, nil); fault.ReasonOf(err) != "BadSettings" {
+			t.Errorf("%.20q: %v", file, err)
+		}
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for host, want := range map[string]bool{"127.0.0.1": true, "127.9.9.9": true, "::1": true, "localhost": true, "::ffff:127.0.0.1": true, "": false, "0.0.0.0": false, "::": false, "10.0.0.1": false, "localhost.evil": false} {
+		if Loopback(host) != want {
+			t.Errorf("Loopback(%q) = %t", host, !want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"log: {level: debug}", "a: [1, x, 2.5]", "a: {b: {c: null}}", "log.level: a\nlog: {level: b}", "[", "&a [*a]"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		out, err := parse(data)
+		if err != nil {
+			return
+		}
+		for k, v := range out {
+			for _, e := range table {
+				if e.key == k {
+					_ = e.at(&Settings{}).set(v)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package conf
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Validate lists every refused setting at once.
+func (s *Settings) Validate() []fault.Field {
+	var out []fault.Field
+	add := func(key, en, zh string, args ...any) {
+		out = append(out, fault.Field{Path: key, Message: fault.T(en, zh, args...)})
+	}
+	if s.Data == "" {
+		add("data", "Say where the data folder is; $HOME is not set, so there is no default.", "请指定数据目录；$HOME 未设置，没有默认值。")
+	}
+	if s.Demo && s.ZonesFile != "" {
+		add("zones", "Give either demo or zones, not both.", "demo 与 zones 只能选择其一。")
+	}
+	if s.ZonesFile != "" && !exists(s.ZonesFile) {
+		add("zones", "There is no file %s.", "文件 %s 不存在。", strconv.Quote(s.ZonesFile))
+	}
+	if !slices.Contains([]string{"debug", "info", "warn", "error"}, s.LogLevel) {
+		add("log.level", "%s is no level; use debug, info, warn or error.", "%s 不是合法的日志级别，请使用 debug、info、warn 或 error。", strconv.Quote(s.LogLevel))
+	}
+	if s.LogFormat != "text" && s.LogFormat != "json" {
+		add("log.format", "%s is no format; use text or json.", "%s 不是合法的日志格式，请使用 text 或 json。", strconv.Quote(s.LogFormat))
+	}
+	if s.ArchiveAfter < 0 || s.ArchiveAfter > 366*24*time.Hour {
+		add("archive.after", "%s is out of range: 0s to 8784h are allowed.", "%s 超出范围：允许 0s 到 8784h。", s.ArchiveAfter)
+	}
+	if s.Processes < 0 || s.Processes > 1_000_000 {
+		add("processes", "%d is out of range: 0 to 1000000 are allowed.", "%d 超出范围：允许 0 到 1000000。", s.Processes)
+	}
+	for _, e := range s.EtcdEndpoints {
+		if u, err := url.Parse(e); err != nil || !slices.Contains([]string{"http", "https", "unix", "unixs"}, u.Scheme) || u.Host == "" && u.Path == "" {
+			add("etcd.endpoints", "%s is not an endpoint such as https://etcd-1:2379.", "%s 不是合法的端点，例如 https://etcd-1:2379。", strconv.Quote(e))
+		}
+	}
+	return append(out, s.doors()...)
+}
+
+// doors refuses what would let strangers in.
+func (s *Settings) doors() []fault.Field {
+	var out []fault.Field
+	add := func(key, en, zh string, args ...any) {
+		out = append(out, fault.Field{Path: key, Message: fault.T(en, zh, args...)})
+	}
+	if (s.TLSCert == "") != (s.TLSKey == "") {
+		add("tls.key", "Give both tls.cert and tls.key, or neither.", "tls.cert 与 tls.key 必须同时给出或同时省略。")
+	}
+	for _, f := range []struct{ key, path string }{{"tls.cert", s.TLSCert}, {"tls.key", s.TLSKey}} {
+		if f.path != "" && !exists(f.path) {
+			add(f.key, "There is no file %s.", "文件 %s 不存在。", strconv.Quote(f.path))
+		}
+	}
+	for _, l := range []struct {
+		key, addr string
+		required  bool
+	}{{"listen", s.Listen, true}} {
+		if l.addr == "" && !l.required {
+			continue
+		}
+		host, port, err := net.SplitHostPort(l.addr)
+		if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n > 65535 {
+			add(l.key, "%s is not an address such as 127.0.0.1:7070.", "%s 不是合法的地址，例如 127.0.0.1:7070。", strconv.Quote(l.addr))
+			continue
+		}
+		if !Loopback(host) && s.TLSCert == "" && !s.Insecure {
+			add(l.key, "%s can be reached from other machines, and tokens would travel unencrypted; give tls.cert and tls.key, listen on 127.0.0.1, or say insecure.", "%s 可被其他机器访问，令牌将以明文传输；请配置 tls.cert 和 tls.key，或监听 127.0.0.1，或显式设置 insecure。", strconv.Quote(l.addr))
+		}
+	}
+	return out
+}
+
+// Loopback says that a host to listen on is this machine's alone. A name other than localhost is
+// not trusted to be: what it resolves to is somebody else's choice.
+func Loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

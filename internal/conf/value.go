@@ -1,0 +1,89 @@
+package conf
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// value reads and writes one setting as text.
+type value interface {
+	set(string) *fault.Text // nil when understood
+	yaml() string
+}
+
+type (
+	text    string
+	texts   []string
+	flagged bool
+	number  int
+	span    time.Duration
+)
+
+func bad(en, zh string) *fault.Text {
+	return &fault.Text{EN: en, ZH: zh}
+}
+
+func (t *text) set(s string) *fault.Text {
+	if strings.ContainsRune(s, 0) || len(s) > 4096 {
+		return bad("expected a text of at most 4096 bytes without NUL", "应为不超过 4096 字节且不含 NUL 的文本")
+	}
+	*t = text(s)
+	return nil
+}
+
+func (t *text) yaml() string { return strconv.Quote(string(*t)) }
+
+// set reads a list with commas between its parts.
+func (t *texts) set(s string) *fault.Text {
+	*t = nil
+	for part := range strings.SplitSeq(s, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			*t = append(*t, part)
+		}
+	}
+	return nil
+}
+
+func (t *texts) yaml() string {
+	parts := make([]string, len(*t))
+	for i, p := range *t {
+		parts[i] = strconv.Quote(p)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+func (f *flagged) set(s string) *fault.Text {
+	v, err := strconv.ParseBool(s)
+	if err != nil {
+		return bad("expected true or false", "应为 true 或 false")
+	}
+	*f = flagged(v)
+	return nil
+}
+
+func (f *flagged) yaml() string { return strconv.FormatBool(bool(*f)) }
+
+func (n *number) set(s string) *fault.Text {
+	v, err := strconv.Atoi(s)
+	if err != nil {
+		return bad("expected a whole number", "应为整数")
+	}
+	*n = number(v)
+	return nil
+}
+
+func (n *number) yaml() string { return strconv.Itoa(int(*n)) }
+
+func (d *span) set(s string) *fault.Text {
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		return bad("expected a duration with a unit such as 90s or 10m", "应为带单位的时长，例如 90s 或 10m")
+	}
+	*d = span(v)
+	return nil
+}
+
+func (d *span) yaml() string { return time.Duration(*d).String() }

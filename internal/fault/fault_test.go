@@ -1,0 +1,89 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestCodes(t *testing.T) {
+	seen := map[int]Code{}
+	for code, row := range codes {
+		if other, taken := seen[row.http]; taken {
+			t.Errorf("%s and %s share the status %d", code, other, row.http)
+		}
+		seen[row.http] = code
+		if code.HTTP() != row.http || code.Exit() != row.exit || code.Retry() != row.retry {
+			t.Errorf("%s does not answer with its row", code)
+		}
+		if row.exit == 0 || row.exit == 1 {
+			t.Errorf("%s exits with %d, which other things mean", code, row.exit)
+		}
+		if CodeOfHTTP(row.http) != code {
+			t.Errorf("status %d is not %s again", row.http, code)
+		}
+	}
+	if c := Code("?"); c.HTTP() != 500 || c.Exit() != 70 || c.Retry() || CodeOfHTTP(418) != Internal {
+		t.Error("an unknown code is our mistake")
+	}
+}
+
+func TestText(t *testing.T) {
+	text := T("%d tasks", "%d 个任务", 3)
+	for lang, want := range map[string]string{"zh": "3 个任务", "zh-CN": "3 个任务", "ZH": "3 个任务", "en": "3 tasks", "": "3 tasks", "fr": "3 tasks"} {
+		if got := text.In(lang); got != want {
+			t.Errorf("%q: %q", lang, got)
+		}
+	}
+	if got := T("100%", "百分百").In("en"); got != "100%" {
+		t.Errorf("without arguments nothing is formatted: %q", got)
+	}
+	if !(Text{}).IsZero() || text.IsZero() || (Text{ZH: "a"}).In("en") != "a" || (Text{EN: "a"}).In("zh") != "a" {
+		t.Error("a missing language falls back to the other")
+	}
+}
+
+func TestErrorCopies(t *testing.T) {
+	base := New(NotFound, "NoTask", T("No task.", "没有任务。"))
+	field := Field{Path: "a", Message: T("bad", "错")}
+	full := base.Because(io.EOF).WithHint(T("Look again.", "请再查。")).WithFields(field).WithFields(field)
+	if base.Unwrap() != nil || len(base.Fields) != 0 || !base.Hint.IsZero() {
+		t.Error("the original was changed")
+	}
+	if !errors.Is(full, io.EOF) || len(full.Fields) != 2 {
+		t.Error(full)
+	}
+	if got := full.Error(); got != "NoTask: No task.; a: bad; a: bad: EOF" {
+		t.Error(got)
+	}
+}
+
+func TestFrom(t *testing.T) {
+	own := New(Conflict, "Stale", T("a", "b"))
+	tests := []struct {
+		err    error
+		code   Code
+		reason string
+	}{
+		{nil, "", ""},
+		{own, Conflict, "Stale"},
+		{fmt.Errorf("while writing: %w", own), Conflict, "Stale"},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), Timeout, "Timeout"},
+		{context.Canceled, Unavailable, "Canceled"},
+		{io.EOF, Internal, "Internal"},
+	}
+	for _, tc := range tests {
+		if CodeOf(tc.err) != tc.code || ReasonOf(tc.err) != tc.reason {
+			t.Errorf("%v: %s, %s", tc.err, CodeOf(tc.err), ReasonOf(tc.err))
+		}
+		if Is(tc.err, tc.code) != (tc.err != nil) {
+			t.Errorf("Is(%v, %s)", tc.err, tc.code)
+		}
+	}
+	if got := From(io.EOF).Message.In("en"); strings.Contains(got, "EOF") {
+		t.Errorf("the cause is shown: %q", got)
+	}
+}
