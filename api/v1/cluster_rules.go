@@ -1,0 +1,222 @@
+package v1
+
+import (
+	"slices"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+const (
+	engineLocal      = "local"
+	engineKubernetes = "kubernetes"
+	maxLatencyMs     = 60_000
+	maxPrice         = 1e9
+)
+
+var _ = []interface {
+	Defaulter
+	Validator
+}{(*Zone)(nil), (*Queue)(nil), (*Project)(nil), (*User)(nil)}
+
+var _ = []Validator{(*Node)(nil), (*Placement)(nil), (*Token)(nil)}
+
+// Default fills what the operator left out.
+func (z *Zone) Default() {
+	if z.Spec.Engine == "" {
+		z.Spec.Engine = engineLocal
+	}
+	if z.Spec.Price != (Price{}) && z.Spec.Price.Currency == "" {
+		z.Spec.Price.Currency = "CNY"
+	}
+}
+
+// Validate lists every refused field.
+func (z *Zone) Validate() []fault.Field {
+	var f faults
+	s := &z.Spec
+	f.word("spec.region", s.Region, true)
+	switch s.Engine {
+	case engineLocal:
+	case engineKubernetes:
+		f.notBuilt("spec.engine", 6, "zones on Kubernetes", "Kubernetes 可用区")
+	default:
+		f.add("spec.engine", "%s is no engine; use local, which runs processes on this machine.", "%s 不是已知的引擎，请使用 local，在本机运行进程。", quote(s.Engine))
+	}
+	if len(s.LatencyMs) > maxList {
+		f.add("spec.latencyMs", "There are %d zones; at most %d are allowed.", "可用区有 %d 个，最多允许 %d 个。", len(s.LatencyMs), maxList)
+	} else {
+		for _, zone := range sortedKeys(s.LatencyMs) {
+			f.name(child("spec.latencyMs", zone), zone)
+			f.amount(child("spec.latencyMs", zone), s.LatencyMs[zone], maxLatencyMs)
+		}
+	}
+	f.amount("spec.consoleLatencyMs", s.ConsoleLatencyMs, maxLatencyMs)
+	f.amount("spec.price.deviceHour", s.Price.DeviceHour, maxPrice)
+	f.amount("spec.price.coreHour", s.Price.CoreHour, maxPrice)
+	f.amount("spec.price.memoryGBHour", s.Price.MemoryGBHour, maxPrice)
+	if s.Price.Currency != "" && !currency.MatchString(s.Price.Currency) {
+		f.add("spec.price.currency", "%s is not a currency of three capital letters such as CNY.", "%s 不是三个大写字母的货币代码，例如 CNY。", quote(s.Price.Currency))
+	}
+	f.health(s)
+	return f.list
+}
+
+func (f *faults) health(s *ZoneSpec) {
+	switch s.Health {
+	case ZoneHealthy, ZoneDegraded:
+	case "":
+		if s.HealthReason != "" {
+			f.add("spec.healthReason", "A reason without health says nothing; set health to healthy or degraded too.", "只有原因而没有状态；请同时把 health 设为 healthy 或 degraded。")
+		}
+	default:
+		f.add("spec.health", "%s is no health; use healthy or degraded, or leave it out to have it derived.", "%s 不是合法的健康状态，请使用 healthy 或 degraded，或去掉此字段由系统判断。", quote(string(s.Health)))
+	}
+	f.description("spec.healthReason", s.HealthReason)
+}
+
+// Validate lists every refused field.
+func (n *Node) Validate() []fault.Field {
+	var f faults
+	s := &n.Spec
+	f.name("spec.zone", s.Zone)
+	f.word("spec.rack", s.Rack, false)
+	f.word("spec.leaf", s.Leaf, false)
+	if s.CPU < 1 || s.CPU > maxCPU {
+		f.add("spec.cpu", "%s cores are out of range: 1m to %s are allowed.", "%s 核超出范围：允许 1m 到 %s。", s.CPU, maxCPU)
+	}
+	if s.Memory < minMemory || s.Memory > maxMemory {
+		f.add("spec.memory", "%s is out of range: 1Mi to 1Pi are allowed.", "%s 超出范围：允许 1Mi 到 1Pi。", s.Memory)
+	}
+	if s.Disk < 0 {
+		f.add("spec.disk", "%s is out of range: 0 or more is allowed.", "%s 超出范围：不能为负。", s.Disk)
+	}
+	f.devices("spec.devices", s.Devices)
+	return f.list
+}
+
+func (f *faults) devices(at string, devices []Device) {
+	if len(devices) > maxDevices {
+		f.add(at, "There are %d devices; at most %d are allowed, because a placement marks them in 64 bits.", "设备有 %d 个，最多允许 %d 个（放置信息用 64 位标记设备）。", len(devices), maxDevices)
+		return
+	}
+	seen := map[string]bool{}
+	for i, d := range devices {
+		path := item(at, i)
+		if d.Index != i {
+			f.add(path+".index", "The index %d must be the place in the list, %d.", "序号 %d 应等于列表中的位置 %d。", d.Index, i)
+		}
+		f.word(path+".type", d.Type, true)
+		f.word(path+".vendor", d.Vendor, false)
+		f.word(path+".island", d.Island, false)
+		f.word(path+".uuid", d.UUID, false)
+		if d.UUID != "" && seen[d.UUID] {
+			f.add(path+".uuid", "%s is another device's; every device has its own.", "%s 与其他设备重复，每个设备应有唯一标识。", quote(d.UUID))
+		}
+		seen[d.UUID] = true
+		if d.Memory < 0 || d.Memory > maxMemory {
+			f.add(path+".memory", "%s is out of range: 0 to 1Pi are allowed.", "%s 超出范围：允许 0 到 1Pi。", d.Memory)
+		}
+	}
+}
+
+// Validate lists every refused field.
+func (p *Placement) Validate() []fault.Field {
+	var f faults
+	s := &p.Spec
+	f.word("spec.taskId", s.TaskID, true)
+	f.count("spec.attempt", s.Attempt, 1, 1<<30)
+	if len(s.Roles) == 0 || len(s.Roles) > maxRoles {
+		f.add("spec.roles", "A placement has 1 to %[2]d roles, not %[1]d.", "放置信息应有 1 到 %[2]d 个角色，而不是 %[1]d 个。", len(s.Roles), maxRoles)
+	}
+	seen := map[string]bool{}
+	total := 0
+	for i, r := range s.Roles {
+		path := item("spec.roles", i)
+		if !IsName(r.Role) || len(r.Role) > maxRoleName || seen[r.Role] {
+			f.add(path+".role", "%s is not a role name of its own.", "%s 不是合法且唯一的角色名。", quote(r.Role))
+		}
+		seen[r.Role] = true
+		if len(r.Slots) == 0 {
+			f.add(path+".slots", "Every role has at least one slot.", "每个角色至少有一个槽位。")
+		}
+		total += len(r.Slots)
+	}
+	if total > maxReplicas {
+		f.add("spec.roles", "%d slots are more than a task may have, %d.", "槽位共 %d 个，超过任务上限 %d。", total, maxReplicas)
+	}
+	return f.list
+}
+
+// Default fills what the operator left out.
+func (q *Queue) Default() {
+	if q.Spec.MaxPending == 0 {
+		q.Spec.MaxPending = DefaultMaxPending
+	}
+}
+
+// DefaultMaxPending is how many tasks may wait in a queue that does not say.
+const DefaultMaxPending = 100_000
+
+// Validate lists every refused field.
+func (q *Queue) Validate() []fault.Field {
+	var f faults
+	f.count("spec.maxPending", q.Spec.MaxPending, 1, 1_000_000)
+	if q.Spec.Parent != "" {
+		f.notBuilt("spec.parent", 3, "queue trees", "队列层级")
+	}
+	if len(q.Spec.Guarantee) > 0 {
+		f.notBuilt("spec.guarantee", 3, "guaranteed shares", "保障配额")
+	}
+	if q.Spec.Weight != 0 {
+		f.notBuilt("spec.weight", 3, "weighted shares", "权重份额")
+	}
+	if len(q.Spec.Limit) > 0 {
+		f.notBuilt("spec.limit", 3, "queue limits", "队列上限")
+	}
+	return f.list
+}
+
+// Default fills what the operator left out.
+func (p *Project) Default() {
+	if p.Spec.Queue == "" {
+		p.Spec.Queue = DefaultQueue
+	}
+}
+
+// Validate lists every refused field.
+func (p *Project) Validate() []fault.Field {
+	var f faults
+	f.description("spec.description", p.Spec.Description)
+	f.name("spec.queue", p.Spec.Queue)
+	f.names("spec.members", p.Spec.Members)
+	return f.list
+}
+
+var userRoles = []UserRole{RoleAdmin, RoleOperator, RoleMember, RoleViewer}
+
+// Default fills what the operator left out.
+func (u *User) Default() {
+	if u.Spec.Role == "" {
+		u.Spec.Role = RoleMember
+	}
+}
+
+// Validate lists every refused field.
+func (u *User) Validate() []fault.Field {
+	var f faults
+	if !slices.Contains(userRoles, u.Spec.Role) {
+		f.add("spec.role", "%s is no role; use one of %s.", "%s 不是已知的角色，请使用 %s 之一。", quote(string(u.Spec.Role)), list(userRoles))
+	}
+	return f.list
+}
+
+// Validate lists every refused field. Whether the expiry lies ahead is judged by who has a clock.
+func (t *Token) Validate() []fault.Field {
+	var f faults
+	f.name("spec.user", t.Spec.User)
+	if t.Spec.Hash != "" && !hex64.MatchString(t.Spec.Hash) {
+		f.add("spec.hash", "The hash is 64 hexadecimal digits in lower case.", "hash 应为 64 位小写十六进制数字。")
+	}
+	f.word("spec.task", t.Spec.Task, false)
+	return f.list
+}

@@ -1,0 +1,105 @@
+package v1
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// maxFaults bounds an answer: whoever has more wrong than this starts over anyway.
+const maxFaults = 100
+
+// faults collects every refused field of one document.
+type faults struct {
+	list  []fault.Field
+	extra int // beyond maxFaults
+	// reason is the common reason of all faults so far; mixed ones are BadManifest.
+	reason string
+}
+
+// add notes a fault; the arguments fill both languages in the same order.
+func (f *faults) add(path, en, zh string, args ...any) {
+	f.put(path, "InvalidField", fault.T(en, zh, args...))
+}
+
+func (f *faults) put(path, reason string, text fault.Text) {
+	switch {
+	case len(f.list) == 0:
+		f.reason = reason
+	case f.reason != reason:
+		f.reason = "BadManifest"
+	}
+	if len(f.list) == maxFaults {
+		f.extra++
+		return
+	}
+	f.list = append(f.list, fault.Field{Path: path, Message: text})
+}
+
+// notBuilt refuses by name what a later part brings, so that nothing is accepted and ignored.
+// The text always begins with "not built yet" / "尚未支持".
+func (f *faults) notBuilt(path string, part int, en, zh string) {
+	f.add(path, "not built yet: %[2]s come with part %[1]d; leave this field out.", "尚未支持：%[3]s将在第 %[1]d 部分提供，请去掉此字段。", part, en, zh)
+}
+
+// err is one error with all fields; nil when there are none.
+func (f *faults) err() error {
+	if len(f.list) == 0 {
+		return nil
+	}
+	first := f.list[0]
+	msg := fault.Text{EN: locate(first.Path, ": ") + first.Message.EN, ZH: locate(first.Path, "：") + first.Message.ZH}
+	if n := len(f.list) + f.extra; n > 1 {
+		msg = fault.T("%[1]d fields are refused; the first is %[2]s", "%[1]d 个字段有误，第一个是 %[3]s", n, msg.EN, msg.ZH)
+	}
+	return fault.New(fault.Invalid, f.reason, msg).WithFields(f.list...)
+}
+
+func locate(path, sep string) string {
+	if path == "" {
+		return ""
+	}
+	return path + sep
+}
+
+// quote shows a user's text in a sentence: shortened, and with nothing in it that could change
+// how the sentence reads.
+func quote(s string) string {
+	if len(s) > 64 {
+		cut := 60
+		for cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// child is the path of a key: a.b, or a["b c"] for keys that are no plain word.
+func child(path, key string) string {
+	plain := key != "" && len(key) <= 64
+	for i := 0; i < len(key) && plain; i++ {
+		c := key[i]
+		plain = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '-' || c >= '0' && c <= '9'
+	}
+	switch {
+	case !plain:
+		return path + "[" + quote(key) + "]"
+	case path == "":
+		return key
+	}
+	return path + "." + key
+}
+
+func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// list joins words for a sentence.
+func list[S ~string](words []S) string {
+	parts := make([]string, len(words))
+	for i, w := range words {
+		parts[i] = string(w)
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,199 @@
+package v1
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// whole is an object of every kind with every field set, so that a renamed field shows as a
+// changed golden file.
+func whole() map[Kind]Object {
+	at := time.Date(2026, 11, 15, 8, 30, 0, 0, time.UTC)
+	meta := func(info KindInfo, display string) Meta {
+		m := Meta{
+			ID: info.IDPrefix + "-0123456789abcdefghjk", Name: info.Singular + "-1", DisplayName: display, Owner: "admin",
+			Labels: map[string]string{"team": "nlp"}, Revision: 42, CreatedAt: at, UpdatedAt: at.Add(time.Minute), DeletedAt: &at,
+		}
+		if info.Project {
+			m.Project = "default"
+		}
+		return m
+	}
+	text := fault.T("A sentence.", "一句话。")
+	return map[Kind]Object{
+		KindTrainingTask: &TrainingTask{
+			Meta: meta(MustInfo(KindTrainingTask), "GPT大模型分布式训练"),
+			Spec: TrainingTaskSpec{
+				Description: "说明", Framework: "plain",
+				Roles: []Role{{
+					Name: "worker", Replicas: 2, MinReplicas: ptr(2), MaxReplicas: ptr(2),
+					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100", 8}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
+					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1"}}, WorkingDir: "src",
+				}},
+				Code:            &Code{"/home/li", "sha256:00"},
+				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
+				Restart:         &RestartPolicy{3, Duration(time.Hour)}, Priority: ptr(500), PriorityClass: "training", Queue: "default",
+				Zones:    &ZoneRules{[]string{"beijing-1"}, []string{"shenzhen-1"}},
+				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
+				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
+				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Stop: true,
+			},
+			Status: TrainingTaskStatus{
+				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Restarts: []time.Time{at},
+				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
+				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, "node-1", 1, "SIGKILL", "Signaled", text, at},
+				ExitCode: ptr(137), Zones: []string{"beijing-1"},
+			},
+		},
+		KindPlacement: &Placement{
+			Meta: meta(MustInfo(KindPlacement), "放置"),
+			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at},
+		},
+		KindZone: &Zone{
+			Meta: meta(MustInfo(KindZone), "北京-1"),
+			Spec: ZoneSpec{
+				Region: "北京", Engine: "local", LatencyMs: map[string]float64{"shanghai-1": 28.5}, ConsoleLatencyMs: 5,
+				Price: Price{"CNY", 12.5, 0.1, 0.05}, Health: ZoneDegraded, HealthReason: "检修", Virtual: true,
+			},
+			Status: ZoneStatus{ZoneDegraded, text, 24, 23, 192},
+		},
+		KindNode: &Node{
+			Meta:   meta(MustInfo(KindNode), "节点"),
+			Spec:   NodeSpec{7, "beijing-1", "r1", "l1", true, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
+			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single"},
+		},
+		KindQueue: &Queue{
+			Meta:   meta(MustInfo(KindQueue), "默认队列"),
+			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}},
+			Status: QueueStatus{3, 4},
+		},
+		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}}},
+		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true}},
+		KindToken:   &Token{Meta: meta(MustInfo(KindToken), "令牌"), Spec: TokenSpec{"admin", "00", &at, "task-1"}},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	objects := whole()
+	for _, info := range Kinds {
+		t.Run(string(info.Kind), func(t *testing.T) {
+			o, ok := objects[info.Kind]
+			if !ok {
+				t.Fatal("the test has no object of this kind")
+			}
+			full(t, string(info.Kind), reflect.ValueOf(o).Elem())
+			var buf bytes.Buffer
+			enc := json.NewEncoder(&buf)
+			enc.SetIndent("", "  ")
+			if err := enc.Encode(o); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", info.Singular+".json")
+			if *update {
+				if err := os.WriteFile(path, buf.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), buf.String()); diff != "" {
+				t.Errorf("the JSON changed (-golden +now); run with -update if that is meant:\n%s", diff)
+			}
+			back, err := Decode(info.Kind, want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(o, back); diff != "" {
+				t.Errorf("decoded again (-was +is):\n%s", diff)
+			}
+		})
+	}
+}
+
+// full fails on a field that the golden object leaves empty. An index may be 0; a project is for kinds that have one.
+func full(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			full(t, path, v.Elem())
+			return
+		}
+	case reflect.Struct:
+		if v.Type() != timeType {
+			for i := range v.NumField() {
+				full(t, path+"."+v.Type().Field(i).Name, v.Field(i))
+			}
+			return
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			full(t, path, v.Index(i))
+		}
+	}
+	if v.IsZero() && !strings.HasSuffix(path, ".Index") && !strings.HasSuffix(path, ".Meta.Project") {
+		t.Errorf("%s is not set in the golden object", path)
+	}
+}
+
+func TestKindsTable(t *testing.T) {
+	words := map[string]Kind{}
+	for _, info := range Kinds {
+		if got := info.New().Kind(); got != info.Kind {
+			t.Errorf("%s: New makes a %s", info.Kind, got)
+		}
+		if _, ok := info.New().(Validator); !ok {
+			t.Errorf("%s has no Validate", info.Kind)
+		}
+		for _, w := range append([]string{info.Singular, info.Plural}, info.Aliases...) {
+			if other, taken := words[w]; taken && other != info.Kind {
+				t.Errorf("the word %q means both %s and %s", w, other, info.Kind)
+			}
+			words[w] = info.Kind
+		}
+		page := filepath.Join("..", "..", "docs", "kinds", info.Singular+".md")
+		if _, err := os.Stat(page); err != nil {
+			t.Errorf("%s has no page: %v", info.Kind, err)
+		}
+	}
+	if _, ok := InfoOf("Nothing"); ok {
+		t.Error("a kind that does not exist has a row")
+	}
+}
+
+func TestTaskPhases(t *testing.T) {
+	for from, next := range TaskPhases {
+		if from.Finished() != TaskPhases.Final(from) {
+			t.Errorf("%q: Finished and the table disagree", from)
+		}
+		for _, to := range next {
+			if _, ok := TaskPhases[to]; !ok {
+				t.Errorf("%q leads to %q, which has no row", from, to)
+			}
+		}
+	}
+}
+
+func TestKey(t *testing.T) {
+	if got := KeyOf(&Zone{Meta: Meta{Name: "a"}}).String(); got != "Zone/a" {
+		t.Error(got)
+	}
+	if got := KeyOf(&TrainingTask{Meta: Meta{Name: "a", Project: "p"}}).String(); got != "TrainingTask/p/a" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,58 @@
+package v1
+
+import "github.com/fermi-cluster/fermi/internal/fault"
+
+// Node is a machine in a zone.
+type Node struct {
+	Meta   Meta       `json:"metadata"`
+	Spec   NodeSpec   `json:"spec"`
+	Status NodeStatus `json:"status,omitzero"`
+}
+
+// Kind is Node.
+func (*Node) Kind() Kind { return KindNode }
+
+// GetMeta is the metadata.
+func (n *Node) GetMeta() *Meta { return &n.Meta }
+
+// NodeSpec is what the node is.
+type NodeSpec struct {
+	// Number is the node's short name in placements; unique, never reused.
+	Number uint32 `json:"number"`
+	Zone   string `json:"zone"`
+	Rack   string `json:"rack,omitempty"`
+	Leaf   string `json:"leaf,omitempty"`
+	// Cordoned keeps new work away.
+	Cordoned bool     `json:"cordoned,omitempty"`
+	CPU      MilliCPU `json:"cpu"`
+	Memory   Bytes    `json:"memory"`
+	Disk     Bytes    `json:"disk,omitempty"`
+	// Devices are the accelerators; at most 64, a placement's mask is over this order.
+	Devices []Device `json:"devices,omitempty"`
+	Virtual bool     `json:"virtual,omitempty" doc:"Nominal: no machine of its own stands behind it."`
+}
+
+// Device is one accelerator.
+type Device struct {
+	Index  int    `json:"index"`
+	UUID   string `json:"uuid,omitempty"`
+	Vendor string `json:"vendor,omitempty"`
+	Type   string `json:"type" doc:"A100, V100, H800, Ascend 910 …"`
+	Memory Bytes  `json:"memory,omitempty"`
+	Island string `json:"island,omitempty" doc:"Devices of one island share a fast link."`
+	// Virtual says that no hardware stands behind it.
+	Virtual bool `json:"virtual,omitempty"`
+}
+
+// NodeStatus is what was seen.
+type NodeStatus struct {
+	Ready   bool       `json:"ready"`
+	Reason  string     `json:"reason,omitempty"`
+	Message fault.Text `json:"message,omitzero"`
+	BootID  string     `json:"bootId,omitempty"`
+	OS      string     `json:"os,omitempty"`
+	// Limits says how resource limits are enforced: cgroup-v2, cgroup-v1, or none with the reason in Message.
+	Limits string `json:"limits,omitempty"`
+	// Tenancy says whether projects are kept apart on this node.
+	Tenancy string `json:"tenancy,omitempty"`
+}

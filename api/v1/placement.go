@@ -1,0 +1,71 @@
+package v1
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"time"
+)
+
+// Placement is where all replicas of a gang stand: one object, one write, assignment only. Its
+// project and name are the task's.
+type Placement struct {
+	Meta Meta          `json:"metadata"`
+	Spec PlacementSpec `json:"spec"`
+}
+
+// Kind is Placement.
+func (*Placement) Kind() Kind { return KindPlacement }
+
+// GetMeta is the metadata.
+func (p *Placement) GetMeta() *Meta { return &p.Meta }
+
+// PlacementSpec is the assignment.
+type PlacementSpec struct {
+	TaskID   string           `json:"taskId"`
+	Attempt  int              `json:"attempt" doc:"The first attempt that may use this placement."`
+	Roles    []RoleAssignment `json:"roles"`
+	PlacedAt time.Time        `json:"placedAt"`
+}
+
+// RoleAssignment has one slot for each replica of the role, in index order.
+type RoleAssignment struct {
+	Role  string `json:"role"`
+	Slots Slots  `json:"slots"`
+}
+
+// Slot is one replica's place: the node's number and a mask of its devices.
+type Slot struct {
+	Node    uint32
+	Devices uint64
+}
+
+// Slots is kept as 12 bytes a replica, base64 in JSON (16 characters).
+type Slots []Slot
+
+const slotBytes = 12
+
+// MarshalJSON packs the slots.
+func (s Slots) MarshalJSON() ([]byte, error) {
+	buf := make([]byte, 0, len(s)*slotBytes)
+	for _, slot := range s {
+		buf = binary.BigEndian.AppendUint32(buf, slot.Node)
+		buf = binary.BigEndian.AppendUint64(buf, slot.Devices)
+	}
+	return json.Marshal(buf)
+}
+
+// UnmarshalJSON unpacks them.
+func (s *Slots) UnmarshalJSON(data []byte) error {
+	var buf []byte
+	if err := json.Unmarshal(data, &buf); err != nil {
+		return valueError("Expected the packed slots as base64 text.", "此处应为 base64 编码的槽位数据。")
+	}
+	if len(buf)%slotBytes != 0 || len(buf) > maxReplicas*slotBytes {
+		return valueError("Packed slots of %d bytes: expected %d for each replica, and at most %d replicas.", "槽位数据为 %d 字节：每个副本应为 %d 字节，且最多 %d 个副本。", len(buf), slotBytes, maxReplicas)
+	}
+	*s = make(Slots, 0, len(buf)/slotBytes)
+	for ; len(buf) > 0; buf = buf[slotBytes:] {
+		*s = append(*s, Slot{binary.BigEndian.Uint32(buf), binary.BigEndian.Uint64(buf[4:])})
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package v1
+
+import "time"
+
+// Queue is a share of the cluster.
+type Queue struct {
+	Meta   Meta        `json:"metadata"`
+	Spec   QueueSpec   `json:"spec"`
+	Status QueueStatus `json:"status,omitzero"`
+}
+
+// Kind is Queue.
+func (*Queue) Kind() Kind { return KindQueue }
+
+// GetMeta is the metadata.
+func (q *Queue) GetMeta() *Meta { return &q.Meta }
+
+// QueueSpec is the operator's wish.
+type QueueSpec struct {
+	// Paused keeps everything in the queue waiting.
+	Paused bool `json:"paused,omitempty"`
+	// MaxPending is how many tasks may wait; beyond it a submit is answered 429.
+	MaxPending int `json:"maxPending,omitempty" explicit:"nonzero" doc:"100000 when absent."`
+	// Parent, Guarantee, Weight and Limit come with the scheduler's mind; refused until then.
+	Parent    string         `json:"parent,omitempty"`
+	Guarantee map[string]int `json:"guarantee,omitempty"`
+	Weight    int            `json:"weight,omitempty"`
+	Limit     map[string]int `json:"limit,omitempty"`
+}
+
+// QueueStatus is empty until queues have shares; counts are computed on read.
+type QueueStatus struct {
+	Pending int `json:"pending,omitempty"`
+	Running int `json:"running,omitempty"`
+}
+
+// Project is a tenant.
+type Project struct {
+	Meta Meta        `json:"metadata"`
+	Spec ProjectSpec `json:"spec"`
+}
+
+// Kind is Project.
+func (*Project) Kind() Kind { return KindProject }
+
+// GetMeta is the metadata.
+func (p *Project) GetMeta() *Meta { return &p.Meta }
+
+// ProjectSpec is the operator's wish.
+type ProjectSpec struct {
+	Description string   `json:"description,omitempty"`
+	Queue       string   `json:"queue,omitempty" doc:"default when absent."`
+	Members     []string `json:"members,omitempty" doc:"User names."`
+}
+
+// User is a person or a robot.
+type User struct {
+	Meta Meta     `json:"metadata"`
+	Spec UserSpec `json:"spec"`
+}
+
+// Kind is User.
+func (*User) Kind() Kind { return KindUser }
+
+// GetMeta is the metadata.
+func (u *User) GetMeta() *Meta { return &u.Meta }
+
+// UserSpec is the operator's wish.
+type UserSpec struct {
+	Role     UserRole `json:"role,omitempty" doc:"admin, operator, member (default) or viewer."`
+	Disabled bool     `json:"disabled,omitempty"`
+}
+
+// UserRole is what a user may do.
+type UserRole string
+
+// The roles.
+const (
+	RoleAdmin    UserRole = "admin"
+	RoleOperator UserRole = "operator"
+	RoleMember   UserRole = "member"
+	RoleViewer   UserRole = "viewer"
+)
+
+// Token lets a program speak for a user. The secret itself is shown once and never stored.
+type Token struct {
+	Meta Meta      `json:"metadata"`
+	Spec TokenSpec `json:"spec"`
+}
+
+// Kind is Token.
+func (*Token) Kind() Kind { return KindToken }
+
+// GetMeta is the metadata.
+func (t *Token) GetMeta() *Meta { return &t.Meta }
+
+// TokenSpec is for whom and how long.
+type TokenSpec struct {
+	User string `json:"user" doc:"For whom the token speaks; yourself when absent."`
+	// Hash is hex SHA-256 of the secret; never shown.
+	Hash      string     `json:"hash,omitempty" doc:"Never shown."`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"Never when absent."`
+	// Task limits the token to one task's own calls.
+	Task string `json:"task,omitempty" doc:"Set on tokens handed to a task's processes."`
+}

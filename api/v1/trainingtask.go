@@ -1,0 +1,206 @@
+package v1
+
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/fsm"
+)
+
+// TrainingTask is a batch of processes that start together, run to an end, and leave outputs.
+type TrainingTask struct {
+	Meta   Meta               `json:"metadata"`
+	Spec   TrainingTaskSpec   `json:"spec"`
+	Status TrainingTaskStatus `json:"status,omitzero"`
+}
+
+// Kind is TrainingTask.
+func (*TrainingTask) Kind() Kind { return KindTrainingTask }
+
+// GetMeta is the metadata.
+func (t *TrainingTask) GetMeta() *Meta { return &t.Meta }
+
+// Framework is the launch recipe.
+type Framework string
+
+// Frameworks lists every recipe id; in this version only plain is built.
+var Frameworks = []Framework{
+	"pytorch-ddp", "pytorch-fsdp", "deepspeed", "horovod", "megatron-lm", "tensorflow",
+	"paddle", "mxnet", "jax", "mpi", "ray", FrameworkPlain,
+}
+
+// FrameworkPlain runs the command as it is.
+const FrameworkPlain Framework = "plain"
+
+// PriorityClasses are names for usual priorities; larger wins.
+var PriorityClasses = map[string]int{
+	"inference": 1000, "training": 500, "environment": 400, "preemptible": 100,
+}
+
+// TrainingTaskSpec is the user's wish.
+type TrainingTaskSpec struct {
+	Description string    `json:"description,omitempty"`
+	Framework   Framework `json:"framework,omitempty" doc:"Launch recipe; plain when absent."`
+	Roles       []Role    `json:"roles"`
+	Code        *Code     `json:"code,omitempty"`
+	// HyperParameters reach the process as FERMI_HP_<NAME> and as the JSON file $FERMI_HP_FILE.
+	HyperParameters map[string]any `json:"hyperParameters,omitempty" doc:"Scalars; given as environment and as a JSON file."`
+	Restart         *RestartPolicy `json:"restartPolicy,omitempty"`
+	Priority        *int           `json:"priority,omitempty" doc:"Larger wins; 0 to 10000."`
+	PriorityClass   string         `json:"priorityClass,omitempty" doc:"inference 1000, training 500 (default), environment 400, preemptible 100."`
+	Queue           string         `json:"queue,omitempty" doc:"The project's queue when absent."`
+	Zones           *ZoneRules     `json:"zones,omitempty"`
+	Timeouts        *Timeouts      `json:"timeouts,omitempty"`
+	Image           string         `json:"image,omitempty"`
+	Datasets        []AssetRef     `json:"datasets,omitempty"`
+	Models          []AssetRef     `json:"models,omitempty"`
+	Outputs         *Outputs       `json:"outputs,omitempty"`
+	// Stop is the wish that the task end; set by the stop verb, never unset.
+	Stop bool `json:"stop,omitempty" doc:"Set by the stop verb: the task ends and keeps its outputs."`
+}
+
+// Role is a set of equal replicas.
+type Role struct {
+	Name        string    `json:"name,omitempty" doc:"worker when absent."`
+	Replicas    int       `json:"replicas,omitempty" explicit:"nonzero" doc:"1 when absent."`
+	MinReplicas *int      `json:"minReplicas,omitempty"`
+	MaxReplicas *int      `json:"maxReplicas,omitempty"`
+	Resources   Resources `json:"resources,omitzero"`
+	Command     []string  `json:"command,omitempty"`
+	Args        []string  `json:"args,omitempty"`
+	Env         []EnvVar  `json:"env,omitempty"`
+	WorkingDir  string    `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
+}
+
+// EnvVar is one environment variable of the user's process.
+type EnvVar struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Resources is what one replica needs.
+type Resources struct {
+	CPU           MilliCPU     `json:"cpu,omitempty" explicit:"nonzero" doc:"Cores, as 500m or 1.5; when absent 1, or 4 for each accelerator."`
+	Memory        Bytes        `json:"memory,omitempty" explicit:"nonzero" doc:"As 16Gi; when absent 1Gi, or 16Gi for each accelerator."`
+	Accelerators  Accelerators `json:"accelerators,omitzero"`
+	SharedMemory  Bytes        `json:"sharedMemory,omitempty"`
+	EphemeralDisk Bytes        `json:"ephemeralDisk,omitempty"`
+}
+
+// Accelerators is a number of devices of one type; the type is data ("A100", "Ascend 910").
+type Accelerators struct {
+	Type  string `json:"type,omitempty" doc:"Any type when absent."`
+	Count int    `json:"count,omitempty"`
+}
+
+// Code says where the user's files come from; exactly one is set.
+type Code struct {
+	Folder  string `json:"folder,omitempty" doc:"Absolute path on the node, used in place."`
+	Archive string `json:"archive,omitempty" doc:"Digest of an uploaded archive: sha256:<64 hex>."`
+}
+
+// RestartPolicy allows MaxRestarts within Window; outside it old ones are forgotten.
+type RestartPolicy struct {
+	MaxRestarts int      `json:"maxRestarts"`
+	Window      Duration `json:"window,omitempty" explicit:"nonzero" doc:"1h when absent."`
+}
+
+// ZoneRules say where the task may run.
+type ZoneRules struct {
+	Allow []string `json:"allow,omitempty" doc:"Zone names; all when absent."`
+	Deny  []string `json:"deny,omitempty"`
+}
+
+// Timeouts end what takes too long; zero means none.
+type Timeouts struct {
+	Pending   Duration `json:"pending,omitempty" doc:"Longest wait in the queue."`
+	Run       Duration `json:"run,omitempty" doc:"Longest run."`
+	StopGrace Duration `json:"stopGrace,omitempty" explicit:"nonzero" doc:"Between SIGTERM and SIGKILL; 30s when absent."`
+}
+
+// AssetRef names a version of a dataset or model and where it appears.
+type AssetRef struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Path    string `json:"path,omitempty"`
+}
+
+// Outputs say what of the run is kept. $FERMI_OUTPUT is always uploaded.
+type Outputs struct {
+	Model string   `json:"model,omitempty" doc:"Folder to register as a model."`
+	Logs  string   `json:"logs,omitempty" doc:"Further folder, relative to the working directory, uploaded as logs/."`
+	Keep  Duration `json:"keep,omitempty" doc:"How long outputs and logs are kept after the end; for ever when absent."`
+}
+
+// Phase is where a task stands.
+type Phase string
+
+// The phases of a training task.
+const (
+	PhasePending      Phase = "Pending"
+	PhaseInitializing Phase = "Initializing"
+	PhaseRunning      Phase = "Running"
+	PhaseRecovering   Phase = "Recovering"
+	PhaseCompleted    Phase = "Completed"
+	PhaseFailed       Phase = "Failed"
+	PhaseStopped      Phase = "Stopped"
+)
+
+// TaskPhases is the table of allowed moves.
+var TaskPhases = fsm.Table[Phase]{
+	"":                {PhasePending},
+	PhasePending:      {PhaseInitializing, PhaseFailed, PhaseStopped},
+	PhaseInitializing: {PhaseRunning, PhaseRecovering, PhasePending, PhaseFailed, PhaseStopped, PhaseCompleted},
+	PhaseRunning:      {PhaseRecovering, PhasePending, PhaseCompleted, PhaseFailed, PhaseStopped},
+	PhaseRecovering:   {PhaseRunning, PhasePending, PhaseCompleted, PhaseFailed, PhaseStopped},
+	PhaseCompleted:    {}, PhaseFailed: {}, PhaseStopped: {},
+}
+
+// Finished says that the task will not run again.
+func (p Phase) Finished() bool {
+	return p == PhaseCompleted || p == PhaseFailed || p == PhaseStopped
+}
+
+// TrainingTaskStatus is what the controllers saw and decided.
+type TrainingTaskStatus struct {
+	Phase   Phase      `json:"phase,omitempty"`
+	Reason  string     `json:"reason,omitempty" doc:"Machine-readable: why it is in this phase."`
+	Message fault.Text `json:"message,omitzero"`
+	// Attempt numbers the sets of replicas; it only grows. 0: none was started yet.
+	Attempt int `json:"attempt,omitempty"`
+	// Generation is the attempt whose start was ordered; written before anyone is told.
+	Generation int `json:"generation,omitempty"`
+	// Restarts are the times of restarts within the policy's window.
+	Restarts   []time.Time  `json:"restarts,omitempty"`
+	PlacedAt   *time.Time   `json:"placedAt,omitempty"`
+	StartedAt  *time.Time   `json:"startedAt,omitempty"`
+	FinishedAt *time.Time   `json:"finishedAt,omitempty"`
+	Replicas   ReplicaCount `json:"replicas,omitzero"`
+	// Failure is the first replica that failed in the last attempt.
+	Failure *ReplicaFailure `json:"failure,omitempty"`
+	// ExitCode is what `fermi train run` ends with: 0, the first failing code, or 128+signal.
+	ExitCode *int     `json:"exitCode,omitempty"`
+	Zones    []string `json:"zones,omitempty" doc:"Where it runs or ran."`
+}
+
+// ReplicaCount counts the replicas of the current attempt.
+type ReplicaCount struct {
+	Total     int `json:"total,omitempty"`
+	Starting  int `json:"starting,omitempty"`
+	Running   int `json:"running,omitempty"`
+	Succeeded int `json:"succeeded,omitempty"`
+	Failed    int `json:"failed,omitempty"`
+}
+
+// ReplicaFailure names the guilty replica.
+type ReplicaFailure struct {
+	Replica  string     `json:"replica"`
+	Role     string     `json:"role"`
+	Index    int        `json:"index"`
+	Node     string     `json:"node"`
+	ExitCode int        `json:"exitCode"`
+	Signal   string     `json:"signal,omitempty"`
+	Reason   string     `json:"reason" doc:"ExitedNonZero, Signaled, OutOfMemory, LauncherLost, StartFailed, TimedOut …"`
+	Message  fault.Text `json:"message,omitzero"`
+	At       time.Time  `json:"at,omitzero"`
+}

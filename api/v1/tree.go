@@ -1,0 +1,241 @@
+package v1
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v2"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Bounds of a document once aliases are expanded. A YAML alias of a long text costs one byte and
+// may stand for a million: the tree is counted in bytes, not in nodes alone.
+const (
+	maxDepth = 32
+	maxTree  = 16 << 20
+)
+
+// parse makes a document a tree of map[string]any, []any, string, bool, json.Number and nil.
+// What cannot be read is noted; ok is false then.
+func parse(f *faults, doc []byte, path string) (tree any, ok bool) {
+	before := len(f.list) + f.extra
+	if json.Valid(doc) {
+		dec := json.NewDecoder(bytes.NewReader(doc))
+		dec.UseNumber()
+		tree = (&jsonTree{f: f, dec: dec}).value(path, 0)
+		return tree, len(f.list)+f.extra == before
+	}
+	raw, err := parseYAML(doc)
+	if err != nil {
+		syntax(f, doc, path, err)
+		return nil, false
+	}
+	tree = (&yamlTree{f: f, left: maxTree}).value(path, raw, 0)
+	return tree, len(f.list)+f.extra == before
+}
+
+// parseYAML never panics: the parser is not ours, the bytes are a stranger's.
+func parseYAML(doc []byte) (raw any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("unreadable YAML: %v", r)
+		}
+	}()
+	err = yaml.UnmarshalStrict(doc, &raw)
+	return raw, err
+}
+
+// syntax notes why a document is neither JSON nor YAML.
+func syntax(f *faults, doc []byte, path string, err error) {
+	var many *yaml.TypeError
+	if errors.As(err, &many) {
+		for _, e := range many.Errors {
+			f.put(path, "DuplicateKey", fault.T("%s; give every key once.", "%s；每个键只能出现一次。", strings.ReplaceAll(e, "in map", "here")))
+		}
+		return
+	}
+	if t := bytes.TrimSpace(doc); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
+		var v any
+		var se *json.SyntaxError
+		if jerr := json.Unmarshal(doc, &v); errors.As(jerr, &se) {
+			line := 1 + bytes.Count(doc[:min(int(se.Offset), len(doc))], []byte("\n"))
+			f.put(path, "BadSyntax", fault.T("The JSON is broken in line %d: %s.", "JSON 第 %d 行有语法错误：%s。", line, quote(se.Error())))
+			return
+		}
+	}
+	f.put(path, "BadSyntax", fault.T("The YAML is broken: %s.", "YAML 有语法错误：%s。", quote(strings.TrimPrefix(err.Error(), "yaml: "))))
+}
+
+// tooDeep notes nesting that no kind has.
+func tooDeep(f *faults, path string) {
+	f.put(path, "BadValue", fault.T("Nested deeper than %d levels; no kind needs that.", "嵌套超过 %d 层，没有任何类型需要这样深的结构。", maxDepth))
+}
+
+// jsonTree reads valid JSON token by token, because encoding/json takes the last of two equal
+// keys without a word.
+type jsonTree struct {
+	f    *faults
+	dec  *json.Decoder
+	deep bool
+}
+
+func (t *jsonTree) value(path string, depth int) any {
+	tok, err := t.dec.Token()
+	if err != nil {
+		t.broken(path, err)
+		return nil
+	}
+	delim, ok := tok.(json.Delim)
+	if !ok {
+		return tok
+	}
+	if depth >= maxDepth {
+		t.deep = true
+		tooDeep(t.f, path)
+		return nil
+	}
+	if delim == '[' {
+		out := []any{}
+		for i := 0; t.dec.More() && !t.deep; i++ {
+			out = append(out, t.value(item(path, i), depth+1))
+		}
+		t.close(path)
+		return out
+	}
+	return t.object(path, depth)
+}
+
+func (t *jsonTree) object(path string, depth int) any {
+	out := map[string]any{}
+	for t.dec.More() && !t.deep {
+		tok, err := t.dec.Token()
+		key, ok := tok.(string)
+		if err != nil || !ok {
+			t.broken(path, err)
+			return nil
+		}
+		at := child(path, key)
+		if _, twice := out[key]; twice {
+			t.f.put(at, "DuplicateKey", fault.T("The key is given twice; give it once.", "该键出现了两次，请只保留一个。"))
+		}
+		out[key] = t.value(at, depth+1)
+	}
+	t.close(path)
+	return out
+}
+
+func (t *jsonTree) close(path string) {
+	if t.deep {
+		return
+	}
+	if _, err := t.dec.Token(); err != nil {
+		t.broken(path, err)
+	}
+}
+
+func (t *jsonTree) broken(path string, err error) {
+	if t.deep {
+		return
+	}
+	t.deep = true
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	t.f.put(path, "BadSyntax", fault.T("The JSON is broken: %s.", "JSON 有语法错误：%s。", quote(err.Error())))
+}
+
+// yamlTree turns what the YAML parser made into the same tree JSON gives.
+type yamlTree struct {
+	f    *faults
+	left int // bytes still allowed
+	over bool
+}
+
+func (t *yamlTree) value(path string, raw any, depth int) any {
+	if t.spend(path, 8); t.over {
+		return nil
+	}
+	switch v := raw.(type) {
+	case nil, bool:
+		return v
+	case string:
+		return t.text(path, v)
+	case int:
+		return json.Number(strconv.Itoa(v))
+	case int64:
+		return json.Number(strconv.FormatInt(v, 10))
+	case uint64:
+		return json.Number(strconv.FormatUint(v, 10))
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			t.f.put(path, "BadValue", fault.T("Expected a finite number.", "此处应为有限的数值。"))
+			return nil
+		}
+		return json.Number(strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	if depth >= maxDepth {
+		tooDeep(t.f, path)
+		return nil
+	}
+	switch v := raw.(type) {
+	case []any:
+		out := make([]any, 0, len(v))
+		for i, e := range v {
+			out = append(out, t.value(item(path, i), e, depth+1))
+		}
+		return out
+	case map[any]any:
+		return t.object(path, v, depth)
+	}
+	t.f.put(path, "BadValue", fault.T("A YAML value of this type has no JSON form; use text, a number, true or false.", "该 YAML 值没有对应的 JSON 形式，请使用文本、数字或 true/false。"))
+	return nil
+}
+
+func (t *yamlTree) object(path string, v map[any]any, depth int) any {
+	out := make(map[string]any, len(v))
+	keys := make([]string, 0, len(v))
+	for k := range v {
+		key, ok := k.(string)
+		if !ok {
+			t.f.put(path, "BadValue", fault.T("The key %s is not text; put it in quotes.", "键 %s 不是文本，请加引号。", quote(fmt.Sprint(k))))
+			continue
+		}
+		keys = append(keys, key)
+	}
+	sort.Strings(keys) // so that the same document always gives the same answer
+	for _, key := range keys {
+		at := child(path, key)
+		if _, ok := t.text(at, key).(string); ok {
+			out[key] = t.value(at, v[key], depth+1)
+		}
+	}
+	return out
+}
+
+// text checks a text: YAML's !!binary and escapes can make bytes that JSON cannot hold.
+func (t *yamlTree) text(path, s string) any {
+	if t.spend(path, len(s)); t.over {
+		return nil
+	}
+	if !utf8.ValidString(s) {
+		t.f.put(path, "BadValue", fault.T("The text is not valid UTF-8.", "文本不是合法的 UTF-8 编码。"))
+		return nil
+	}
+	return s
+}
+
+func (t *yamlTree) spend(path string, n int) {
+	if t.left -= n; t.left < 0 && !t.over {
+		t.over = true
+		t.f.put(path, "BadValue", fault.T("The document grows beyond %d bytes when its aliases are expanded; write it out or make it smaller.", "展开别名后文档超过 %d 字节，请缩小内容。", maxTree))
+	}
+}
