@@ -1,0 +1,18 @@
+// Package sched is the mind: a cluster model and a time in, decisions and explanations out.
+//
+// Place: layer 2, a pure library. It imports only the vocabulary: no clock, no context, no
+// logger, no goroutine, no I/O, no map order, no randomness. control feeds it the live cluster,
+// sim will feed it traces; both run this same code.
+//
+// Promise: a gang is placed wholly or not at all; no device is given twice; the same input gives
+// the same output, byte for byte; applying and undoing cost O(change), never O(cluster).
+//
+// Enemies: work per event that grows with the backlog, answers that depend on map order, a
+// refusal without a reason.
+//
+// The simple story: Cluster holds nodes and who stands on them. Queues holds who waits, grouped
+// into classes of equal wishes, because what was refused to one is refused to all behind it until
+// something is given back. Plan walks the classes by priority and age and places each head by
+// first fit, lowest in the topology first. Explain says, for one waiting workload, which single
+// reason holds it back. Part 3 of the roadmap replaces the policy, not this shape.
+package sched
