@@ -1,0 +1,272 @@
+package embedded
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+const (
+	// Format is the layout this version writes. It grows when an older version could not read
+	// the folder any more.
+	Format = 1
+
+	lockFile   = "lock"
+	formatFile = "format"
+	etcdFolder = "etcd"
+	// maxFormatBytes bounds what is read of a file that anybody may have put there.
+	maxFormatBytes = 4096
+)
+
+// DataDir is a data folder that this process alone uses, until Close or its end: the lock is the
+// kernel's and does not survive the process.
+type DataDir struct {
+	path string
+	lock *os.File
+}
+
+// formatNote is the content of the format file.
+type formatNote struct {
+	Format  int    `json:"format"`
+	Version string `json:"version"`
+}
+
+// OpenDataDir makes the folder if needed and takes it. Faults: Conflict FolderInUse (another
+// process has it), Invalid NewerFormat, FormatUnreadable, NotADataFolder, FolderNotWritable,
+// Full. In each case nothing was changed, beyond the lock file.
+func OpenDataDir(dir string) (*DataDir, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, folderFault(dir, err)
+	}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return nil, folderFault(abs, err)
+	}
+	known, err := checkOwnership(abs)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := takeLock(abs)
+	if err != nil {
+		return nil, err
+	}
+	d := &DataDir{path: abs, lock: lock}
+	if err := d.prepare(known); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Path is the folder, absolute.
+func (d *DataDir) Path() string { return d.path }
+
+// Etcd is where the embedded store lives.
+func (d *DataDir) Etcd() string { return filepath.Join(d.path, etcdFolder) }
+
+// Free is how many bytes this user can still write there; the store asks before each write.
+func (d *DataDir) Free() (uint64, error) { return DiskFree(d.path) }
+
+// Close gives the folder back.
+func (d *DataDir) Close() error { return d.lock.Close() }
+
+// DiskFree is how many bytes this user can still write under a path.
+func DiskFree(path string) (uint64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, fmt.Errorf("free space of %s: %w", path, err)
+	}
+	return st.Bavail * uint64(st.Bsize), nil
+}
+
+// checkOwnership refuses a folder with other things in it, such as a home folder, before
+// anything in it is touched. known says that it is already ours.
+func checkOwnership(dir string) (known bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return false, folderFault(dir, err)
+	}
+	strangers := false
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == formatFile, name == etcdFolder:
+			known = true
+		case name == lockFile, name == "lost+found", strings.HasPrefix(name, ".fermi-"):
+		default:
+			strangers = true
+		}
+	}
+	if strangers && !known {
+		return false, fault.New(fault.Invalid, "NotADataFolder", fault.T(
+			"The folder %s has other things in it and was not made by Fermi. Nothing was changed.",
+			"目录 %s 中已有其他内容，且并非由 Fermi 创建。未做任何改动。", dir)).
+			WithHint(fault.T("Choose an empty or new folder with --data.", "请用 --data 选择一个空目录或新目录。"))
+	}
+	return known, nil
+}
+
+func takeLock(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, folderFault(dir, err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		defer f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, inUse(dir, f)
+		}
+		return nil, folderFault(dir, err)
+	}
+	pid := strconv.Itoa(os.Getpid()) + "\n"
+	if err := errors.Join(f.Truncate(0), writeAt(f, pid)); err != nil {
+		f.Close()
+		return nil, folderFault(dir, err)
+	}
+	return f, nil
+}
+
+func writeAt(f *os.File, text string) error {
+	_, err := f.WriteAt([]byte(text), 0)
+	return err
+}
+
+func inUse(dir string, f *os.File) *fault.Error {
+	who, _ := io.ReadAll(io.LimitReader(f, 32))
+	pid := "?"
+	if n, err := strconv.Atoi(strings.TrimSpace(string(who))); err == nil {
+		pid = strconv.Itoa(n)
+	}
+	return fault.New(fault.Conflict, "FolderInUse", fault.T(
+		"Another fermi (pid %s) uses the folder %s.", "另一个 fermi 进程（pid %s）正在使用目录 %s。", pid, dir)).
+		WithHint(fault.T("Stop it first, or choose another folder with --data.", "请先停止该进程，或用 --data 另选目录。"))
+}
+
+// prepare checks the format, or writes it down in a new folder.
+func (d *DataDir) prepare(known bool) error {
+	path := filepath.Join(d.path, formatFile)
+	raw, err := readBounded(path, maxFormatBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return d.writeFormat(path)
+	case err != nil:
+		return folderFault(d.path, err)
+	}
+	note, err := parseFormat(raw)
+	if err != nil {
+		return fault.New(fault.Invalid, "FormatUnreadable", fault.T(
+			"The file %s can't be read. Nothing was changed.", "无法读取文件 %s。未做任何改动。", path)).
+			WithHint(restoreHint()).Because(err)
+	}
+	if note.Format > Format {
+		return fault.New(fault.Invalid, "NewerFormat", fault.T(
+			"The folder %s was written by a newer Fermi (version %s, format %d; this one reads up to %d). Nothing was changed.",
+			"目录 %s 由更新版本的 Fermi 写入（版本 %s，格式 %d；当前程序最高支持 %d）。未做任何改动。",
+			d.path, note.Version, note.Format, Format)).
+			WithHint(fault.T("Run that version or a later one.", "请使用该版本或更高版本的程序。"))
+	}
+	if known {
+		if err := os.Chmod(d.path, 0o700); err != nil {
+			return folderFault(d.path, err)
+		}
+	}
+	return d.checkWritable()
+}
+
+func (d *DataDir) writeFormat(path string) error {
+	if err := os.Chmod(d.path, 0o700); err != nil {
+		return folderFault(d.path, err)
+	}
+	raw, err := json.Marshal(formatNote{Format: Format, Version: buildVersion()})
+	if err != nil {
+		return err
+	}
+	if err := writeFile(path, append(raw, '\n')); err != nil {
+		return folderFault(d.path, err)
+	}
+	return nil
+}
+
+// checkWritable writes and removes a small file: permissions, read-only mounts and a full disk
+// are told apart here, where it is cheap, rather than inside etcd.
+func (d *DataDir) checkWritable() error {
+	f, err := os.CreateTemp(d.path, ".fermi-probe-*")
+	if err != nil {
+		return folderFault(d.path, err)
+	}
+	_, err = f.WriteString("probe")
+	if err = errors.Join(err, f.Close(), os.Remove(f.Name())); err != nil {
+		return folderFault(d.path, err)
+	}
+	return nil
+}
+
+// parseFormat reads the format file.
+func parseFormat(raw []byte) (formatNote, error) {
+	var note formatNote
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if err := dec.Decode(&note); err != nil {
+		return formatNote{}, fmt.Errorf("format file: %w", err)
+	}
+	if note.Format < 1 {
+		return formatNote{}, fmt.Errorf("format file: format %d does not exist", note.Format)
+	}
+	if len(note.Version) > 64 {
+		note.Version = note.Version[:64]
+	}
+	return note, nil
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// writeFile makes a file that is whole or absent, also after a power cut.
+func writeFile(path string, content []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".fermi-new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+const (
+	// electionFolder can't be a kind: plurals are words.
+	electionFolder = "_leader"
+	leaseSeconds   = 5
+	resignTimeout  = 2 * time.Second
+)
+
+// Campaign blocks until ctx ends. Whenever this server is the leader it runs lead, whose context
+// ends when leadership is lost or ctx ends; then it stands again. An error of lead while it was
+// still the leader ends the campaign, after resigning; a NotLeader fault does not, it is only
+// the loss seen early.
+func (s *Store) Campaign(ctx context.Context, name string, lead func(ctx context.Context, epoch Epoch) error) error {
+	var b backoff
+	for {
+		led, err := s.candidate(ctx, name, lead)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case led && err != nil:
+			return err
+		case led:
+			b.reset()
+		default:
+			s.log.Warn("could not stand for election; trying again", "error", err)
+		}
+		if !b.wait(ctx) {
+			return nil
+		}
+	}
+}
+
+// candidate is one candidacy: a lease, the wait for our turn, and lead. led says that lead ran;
+// err is then its own error.
+func (s *Store) candidate(ctx context.Context, name string, lead func(context.Context, Epoch) error) (led bool, err error) {
+	grant, cancelGrant := context.WithTimeout(ctx, callTimeout)
+	lease, err := s.client.Grant(grant, leaseSeconds)
+	cancelGrant()
+	if err != nil {
+		return false, etcdFault(ctx, err, false)
+	}
+	// The session outlives ctx by the moment that resigning takes.
+	sctx, endSession := context.WithCancel(context.WithoutCancel(ctx))
+	defer endSession()
+	defer s.resign(sctx, lease.ID)
+	session, err := concurrency.NewSession(s.client, concurrency.WithLease(lease.ID), concurrency.WithContext(sctx))
+	if err != nil {
+		return false, etcdFault(ctx, err, false)
+	}
+	defer session.Orphan()
+	cctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(session.Ctx(), func() { cancel(errors.New("the lease ended")) })
+	defer stop()
+	election := concurrency.NewElection(session, s.prefix+electionFolder)
+	if err := election.Campaign(cctx, name); err != nil {
+		return false, etcdFault(ctx, err, false)
+	}
+	epoch := Epoch{Key: election.Key(), Revision: election.Rev()}
+	s.log.Info("this server leads", "name", name, "epoch", epoch.Revision)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.watchDeposed(cctx, epoch, cancel)
+	}()
+	err = lead(cctx, epoch)
+	deposed := cctx.Err() != nil
+	s.log.Info("this server leads no more", "name", name, "epoch", epoch.Revision, "cause", context.Cause(cctx), "error", err)
+	cancel(nil)
+	<-watched
+	if deposed || fault.ReasonOf(err) == "NotLeader" {
+		err = nil
+	}
+	return true, err
+}
+
+// watchDeposed ends leadership when its key is gone although the lease lives, as after
+// ForgetLeaders.
+func (s *Store) watchDeposed(ctx context.Context, epoch Epoch, cancel context.CancelCauseFunc) {
+	for resp := range s.client.Watch(ctx, epoch.Key, clientv3.WithRev(epoch.Revision+1), clientv3.WithFilterPut()) {
+		for range resp.Events {
+			cancel(errors.New("the election key is gone"))
+			return
+		}
+		if resp.Err() != nil {
+			break // compacted or cut off: the lease and the fence still guard
+		}
+	}
+}
+
+// resign gives the lease back, and the key with it, so that the next one need not wait.
+func (s *Store) resign(ctx context.Context, lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(ctx, resignTimeout)
+	defer cancel()
+	if _, err := s.client.Revoke(ctx, lease); err != nil {
+		s.log.Debug("the lease was not given back; it will run out", "error", err)
+	}
+}
+
+// Leader is who leads now; NotFound when nobody does.
+func (s *Store) Leader(ctx context.Context) (name string, epoch Epoch, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.client.Get(ctx, s.prefix+electionFolder+"/", clientv3.WithFirstCreate()...)
+	if err != nil {
+		return "", Epoch{}, etcdFault(ctx, err, false)
+	}
+	if len(resp.Kvs) == 0 {
+		return "", Epoch{}, fault.New(fault.NotFound, "NoLeader", fault.T("No server leads at the moment.", "当前没有主节点。")).
+			WithHint(fault.T("One is elected within seconds; try again.", "几秒内会选出主节点，请稍后重试。"))
+	}
+	kv := resp.Kvs[0]
+	return string(kv.Value), Epoch{Key: string(kv.Key), Revision: kv.CreateRevision}, nil
+}
+
+// ForgetLeaders removes every candidate, so that a server that died does not cost its
+// successor the lease's time. Only for a caller who knows that no other server lives: with the
+// lock of the data folder held.
+func (s *Store) ForgetLeaders(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	folder := s.prefix + electionFolder + "/"
+	resp, err := s.client.Get(ctx, folder, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return etcdFault(ctx, err, false)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil
+	}
+	for _, kv := range resp.Kvs {
+		if kv.Lease != 0 {
+			if _, err := s.client.Revoke(ctx, clientv3.LeaseID(kv.Lease)); err != nil {
+				s.log.Debug("a lease of a former leader was already gone", "error", err)
+			}
+		}
+	}
+	_, err = s.client.Delete(ctx, folder, clientv3.WithPrefix())
+	return etcdFault(ctx, err, true)
+}
