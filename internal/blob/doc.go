@@ -1,0 +1,6 @@
+// Package blob is the port to the heavy things: code archives, logs, outputs, later checkpoints.
+//
+// Place: layer 3. Promise: an object appears whole or not at all; Put returns after it is
+// durable; keys are plain paths that can never leave the store. Enemies: half-written objects,
+// keys made from user text without a check, whole objects in memory.
+package blob

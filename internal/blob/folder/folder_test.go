@@ -1,0 +1,144 @@
+package folder
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/blobtest"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+func open(t testing.TB) (*Store, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "blobs")
+	st, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	return st, dir
+}
+
+func TestConformance(t *testing.T) {
+	blobtest.Run(t, func(t *testing.T) blob.Store {
+		st, _ := open(t)
+		return st
+	})
+}
+
+func TestObjectAndFolderOfOneName(t *testing.T) {
+	st, _ := open(t)
+	ctx := context.Background()
+	if _, err := st.Put(ctx, "a", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Put(ctx, "a/b", strings.NewReader("x")); !fault.Is(err, fault.Conflict) {
+		t.Fatalf("a/b over a: %v", err)
+	}
+	if _, err := st.Put(ctx, "d/e", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Put(ctx, "d", strings.NewReader("x")); !fault.Is(err, fault.Conflict) {
+		t.Fatalf("d over d/e: %v", err)
+	}
+	left, err := os.ReadDir(filepath.Join(st.dir, temps))
+	if err != nil || len(left) != 0 {
+		t.Fatalf("temporary files left: %v, %v", left, err)
+	}
+}
+
+func TestLinksLeadNowhere(t *testing.T) {
+	st, dir := open(t)
+	ctx := context.Background()
+	outside := t.TempDir()
+	secret := filepath.Join(outside, "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"file": secret, "dir": outside, "up": "../../.."} {
+		if err := os.Symlink(target, filepath.Join(dir, objects, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, objects, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"file", "dir/secret", "up", "pipe"} {
+		if r, _, err := st.Open(ctx, key); err == nil {
+			b, _ := io.ReadAll(r)
+			t.Errorf("Open(%q) read %q", key, b)
+		}
+	}
+	if _, err := st.Put(ctx, "dir/new", strings.NewReader("x")); err == nil {
+		t.Error("Put went through a link")
+	}
+	if err := st.Delete(ctx, "dir/"); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Delete(ctx, "dir/secret"); err == nil {
+		if _, err := os.Stat(secret); err != nil {
+			t.Error("Delete went through a link")
+		}
+	}
+	if got, err := st.List(ctx, "", "", 10); err != nil || len(got) != 0 {
+		t.Errorf("List = %v, %v", got, err)
+	}
+}
+
+func TestOpenSweepsOldTemporaryFiles(t *testing.T) {
+	st, dir := open(t)
+	old, young := filepath.Join(dir, temps, "old"), filepath.Join(dir, temps, "young")
+	for _, f := range []string{old, young} {
+		if err := os.WriteFile(f, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	past := time.Now().Add(-2 * staleTemp)
+	if err := os.Chtimes(old, past, past); err != nil {
+		t.Fatal(err)
+	}
+	st.Close()
+	again, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if _, err := os.Stat(old); !os.IsNotExist(err) {
+		t.Errorf("old: %v", err)
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Errorf("young: %v", err)
+	}
+}
+
+// TestFull writes to a file system of 256 KiB, where we may mount one.
+func TestFull(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	st, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	ctx := context.Background()
+	if _, err := st.Put(ctx, "small", strings.NewReader("kept")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Put(ctx, "big", bytes.NewReader(make([]byte, 1<<20))); !fault.Is(err, fault.Full) {
+		t.Fatalf("err = %v", err)
+	}
+	if _, err := st.Put(ctx, "small2", bytes.NewReader(make([]byte, 100<<10))); err != nil {
+		t.Fatalf("the failed write kept its space: %v", err)
+	}
+}

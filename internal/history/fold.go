@@ -1,0 +1,14 @@
+package history
+
+import (
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Fold is the form in which texts are searched: compatibility forms made one (full-width letters
+// are letters), case ignored. A search for s finds what contains Fold(s) after folding.
+func Fold(s string) string { return strings.ToLower(norm.NFKC.String(s)) }
+
+// Haystack is the text that ListQuery.Search looks into.
+func Haystack(name, displayName string) string { return Fold(name) + "\n" + Fold(displayName) }

@@ -1,0 +1,168 @@
+package history
+
+import (
+	"context"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// History is the whole port; users declare the part they need.
+type History interface {
+	Events
+	Auditor
+	Usage
+	Archive
+	Metrics
+	// Backup writes a consistent copy of everything to a new file.
+	Backup(ctx context.Context, path string) error
+	// Close flushes and ends; the History is not used after it.
+	Close() error
+}
+
+// Event is something that happened to an object.
+type Event struct {
+	Seq     int64      `json:"seq"` // set by the store; grows
+	Time    time.Time  `json:"time"`
+	Kind    api.Kind   `json:"kind"`
+	Project string     `json:"project,omitempty"`
+	Name    string     `json:"name"`
+	ID      string     `json:"id"` // the object's
+	Type    string     `json:"type" doc:"Normal or Warning."`
+	Reason  string     `json:"reason"`
+	Message fault.Text `json:"message"`
+	Actor   string     `json:"actor,omitempty" doc:"User or controller."`
+	// Dedup makes a repeated write of the same happening a no-op when not empty.
+	Dedup string `json:"-"`
+}
+
+// EventQuery selects events, oldest first.
+type EventQuery struct {
+	ObjectID string
+	Kind     api.Kind
+	Project  string
+	After    int64 // Seq
+	Limit    int   // 1..1000; 100 when 0
+	// Newest takes the last Limit events instead of the first (still returned oldest first).
+	Newest bool
+}
+
+// Events keeps what happened.
+type Events interface {
+	// AddEvents commits all or none.
+	AddEvents(ctx context.Context, events ...Event) error
+	ListEvents(ctx context.Context, q EventQuery) ([]Event, error)
+}
+
+// AuditEntry is one change asked for by somebody.
+type AuditEntry struct {
+	Seq      int64     `json:"seq"`
+	Time     time.Time `json:"time"`
+	Actor    string    `json:"actor"`
+	Verb     string    `json:"verb"`
+	Kind     api.Kind  `json:"kind"`
+	Project  string    `json:"project,omitempty"`
+	Name     string    `json:"name"`
+	ID       string    `json:"id,omitempty"`
+	Before   string    `json:"before,omitempty" doc:"JSON"`
+	After    string    `json:"after,omitempty" doc:"JSON"`
+	RemoteIP string    `json:"remoteIp,omitempty"`
+	Outcome  string    `json:"outcome" doc:"ok or the reason of the refusal."`
+}
+
+// Auditor keeps who asked for what.
+type Auditor interface {
+	AddAudit(ctx context.Context, entries ...AuditEntry) error
+	// ListAudit is newest first; before 0 starts at the end.
+	ListAudit(ctx context.Context, before int64, limit int) ([]AuditEntry, error)
+}
+
+// UsageRow is one replica's stay on a node. Replica is unique: writing it again replaces it.
+type UsageRow struct {
+	Replica   string        `json:"replica"`
+	TaskID    string        `json:"taskId"`
+	Project   string        `json:"project"`
+	Owner     string        `json:"owner"`
+	Zone      string        `json:"zone"`
+	Node      string        `json:"node"`
+	Devices   int           `json:"devices"`
+	Type      string        `json:"type,omitempty"`
+	CPU       api.MilliCPU  `json:"cpu"`
+	Memory    api.Bytes     `json:"memory"`
+	Start     time.Time     `json:"start"`
+	Stop      time.Time     `json:"stop,omitzero"` // zero: still running
+	ExitCode  int           `json:"exitCode"`
+	Reason    string        `json:"reason,omitempty"`
+	CPUTime   time.Duration `json:"cpuTime"`
+	PeakBytes api.Bytes     `json:"peakBytes"`
+	PriceHour float64       `json:"priceHour"`
+}
+
+// Usage keeps who used what.
+type Usage interface {
+	PutUsage(ctx context.Context, rows ...UsageRow) error
+	UsageOf(ctx context.Context, taskID string) ([]UsageRow, error)
+}
+
+// Archived is a finished object as it was.
+type Archived struct {
+	Object api.Object
+	// Phase and Queue are columns so that lists can filter on them.
+	Phase string
+	Queue string
+	// Expires, when not zero, is when its logs and outputs may go.
+	Expires time.Time
+}
+
+// ListQuery selects archived objects. Sort and Desc give the order, ties by id in the same
+// direction; After is the cursor: rows strictly behind this (SortValue, ID) in that order.
+type ListQuery struct {
+	Kind    api.Kind
+	Project string // "" is all
+	Owner   string
+	Phase   []string // any of
+	Queue   string
+	Labels  map[string]string // all of
+	Search  string            // substring of name or displayName, case-insensitive
+	Sort    string            // "id" (default: creation), "name", "displayName", "updatedAt"
+	Desc    bool
+	After   *Cursor
+	Limit   int // 1..1000
+}
+
+// Cursor is a position in a sorted list.
+type Cursor struct {
+	Value string // the sort column's value; "" when sorting by id
+	ID    string
+}
+
+// Archive keeps finished objects.
+type Archive interface {
+	// PutArchived replaces by object id.
+	PutArchived(ctx context.Context, rows ...Archived) error
+	// GetArchived finds by id, or by the newest with this name. Fails with fault NotFound.
+	GetArchived(ctx context.Context, kind api.Kind, project, nameOrID string) (Archived, error)
+	ListArchived(ctx context.Context, q ListQuery) ([]Archived, error)
+	// CountArchived counts what ListArchived would walk, up to max.
+	CountArchived(ctx context.Context, q ListQuery, max int) (int, error)
+	// Expired lists ids whose Expires is before now; Forget deletes rows.
+	Expired(ctx context.Context, now time.Time, limit int) ([]Archived, error)
+	Forget(ctx context.Context, kind api.Kind, ids ...string) error
+}
+
+// Point is one value of a series.
+type Point struct {
+	Time  time.Time `json:"time"`
+	Step  int64     `json:"step"`
+	Value float64   `json:"value"`
+}
+
+// Metrics keeps points, in blocks per series. A series is (task id, name, replica).
+type Metrics interface {
+	AddPoints(ctx context.Context, taskID, name, replica string, points ...Point) error
+	// Points is in the order they were added; limit 0 is 10000.
+	Points(ctx context.Context, taskID, name, replica string, limit int) ([]Point, error)
+	// Series lists the names known for a task.
+	Series(ctx context.Context, taskID string) ([]string, error)
+}

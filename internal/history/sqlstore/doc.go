@@ -1,0 +1,14 @@
+// Package sqlstore keeps history in SQL: SQLite, one file.
+//
+// Place: layer 3, the adapter of history. All SQL is here, written so that PostgreSQL fits in as
+// a second dialect: placeholders go through bind, and what only SQLite has (the word index) is
+// in words.go.
+//
+// Promise: a write that returned nil survives kill -9 and power loss (WAL, synchronous=FULL).
+// Concurrent writers share one transaction and one fsync: each gets its own outcome. Two
+// processes may share the file. Lists over a million archived rows take some tens of
+// milliseconds in any order with any filter; see list.go for how.
+//
+// Enemies: scans of everything, a write that blocks all others, a schema from the future, a
+// damaged file taken for an empty one.
+package sqlstore

@@ -1,0 +1,195 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strings"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
+)
+
+// maxText bounds one text column: longer ones are cut, for a row that is not written is worse.
+const maxText = 1 << 20
+
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "")
+}
+
+// limitOf is a page's size: what was asked for within 1..1000, 100 when nothing was.
+func limitOf(n int) int {
+	if n == 0 {
+		return 100
+	}
+	return min(max(n, 1), maxLimit)
+}
+
+// AddEvents commits all or none. One whose dedup is known already is passed over.
+func (s *Store) AddEvents(ctx context.Context, events ...history.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	return s.write(ctx, func(ctx context.Context, w *writer) error {
+		for _, e := range events {
+			if e.Time.IsZero() {
+				e.Time = s.cfg.Clock.Now()
+			}
+			var dedup any
+			if e.Dedup != "" {
+				dedup = e.Dedup
+			}
+			err := w.exec(ctx, `INSERT INTO events (time, kind, project, name, object, type, reason, en, zh, actor, dedup)
+				VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+				nanos(e.Time), string(e.Kind), e.Project, e.Name, e.ID, e.Type, e.Reason, cut(e.Message.EN), cut(e.Message.ZH), e.Actor, dedup)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ListEvents is oldest first.
+func (s *Store) ListEvents(ctx context.Context, q history.EventQuery) ([]history.Event, error) {
+	where, args := `seq > ?`, []any{q.After}
+	for _, c := range []struct{ column, value string }{{"object", q.ObjectID}, {"kind", string(q.Kind)}, {"project", q.Project}} {
+		if c.value != "" {
+			where += ` AND ` + c.column + ` = ?`
+			args = append(args, c.value)
+		}
+	}
+	direction := "ASC"
+	if q.Newest {
+		direction = "DESC"
+	}
+	var out []history.Event
+	err := s.query(ctx, `SELECT seq, time, kind, project, name, object, type, reason, en, zh, actor FROM events
+		WHERE `+where+` ORDER BY seq `+direction+` LIMIT ?`, append(args, limitOf(q.Limit)), func(r *sql.Rows) error {
+		var e history.Event
+		var at int64
+		err := r.Scan(&e.Seq, &at, &e.Kind, &e.Project, &e.Name, &e.ID, &e.Type, &e.Reason, &e.Message.EN, &e.Message.ZH, &e.Actor)
+		e.Time = fromNanos(at)
+		out = append(out, e)
+		return err
+	})
+	if q.Newest {
+		slices.Reverse(out)
+	}
+	return out, err
+}
+
+// Trim deletes events older than before, a few thousand at a time so that others get their turn.
+func (s *Store) Trim(ctx context.Context, before time.Time) error {
+	for {
+		var n int64
+		err := s.write(ctx, func(ctx context.Context, w *writer) error {
+			res, err := w.execResult(ctx, `DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE time < ? ORDER BY time LIMIT 2000)`, nanos(before))
+			if err != nil {
+				return err
+			}
+			n, err = res.RowsAffected()
+			return err
+		})
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// AddAudit commits all or none.
+func (s *Store) AddAudit(ctx context.Context, entries ...history.AuditEntry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	return s.write(ctx, func(ctx context.Context, w *writer) error {
+		for _, e := range entries {
+			err := w.exec(ctx, `INSERT INTO audit (time, actor, verb, kind, project, name, object, before, after, remote, outcome)
+				VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+				nanos(e.Time), e.Actor, e.Verb, string(e.Kind), e.Project, e.Name, e.ID, cut(e.Before), cut(e.After), e.RemoteIP, cut(e.Outcome))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ListAudit is newest first.
+func (s *Store) ListAudit(ctx context.Context, before int64, limit int) ([]history.AuditEntry, error) {
+	where, args := `1 = 1`, []any{}
+	if before > 0 {
+		where, args = `seq < ?`, []any{before}
+	}
+	var out []history.AuditEntry
+	err := s.query(ctx, `SELECT seq, time, actor, verb, kind, project, name, object, before, after, remote, outcome FROM audit
+		WHERE `+where+` ORDER BY seq DESC LIMIT ?`, append(args, limitOf(limit)), func(r *sql.Rows) error {
+		var e history.AuditEntry
+		var at int64
+		err := r.Scan(&e.Seq, &at, &e.Actor, &e.Verb, &e.Kind, &e.Project, &e.Name, &e.ID, &e.Before, &e.After, &e.RemoteIP, &e.Outcome)
+		e.Time = fromNanos(at)
+		out = append(out, e)
+		return err
+	})
+	return out, err
+}
+
+// PutUsage replaces by replica.
+func (s *Store) PutUsage(ctx context.Context, rows ...history.UsageRow) error {
+	for _, r := range rows {
+		if r.Replica == "" {
+			return fault.New(fault.Invalid, "NoReplica", fault.T("A usage row needs its replica.", "用量记录缺少副本名。"))
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return s.write(ctx, func(ctx context.Context, w *writer) error {
+		for _, r := range rows {
+			var stop any
+			if !r.Stop.IsZero() {
+				stop = nanos(r.Stop)
+			}
+			err := w.exec(ctx, `INSERT INTO usage (replica, task, project, owner, zone, node, devices, type, cpu, memory, start, stop,
+				exit_code, reason, cpu_time, peak_bytes, price_hour) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+				ON CONFLICT (replica) DO UPDATE SET task = excluded.task, project = excluded.project, owner = excluded.owner,
+				zone = excluded.zone, node = excluded.node, devices = excluded.devices, type = excluded.type, cpu = excluded.cpu,
+				memory = excluded.memory, start = excluded.start, stop = excluded.stop, exit_code = excluded.exit_code,
+				reason = excluded.reason, cpu_time = excluded.cpu_time, peak_bytes = excluded.peak_bytes, price_hour = excluded.price_hour`,
+				r.Replica, r.TaskID, r.Project, r.Owner, r.Zone, r.Node, r.Devices, r.Type, int64(r.CPU), int64(r.Memory), nanos(r.Start), stop,
+				r.ExitCode, r.Reason, int64(r.CPUTime), int64(r.PeakBytes), r.PriceHour)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// UsageOf is a task's rows by start.
+func (s *Store) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow, error) {
+	var out []history.UsageRow
+	err := s.query(ctx, `SELECT replica, task, project, owner, zone, node, devices, type, cpu, memory, start, stop,
+		exit_code, reason, cpu_time, peak_bytes, price_hour FROM usage WHERE task = ? ORDER BY start, replica`, []any{taskID}, func(r *sql.Rows) error {
+		var (
+			u                               history.UsageRow
+			cpu, memory, start, spent, peak int64
+			stop                            sql.NullInt64
+		)
+		err := r.Scan(&u.Replica, &u.TaskID, &u.Project, &u.Owner, &u.Zone, &u.Node, &u.Devices, &u.Type, &cpu, &memory, &start, &stop,
+			&u.ExitCode, &u.Reason, &spent, &peak, &u.PriceHour)
+		u.CPU, u.Memory, u.PeakBytes, u.CPUTime = api.MilliCPU(cpu), api.Bytes(memory), api.Bytes(peak), time.Duration(spent)
+		u.Start = fromNanos(start)
+		if stop.Valid {
+			u.Stop = fromNanos(stop.Int64)
+		}
+		out = append(out, u)
+		return err
+	})
+	return out, err
+}
