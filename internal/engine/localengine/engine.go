@@ -1,0 +1,383 @@
+package localengine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/inventory"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Config is what an engine needs.
+type Config struct {
+	// Dir holds replicas/<name>/. Several servers may share it.
+	Dir string
+	// Exe is the fermi binary; launchers are `Exe launch --dir FOLDER`.
+	Exe string
+	// Endpoints is the path of the file in which launchers find the servers.
+	Endpoints string
+	// Mint makes the token with which a replica's launcher speaks to a server.
+	Mint func(engine.Name) string
+	// OnChange is told every new observation, those of one replica in order. It must not block.
+	OnChange func(engine.Observation)
+	Log      *slog.Logger
+	Clock    clock.Clock
+	// MaxProcesses is how many replicas fit on this machine; 0: its memory over 256 MiB.
+	MaxProcesses int
+}
+
+const (
+	processMemory = 256 << 20       // what one replica is taken to need where its request is nominal
+	safetyTick    = 5 * time.Second // a keeper that heard nothing looks again
+	defaultPause  = 100 * time.Millisecond
+	adopters      = 8
+)
+
+// Engine is the local engine. Safe for concurrent use.
+type Engine struct {
+	cfg  Config
+	root string // cfg.Dir/replicas
+	// pause is the first wait before a launcher that failed is started again; it grows fourfold.
+	pause time.Duration
+
+	ready   chan struct{}
+	stopped chan struct{} // closed when Run has ended
+	keep    chan *replica // to Run: start a keeper
+	unknown chan engine.Name
+	trash   chan string // to Run: delete this folder
+
+	mu       sync.Mutex
+	replicas map[engine.Name]*replica
+	byTask   map[string]map[engine.Name]*replica
+}
+
+// replica is one folder as we know it.
+type replica struct {
+	name engine.Name
+	dir  string
+	task string
+	// What a launcher's group is made from.
+	resources api.Resources
+	virtual   bool
+
+	poke  chan struct{} // room for one: look again
+	ended chan struct{} // closed when its keeper has ended
+
+	obs engine.Observation // guarded by Engine.mu
+}
+
+// New makes an engine on cfg.Dir and its folder. It starts nothing.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Mint == nil || !filepath.IsAbs(cfg.Dir) || !filepath.IsAbs(cfg.Exe) || !filepath.IsAbs(cfg.Endpoints) {
+		return nil, fault.New(fault.Internal, "BadEngineConfig", fault.T(
+			"The local engine needs absolute paths of its folder, its program and its endpoints file, and a source of tokens.",
+			"本地引擎需要数据目录、程序与端点文件的绝对路径以及令牌来源。"))
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real
+	}
+	if cfg.OnChange == nil {
+		cfg.OnChange = func(engine.Observation) {}
+	}
+	if cfg.MaxProcesses <= 0 {
+		memory, err := inventory.Memory()
+		if err != nil {
+			return nil, fmt.Errorf("ask how much memory there is: %w", err)
+		}
+		cfg.MaxProcesses = max(1, int(memory/processMemory))
+	}
+	e := &Engine{
+		cfg: cfg, root: filepath.Join(cfg.Dir, "replicas"), pause: defaultPause,
+		ready: make(chan struct{}), stopped: make(chan struct{}),
+		keep: make(chan *replica), unknown: make(chan engine.Name, 64), trash: make(chan string, 64),
+		replicas: map[engine.Name]*replica{}, byTask: map[string]map[engine.Name]*replica{},
+	}
+	if err := os.MkdirAll(e.root, 0o700); err != nil {
+		return nil, fault.New(fault.Unavailable, "EngineFolder", fault.T(
+			"The folder for replicas could not be made.", "无法创建副本目录。")).Because(err)
+	}
+	return e, nil
+}
+
+// Run adopts everything on disk, then keeps it. It ends with ctx and leaves all launchers running.
+// Call it once.
+func (e *Engine) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer close(e.stopped)
+	defer wg.Wait()
+	start := func(r *replica) {
+		wg.Go(func() { e.runKeeper(ctx, r) })
+	}
+	scanned := e.modified()
+	if err := e.adoptAll(start); err != nil {
+		return fmt.Errorf("adopt replicas: %w", err)
+	}
+	close(e.ready)
+	wg.Go(e.sweep)
+	tick := e.cfg.Clock.After(safetyTick)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case r := <-e.keep:
+			start(r)
+		case name := <-e.unknown:
+			e.adoptLogged(name, start)
+		case dir := <-e.trash:
+			wg.Go(func() { e.deleteFolder(dir) })
+		case <-tick:
+			tick = e.cfg.Clock.After(safetyTick)
+			// Another server on this directory may have made or removed folders.
+			if now := e.modified(); !now.Equal(scanned) {
+				scanned = now
+				if err := e.rescan(start); err != nil {
+					e.cfg.Log.Warn("replica folders could not be listed", "error", err)
+				}
+			}
+		}
+	}
+}
+
+// Ready is closed when everything on disk was adopted.
+func (e *Engine) Ready() <-chan struct{} { return e.ready }
+
+// Capacity is how many processes fit on this machine. The scheduler holds it, not we.
+func (e *Engine) Capacity() int { return e.cfg.MaxProcesses }
+
+// Poke says that somebody heard of new records. It never blocks.
+func (e *Engine) Poke(name engine.Name) {
+	if r := e.find(name); r != nil {
+		r.wake()
+		return
+	}
+	select {
+	case e.unknown <- name:
+	default: // the rescan will find it
+	}
+}
+
+// Replicas lists what is known of a task's replicas; "" is all tasks.
+func (e *Engine) Replicas(taskID string) []engine.Observation {
+	e.mu.Lock()
+	set := e.replicas
+	if taskID != "" {
+		set = e.byTask[taskID]
+	}
+	out := make([]engine.Observation, 0, len(set))
+	for _, r := range set {
+		out = append(out, r.obs)
+	}
+	e.mu.Unlock()
+	slices.SortFunc(out, func(a, b engine.Observation) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return out
+}
+
+// Nodes is this machine.
+func (e *Engine) Nodes(ctx context.Context) ([]api.Node, error) {
+	n, err := inventory.Local(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []api.Node{n}, nil
+}
+
+func (r *replica) wake() {
+	select {
+	case r.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (e *Engine) find(name engine.Name) *replica {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.replicas[name]
+}
+
+// adopt reads a folder and takes it into the index. added is false when it was there already; nil
+// when there is no such folder.
+func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
+	if r := e.find(name); r != nil {
+		return r, false, nil
+	}
+	dir := e.folder(name)
+	var spec engine.Replica
+	ok, err := record.Read(dir, record.FileReplica, &spec)
+	if err == nil && ok && spec.Name != name {
+		err = fmt.Errorf("it says that it is %q", spec.Name)
+	}
+	if err != nil {
+		return nil, false, fault.New(fault.Internal, "ReplicaGarbled", fault.T(
+			"The folder of replica %s cannot be read.", "无法读取副本 %s 的目录。", name)).Because(err)
+	}
+	if !ok {
+		return nil, false, nil
+	}
+	seen, err := look(dir)
+	if err != nil {
+		return nil, false, fmt.Errorf("look at replica %s: %w", name, err)
+	}
+	r = &replica{
+		name: name, dir: dir, task: spec.TaskID, resources: spec.Resources, virtual: spec.Virtual,
+		poke: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	r.obs = seen.observation(r)
+	e.mu.Lock()
+	if first := e.replicas[name]; first != nil {
+		e.mu.Unlock()
+		return first, false, nil
+	}
+	e.replicas[name] = r
+	if e.byTask[r.task] == nil {
+		e.byTask[r.task] = map[engine.Name]*replica{}
+	}
+	e.byTask[r.task][name] = r
+	obs := r.obs
+	e.mu.Unlock()
+	e.cfg.OnChange(obs)
+	return r, true, nil
+}
+
+func (e *Engine) forget(r *replica) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.replicas[r.name] != r {
+		return
+	}
+	delete(e.replicas, r.name)
+	delete(e.byTask[r.task], r.name)
+	if len(e.byTask[r.task]) == 0 {
+		delete(e.byTask, r.task)
+	}
+}
+
+// observe takes down what a keeper saw. A state never goes back.
+func (e *Engine) observe(r *replica, s seen) {
+	now := s.observation(r)
+	e.mu.Lock()
+	old := r.obs
+	if rank(now.State) < rank(old.State) || now.State == old.State && now.Started.Equal(old.Started) {
+		e.mu.Unlock()
+		return
+	}
+	r.obs = now
+	e.mu.Unlock()
+	e.cfg.OnChange(now)
+}
+
+func rank(s engine.State) int {
+	return slices.Index([]engine.State{engine.StateCreated, engine.StateRunning, engine.StateExited, engine.StateDone}, s)
+}
+
+// adoptAll reads every folder, several at once: at a restart there may be thousands.
+func (e *Engine) adoptAll(start func(*replica)) error {
+	names, err := e.list()
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	next := make(chan engine.Name)
+	for range adopters {
+		wg.Go(func() {
+			for name := range next {
+				e.adoptLogged(name, start)
+			}
+		})
+	}
+	for _, name := range names {
+		next <- name
+	}
+	close(next)
+	wg.Wait()
+	return nil
+}
+
+func (e *Engine) adoptLogged(name engine.Name, start func(*replica)) {
+	if !validName(name) {
+		return
+	}
+	r, added, err := e.adopt(name)
+	if err != nil {
+		e.cfg.Log.Error("replica could not be adopted", "replica", name, "error", err)
+		return
+	}
+	if added {
+		start(r)
+	}
+}
+
+// rescan adopts folders that another server made and forgets those that it removed.
+func (e *Engine) rescan(start func(*replica)) error {
+	names, err := e.list()
+	if err != nil {
+		return err
+	}
+	there := make(map[engine.Name]bool, len(names))
+	for _, name := range names {
+		there[name] = true
+		if e.find(name) == nil {
+			e.adoptLogged(name, start)
+		}
+	}
+	e.mu.Lock()
+	var lost []*replica
+	for name, r := range e.replicas {
+		if !there[name] {
+			lost = append(lost, r)
+		}
+	}
+	e.mu.Unlock()
+	for _, r := range lost {
+		// A folder made after the list was read is there all the same.
+		if !record.Exists(r.dir, record.FileReplica) {
+			e.forget(r)
+			r.wake()
+		}
+	}
+	return nil
+}
+
+// waitReady holds a caller until the index is whole.
+func (e *Engine) waitReady(ctx context.Context) error {
+	select {
+	case <-e.ready:
+	case <-ctx.Done():
+		return fault.From(ctx.Err())
+	case <-e.stopped:
+	}
+	select {
+	case <-e.stopped:
+		return errStopped
+	default:
+		return nil
+	}
+}
+
+var errStopped = fault.New(fault.Unavailable, "EngineStopped",
+	fault.T("The local engine is shutting down.", "本地引擎正在关闭。"))
+
+var _ engine.Engine = (*Engine)(nil)
+
+// errNotDone is what Remove answers before the end.
+func errNotDone(name engine.Name) error {
+	return fault.New(fault.Conflict, "ReplicaNotDone", fault.T(
+		"Replica %s has not handed over everything yet.", "副本 %s 尚未完成交接。", name))
+}
+
+var errNameTaken = errors.New("folder exists")

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// Name is a replica's deterministic name: task id, role, index, attempt.
+type Name string
+
+// NameOf makes the name: "task-…-worker-0-1".
+func NameOf(taskID, role string, index, attempt int) Name {
+	return Name(fmt.Sprintf("%s-%s-%d-%d", taskID, role, index, attempt))
+}
+
+// Replica is everything a launcher needs to run one replica. It is written to disk as JSON.
+type Replica struct {
+	Name        Name   `json:"name"`
+	TaskID      string `json:"taskId"`
+	Task        string `json:"task"` // the task's name
+	DisplayName string `json:"displayName"`
+	Project     string `json:"project"`
+	Owner       string `json:"owner"`
+	Role        string `json:"role"`
+	Index       int    `json:"index"`
+	Attempt     int    `json:"attempt"`
+	Rank        int    `json:"rank"`  // over all roles in order
+	World       int    `json:"world"` // replicas in the gang
+	Zone        string `json:"zone"`
+	Node        string `json:"node"`
+
+	Command         []string       `json:"command"` // command and args
+	Env             []api.EnvVar   `json:"env,omitempty"`
+	WorkingDir      string         `json:"workingDir,omitempty"`
+	Code            *api.Code      `json:"code,omitempty"`
+	HyperParameters map[string]any `json:"hyperParameters,omitempty"`
+	Resources       api.Resources  `json:"resources"`
+	// Devices are exactly the assigned ones.
+	Devices    []api.Device `json:"devices,omitempty"`
+	Virtual    bool         `json:"virtual,omitempty"` // node is virtual: CPU and memory are nominal, no limits
+	RunTimeout api.Duration `json:"runTimeout,omitempty"`
+	StopGrace  api.Duration `json:"stopGrace"`
+	OutputLogs string       `json:"outputLogs,omitempty"`
+}
+
+// State is how far a replica got.
+type State string
+
+// The states, in order; a replica never goes back.
+const (
+	StateCreated State = "Created" // exists; its launcher starts or waits for go
+	StateRunning State = "Running" // the user's process was started
+	StateExited  State = "Exited"  // the user's process tree has ended; logs and outputs may still be on their way
+	StateDone    State = "Done"    // everything was handed over; Remove may be called
+)
+
+// Observation is the newest of what is known about a replica.
+type Observation struct {
+	Name    Name
+	TaskID  string
+	State   State
+	Started time.Time // of the user's process
+	Exit    *Exit     // from Exited on
+}
+
+// Exit is how it ended.
+type Exit struct {
+	Code      int           `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
+	Signal    string        `json:"signal,omitempty"` // "SIGKILL"
+	Reason    string        `json:"reason"`           // see the Reasons below
+	Message   string        `json:"message,omitempty"`
+	At        time.Time     `json:"at"`
+	CPUTime   time.Duration `json:"cpuTime"`
+	PeakBytes int64         `json:"peakBytes"`
+}
+
+// The reasons of an Exit.
+const (
+	ReasonSucceeded    = "Succeeded"
+	ReasonNonZero      = "ExitedNonZero"
+	ReasonSignaled     = "Signaled"
+	ReasonOutOfMemory  = "OutOfMemory"
+	ReasonTimedOut     = "TimedOut"
+	ReasonStopped      = "Stopped"      // we stopped it
+	ReasonStartFailed  = "StartFailed"  // the command or its code could not be started: the user's to mend
+	ReasonLauncherLost = "LauncherLost" // the launcher itself was killed
+)
+
+// Engine starts and stops replicas on the nodes of its zones. Safe for concurrent use.
+type Engine interface {
+	// Start creates the replica and its launcher if absent; a replica that exists in any state
+	// is left alone. An error means that it may or may not exist: call again.
+	Start(ctx context.Context, r Replica) error
+	// Stop asks the launcher to end the tree: SIGTERM, grace, SIGKILL. Returns at once; the end
+	// comes as an observation. Unknown or ended replicas are fine. A replica not yet started
+	// then never starts.
+	Stop(ctx context.Context, name Name, grace time.Duration) error
+	// Remove forgets a replica that is Done and deletes its folder. Unknown is fine.
+	Remove(ctx context.Context, name Name) error
+	// Replicas lists what is known of a task's replicas, all attempts; "" is all tasks.
+	Replicas(taskID string) []Observation
+	// Nodes is the inventory of this engine's real machines (Meta.Name, Spec, Status filled).
+	Nodes(ctx context.Context) ([]api.Node, error)
+}

@@ -1,0 +1,72 @@
+package record
+
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+)
+
+// The files of a replica's folder.
+const (
+	FileReplica  = "replica.json"  // engine.Replica, by the engine
+	FileEndpoint = "link.json"     // Link, by the engine
+	FileLock     = "lock"          // held (flock) by the launcher for life
+	FileLauncher = "launcher.json" // Process, by the launcher
+	FileGo       = "go.json"       // Go, by the launcher, before it starts anything
+	FileStart    = "start.json"    // Start, by the launcher
+	FileStop     = "stop.json"     // Stop, by the engine
+	FileExit     = "exit.json"     // engine.Exit, by the launcher; by the engine for LauncherLost
+	FileDone     = "done.json"     // Done, by the launcher
+	FileLog      = "output.log"    // the spooled log, see blob/logbook for the line format
+	DirOutput    = "output"        // $FERMI_OUTPUT
+	DirCode      = "code"          // unpacked archive
+	DirTmp       = "tmp"           // $TMPDIR
+	FileOwnLog   = "launcher.log"  // the launcher's own log and stderr
+)
+
+// Process is a process that can be told from a later one with the same pid.
+type Process struct {
+	PID int `json:"pid"`
+	// StartTicks is field 22 of /proc/PID/stat.
+	StartTicks uint64 `json:"startTicks"`
+	BootID     string `json:"bootId"`
+	// Cgroup is the replica's own cgroup as the engine made it; "" when there is none.
+	Cgroup string `json:"cgroup,omitempty"`
+}
+
+// Go is the leader's word that attempt may start.
+type Go struct {
+	Epoch   int64     `json:"epoch"`
+	Attempt int       `json:"attempt"`
+	At      time.Time `json:"at"`
+}
+
+// Start says that the user's process runs.
+type Start struct {
+	Process Process   `json:"process"`
+	At      time.Time `json:"at"`
+}
+
+// Stop is the engine's wish.
+type Stop struct {
+	Grace time.Duration `json:"grace"`
+	At    time.Time     `json:"at"`
+}
+
+// Done says what was handed over.
+type Done struct {
+	LogBytes    int64     `json:"logBytes"`
+	OutputFiles int       `json:"outputFiles"`
+	OutputBytes int64     `json:"outputBytes"`
+	At          time.Time `json:"at"`
+	// Incomplete says why something could not be handed over, "" when all was.
+	Incomplete string `json:"incomplete,omitempty"`
+}
+
+// Link is how the launcher finds a server. Endpoints is the path of a file with one gRPC target
+// a line, read again before every dial, so that servers may come and go.
+type Link struct {
+	Endpoints string `json:"endpoints"`
+}
+
+var _ = engine.Exit{} // exit.json holds an engine.Exit

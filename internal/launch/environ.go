@@ -1,0 +1,186 @@
+package launch
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+)
+
+// fileHyper is $FERMI_HP_FILE within the replica's folder.
+const fileHyper = "hyperparameters.json"
+
+// inherited are the launcher's own variables that the process gets too.
+var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ"}
+
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environ builds the process's environment. Later ones win: ours, then the user's; but the marks
+// by which we find the tree stay ours.
+func environ(r engine.Replica, dir string, lookup func(string) (string, bool)) []string {
+	env := newEnv()
+	env.set("PATH", defaultPath)
+	for _, name := range inherited {
+		if v, ok := lookup(name); ok && v != "" {
+			env.set(name, v)
+		}
+	}
+	env.set("FERMI_TASK", r.Task)
+	env.set("FERMI_TASK_ID", r.TaskID)
+	env.set("FERMI_PROJECT", r.Project)
+	env.set("FERMI_ROLE", r.Role)
+	env.set("FERMI_REPLICA", string(r.Name))
+	env.set("FERMI_INDEX", strconv.Itoa(r.Index))
+	env.set("FERMI_RANK", strconv.Itoa(r.Rank))
+	env.set("FERMI_WORLD_SIZE", strconv.Itoa(r.World))
+	env.set("FERMI_ATTEMPT", strconv.Itoa(r.Attempt))
+	env.set("FERMI_NODE", r.Node)
+	env.set("FERMI_ZONE", r.Zone)
+	env.set("FERMI_OUTPUT", filepath.Join(dir, record.DirOutput))
+	env.set("FERMI_HP_FILE", filepath.Join(dir, fileHyper))
+	env.set("TMPDIR", filepath.Join(dir, record.DirTmp))
+	names := make([]string, 0, len(r.HyperParameters))
+	for name := range r.HyperParameters {
+		names = append(names, name)
+	}
+	slices.Sort(names) // of two names with one spelling the later wins, always the same
+	for _, name := range names {
+		env.set("FERMI_HP_"+upperSnake(name), hyperText(r.HyperParameters[name]))
+	}
+	for name, value := range visibleDevices(r.Devices) {
+		env.set(name, value)
+	}
+	for _, v := range r.Env {
+		if !strings.HasPrefix(v.Name, "FERMI_") {
+			env.set(v.Name, v.Value)
+		}
+	}
+	return env.list()
+}
+
+// env keeps the order of first setting.
+type env struct {
+	names  []string
+	values map[string]string
+}
+
+func newEnv() *env { return &env{values: map[string]string{}} }
+
+func (e *env) set(name, value string) {
+	if _, ok := e.values[name]; !ok {
+		e.names = append(e.names, name)
+	}
+	e.values[name] = value
+}
+
+func (e *env) list() []string {
+	list := make([]string, len(e.names))
+	for i, n := range e.names {
+		list[i] = n + "=" + e.values[n]
+	}
+	return list
+}
+
+func lookupIn(env []string, name string) string {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// upperSnake is "learningRate" → "LEARNING_RATE", "batch-size" → "BATCH_SIZE".
+func upperSnake(name string) string {
+	var b strings.Builder
+	prev := rune(0)
+	runes := []rune(name)
+	for i, r := range runes {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			b.WriteRune(unicode.ToUpper(r))
+		case r >= 'A' && r <= 'Z':
+			wordEnds := prev >= 'a' && prev <= 'z' || prev >= '0' && prev <= '9'
+			acronymEnds := prev >= 'A' && prev <= 'Z' && i+1 < len(runes) && runes[i+1] >= 'a' && runes[i+1] <= 'z'
+			if wordEnds || acronymEnds {
+				b.WriteByte('_')
+			}
+			b.WriteRune(r)
+		default:
+			b.WriteByte('_')
+		}
+		prev = r
+	}
+	return b.String()
+}
+
+// hyperText is the value as a shell would want it: strings bare, all else as JSON writes it.
+func hyperText(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(data)
+}
+
+// writeHyper writes $FERMI_HP_FILE.
+func writeHyper(r engine.Replica, dir string) error {
+	hp := r.HyperParameters
+	if hp == nil {
+		hp = map[string]any{}
+	}
+	data, err := json.MarshalIndent(hp, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode hyper-parameters: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, fileHyper), append(data, '\n'), 0o600)
+}
+
+// visible says which variable of a vendor's runtime hides the other cards.
+var visible = []struct {
+	variable string
+	vendors  []string
+	uuids    bool // the runtime understands UUIDs, which can't be renumbered
+}{
+	{"CUDA_VISIBLE_DEVICES", []string{"nvidia"}, true},
+	{"HIP_VISIBLE_DEVICES", []string{"amd"}, false},
+	{"ASCEND_RT_VISIBLE_DEVICES", []string{"huawei", "ascend"}, false},
+	{"MLU_VISIBLE_DEVICES", []string{"cambricon"}, false},
+}
+
+// visibleDevices sets every vendor's variable: to exactly the assigned cards, to nothing where none
+// is assigned, so that no real card is seen by accident. Virtual devices are no cards.
+func visibleDevices(devices []api.Device) map[string]string {
+	vars := map[string]string{"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} // the order of our indices
+	for _, row := range visible {
+		var ids []string
+		var own []api.Device
+		for _, d := range devices {
+			if !d.Virtual && slices.Contains(row.vendors, strings.ToLower(d.Vendor)) {
+				own = append(own, d)
+			}
+		}
+		// Runtimes do not take a mixture: UUIDs only when every card has one.
+		byUUID := row.uuids && !slices.ContainsFunc(own, func(d api.Device) bool { return d.UUID == "" })
+		for _, d := range own {
+			if byUUID {
+				ids = append(ids, d.UUID)
+			} else {
+				ids = append(ids, strconv.Itoa(d.Index))
+			}
+		}
+		vars[row.variable] = strings.Join(ids, ",")
+	}
+	return vars
+}

@@ -1,0 +1,175 @@
+package launch
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/blob/logbook"
+	"github.com/fermi-cluster/fermi/internal/clock"
+)
+
+// spool is the log on disk, in logbook's line format. Every write is of whole lines at the known
+// end, so that what lies below size is always whole lines, whatever failed above it.
+type spool struct {
+	rank  int
+	clock clock.Clock
+	log   *slog.Logger
+
+	mu       sync.Mutex
+	f        *os.File
+	size     int64
+	closed   bool
+	last     time.Time // no line is older than the one before
+	buf      []byte
+	dropped  int64 // lines that the disk did not take, since the last notice
+	lostEver int64
+	changed  chan struct{}
+}
+
+// openSpool opens or creates the file. The torn end that a killed launcher may leave is cut off.
+func openSpool(path string, rank int, c clock.Clock, log *slog.Logger) (*spool, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open spool: %w", err)
+	}
+	size, err := wholeLines(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("read spool: %w", err)
+	}
+	return &spool{rank: rank, clock: c, log: log, f: f, size: size, changed: make(chan struct{}, 1)}, nil
+}
+
+// wholeLines is the offset after the last line end. A line is far shorter than the block read.
+func wholeLines(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	end := info.Size()
+	buf := make([]byte, 64<<10)
+	for end > 0 {
+		n := min(end, int64(len(buf)))
+		if _, err := f.ReadAt(buf[:n], end-n); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			end = end - n + int64(i) + 1
+			break
+		}
+		end -= n
+	}
+	if end != info.Size() {
+		return end, f.Truncate(end)
+	}
+	return end, nil
+}
+
+// Size is for link: whole lines only.
+func (s *spool) Size() (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.size, s.closed
+}
+
+// ReadAt is for link.
+func (s *spool) ReadAt(p []byte, off int64) (int, error) { return s.f.ReadAt(p, off) }
+
+// Changed is for link.
+func (s *spool) Changed() <-chan struct{} { return s.changed }
+
+// text is one line, or a part of one, to be stamped.
+type text struct {
+	bytes   []byte
+	partial bool
+}
+
+// write stamps and appends lines in one write. When the disk refuses, the lines are dropped and
+// counted, and the count is written as soon as the disk takes bytes again: the process never waits
+// for an operator.
+func (s *spool) write(stream byte, lines []text) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(lines) == 0 {
+		return
+	}
+	if now := s.clock.Now(); now.After(s.last) {
+		s.last = now
+	}
+	s.buf = s.buf[:0]
+	if s.dropped > 0 {
+		s.buf = s.line(s.buf, 'E', text{bytes: dropNotice(s.dropped)})
+	}
+	for _, l := range lines {
+		s.buf = s.line(s.buf, stream, l)
+	}
+	if err := s.commit(); err != nil {
+		if s.dropped == 0 {
+			s.log.Error("spool write failed; output is being dropped", "error", err)
+		}
+		s.dropped += int64(len(lines))
+		s.lostEver += int64(len(lines))
+		return
+	}
+	s.dropped = 0
+}
+
+func dropNotice(n int64) []byte {
+	return fmt.Appendf(nil, "[fermi] the disk was full: %d lines of output were dropped here / 磁盘已满：此处丢弃了 %d 行输出", n, n)
+}
+
+func (s *spool) line(dst []byte, stream byte, t text) []byte {
+	return logbook.AppendLine(dst, logbook.Line{Time: s.last, Rank: s.rank, Stream: stream, Partial: t.partial, Text: t.bytes})
+}
+
+// commit writes buf at the known end; mu held.
+func (s *spool) commit() error {
+	if _, err := s.f.WriteAt(s.buf, s.size); err != nil {
+		// What was written of it is beyond size; cut it off so that a successor sees no torn line.
+		_ = s.f.Truncate(s.size)
+		return err
+	}
+	s.size += int64(len(s.buf))
+	s.poke()
+	return nil
+}
+
+func (s *spool) poke() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// notice is a line of our own in the user's log.
+func (s *spool) notice(format string, args ...any) {
+	s.write('E', []text{{bytes: append([]byte("[fermi] "), fmt.Appendf(nil, format, args...)...)}})
+}
+
+// close says that nothing more will come. The file stays open for reading.
+func (s *spool) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if s.dropped > 0 {
+		s.buf = s.line(s.buf[:0], 'E', text{bytes: dropNotice(s.dropped)})
+		if s.commit() == nil {
+			s.dropped = 0
+		}
+	}
+	s.closed = true
+	s.poke()
+}
+
+// lost is how many lines the disk never took.
+func (s *spool) lost() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lostEver
+}

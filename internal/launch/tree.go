@@ -1,0 +1,203 @@
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// tree is every process of the replica but the launcher. Three ways to find them, together: the
+// cgroup; descent (we are the subreaper, so that even a process which forked twice and took a new
+// session descends from us); and, where there is no cgroup, the mark in the environment.
+type tree struct {
+	self  int
+	group *cgroup.Group // nil: none
+	mark  []byte        // "FERMI_REPLICA=<name>"
+	log   *slog.Logger
+}
+
+// clockTick is the kernel's USER_HZ, which is 100 on every Linux that Go runs on.
+const clockTick = time.Second / 100
+
+type member struct {
+	proc record.Process
+	stat record.Stat
+}
+
+// members lists the living; zombies are the reaper's.
+func (t *tree) members() []member {
+	boot, _ := record.BootID()
+	stats := readAll()
+	inside := map[int]bool{}
+	for pid := range stats {
+		if descends(pid, t.self, stats) {
+			inside[pid] = true
+		}
+	}
+	if t.group != nil {
+		pids, err := t.group.Pids()
+		if err != nil {
+			t.log.Warn("cgroup can't be listed", "error", err)
+		}
+		for _, pid := range pids {
+			inside[pid] = true
+		}
+	} else {
+		for pid := range stats {
+			if !inside[pid] && pid != t.self && marked(pid, t.mark) {
+				inside[pid] = true
+			}
+		}
+	}
+	delete(inside, t.self)
+	var list []member
+	for pid := range inside {
+		st, ok := stats[pid]
+		if !ok {
+			var err error
+			if st, err = record.ReadStat(pid); err != nil {
+				continue // ended meanwhile
+			}
+		}
+		if st.State != 'Z' && st.State != 'X' {
+			list = append(list, member{record.Process{PID: pid, StartTicks: st.StartTicks, BootID: boot}, st})
+		}
+	}
+	slices.SortFunc(list, func(a, b member) int { return a.proc.PID - b.proc.PID })
+	return list
+}
+
+// readAll is one look at /proc.
+func readAll() map[int]record.Stat {
+	stats := map[int]record.Stat{}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return stats
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if st, err := record.ReadStat(pid); err == nil {
+			stats[pid] = st
+		}
+	}
+	return stats
+}
+
+// descends follows the parents, at most as many as there are: the picture may be torn.
+func descends(pid, from int, stats map[int]record.Stat) bool {
+	for range len(stats) {
+		st, ok := stats[pid]
+		if !ok || pid == from || st.PPID <= 0 {
+			return false
+		}
+		if st.PPID == from {
+			return true
+		}
+		pid = st.PPID
+	}
+	return false
+}
+
+// marked says whether the process was started with the mark; unreadable is no.
+func marked(pid int, mark []byte) bool {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	env, _ := io.ReadAll(io.LimitReader(f, 4<<20))
+	for part := range bytes.SplitSeq(env, []byte{0}) {
+		if bytes.Equal(part, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// signal sends sig to all and says how many it found. Each is verified by its start time, so that
+// a reused pid is never hit.
+func (t *tree) signal(sig unix.Signal) int {
+	list := t.members()
+	for _, m := range list {
+		err := m.proc.Signal(sig)
+		if err == nil && sig == unix.SIGTERM {
+			err = m.proc.Signal(unix.SIGCONT) // a stopped process can't obey otherwise
+		}
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.log.Warn("process can't be signalled", "pid", m.proc.PID, "error", err)
+		}
+	}
+	return len(list)
+}
+
+// usage measures the living. reaped is the CPU time of those who ended.
+func (t *tree) usage(reaped time.Duration, now time.Time) link.Usage {
+	list := t.members()
+	u := link.Usage{CPU: reaped, Processes: len(list), At: now}
+	page := int64(os.Getpagesize())
+	for _, m := range list {
+		u.CPU += time.Duration(m.stat.UserTicks+m.stat.KernTicks) * clockTick
+		u.RSS += max(m.stat.RSSPages, 0) * page
+	}
+	if t.group != nil {
+		if cpu, rss, peak, err := t.group.Usage(); err == nil {
+			u.CPU, u.RSS, u.Peak = cpu, rss, peak
+		}
+	}
+	u.Peak = max(u.Peak, u.RSS)
+	return u
+}
+
+// groupPeak is the most memory the cgroup ever had; 0 without one.
+func (t *tree) groupPeak() int64 {
+	if t.group == nil {
+		return 0
+	}
+	_, _, peak, err := t.group.Usage()
+	if err != nil {
+		return 0
+	}
+	return peak
+}
+
+// strangers says whether the cgroup holds anyone but us. Where that can't be read,
+// descent decides.
+func (t *tree) strangers() bool {
+	if t.group == nil {
+		return false
+	}
+	pids, err := t.group.Pids()
+	if err != nil {
+		t.log.Warn("cgroup can't be listed", "error", err)
+		return len(t.members()) > 0
+	}
+	return slices.ContainsFunc(pids, func(pid int) bool { return pid != t.self })
+}
+
+// oomKills is how often the kernel killed in our cgroup for memory.
+func (t *tree) oomKills() int {
+	if t.group == nil {
+		return 0
+	}
+	n, err := t.group.OOMKills()
+	if err != nil {
+		t.log.Warn("out-of-memory kills can't be read", "error", err)
+	}
+	return n
+}

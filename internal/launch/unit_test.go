@@ -1,0 +1,348 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/blob/logbook"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestUpperSnake(t *testing.T) {
+	for in, want := range map[string]string{
+		"lr": "LR", "learningRate": "LEARNING_RATE", "learning_rate": "LEARNING_RATE", "batch-size": "BATCH_SIZE",
+		"useGPU": "USE_GPU", "GPUCount": "GPU_COUNT", "a.b": "A_B", "layer2Size": "LAYER2_SIZE", "X": "X",
+	} {
+		if got := upperSnake(in); got != want {
+			t.Errorf("%s: %s, not %s", in, got, want)
+		}
+	}
+}
+
+func TestVisibleDevices(t *testing.T) {
+	nv := func(i int, uuid string) api.Device {
+		return api.Device{Index: i, UUID: uuid, Vendor: "NVIDIA", Type: "A100"}
+	}
+	npu := api.Device{Index: 3, Vendor: "huawei", Type: "Ascend 910", UUID: "x"}
+	virtual := nv(0, "GPU-v")
+	virtual.Virtual = true
+	for name, c := range map[string]struct {
+		devices      []api.Device
+		cuda, ascend string
+	}{
+		"none":    {nil, "", ""},
+		"uuids":   {[]api.Device{nv(1, "GPU-b"), nv(0, "GPU-a")}, "GPU-b,GPU-a", ""},
+		"no uuid": {[]api.Device{nv(1, "GPU-b"), nv(4, "")}, "1,4", ""},
+		"virtual": {[]api.Device{virtual}, "", ""},
+		"ascend":  {[]api.Device{npu}, "", "3"},
+	} {
+		got := visibleDevices(c.devices)
+		want := map[string]string{
+			"CUDA_VISIBLE_DEVICES": c.cuda, "ASCEND_RT_VISIBLE_DEVICES": c.ascend, "HIP_VISIBLE_DEVICES": "",
+			"MLU_VISIBLE_DEVICES": "", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	r := engine.Replica{
+		Name: "task-a-worker-1-2", TaskID: "task-a", Role: "worker", Index: 1, Attempt: 2, Rank: 5, World: 8,
+		HyperParameters: map[string]any{"n": 100000000.0, "ok": true, "s": "x y"},
+		Env:             []api.EnvVar{{Name: "PATH", Value: "/mine"}, {Name: "FERMI_RANK", Value: "9"}},
+	}
+	env := environ(r, "/d", func(name string) (string, bool) {
+		v, ok := map[string]string{"PATH": "/bin", "HOME": "/root", "SECRET": "s", "TZ": "UTC"}[name]
+		return v, ok
+	})
+	for name, want := range map[string]string{
+		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_RANK": "5",
+		"FERMI_WORLD_SIZE": "8", "FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
+	} {
+		if got := lookupIn(env, name); got != want {
+			t.Errorf("%s=%q, not %q", name, got, want)
+		}
+	}
+}
+
+func TestFindProgram(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"run": 0o755, "plain": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		command, path, want string
+		code                int
+	}{
+		"on the path":       {"run", "/nowhere:" + dir, filepath.Join(dir, "run"), 0},
+		"relative path":     {"run", ".", filepath.Join(dir, "run"), 0},
+		"beside":            {"./run", "", filepath.Join(dir, "run"), 0},
+		"bare is not here":  {"run", "/nowhere", "", codeNotFound},
+		"missing":           {"./none", "", "", codeNotFound},
+		"through a file":    {"./run/x", "", "", codeNotFound},
+		"plain":             {"./plain", "", "", codeNotExecutable},
+		"plain on the path": {"plain", dir, "", codeNotExecutable},
+		"folder":            {dir, "", "", codeNotExecutable},
+		"ourselves":         {"fermi", "", ownBinary, 0},
+	} {
+		got, err := findProgram(c.command, dir, c.path)
+		var s *startFault
+		if errors.As(err, &s); c.code != 0 && (s == nil || s.code != c.code) || c.code == 0 && (err != nil || got != c.want) {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+	}
+}
+
+func readSpool(t *testing.T, path string) []string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for raw := range strings.Lines(string(data)) {
+		l, err := logbook.ParseLine([]byte(strings.TrimSuffix(raw, "\n")))
+		if err != nil {
+			t.Fatalf("%q: %v", raw, err)
+		}
+		text := string(l.Text)
+		if l.Partial {
+			text += "…"
+		}
+		lines = append(lines, text)
+	}
+	return lines
+}
+
+// TestPump feeds the same bytes cut in every way; the lines must be the same.
+func TestPump(t *testing.T) {
+	long := strings.Repeat("z", logbook.MaxText)
+	body := "a\n\nbc\n" + long + "\n" + long + "y\n" + long + long + "tail"
+	want := []string{"a", "", "bc", long, long + "…", "y", long + "…", long + "…", "tail"}
+	for _, cut := range []int{1, 3, 1000, logbook.MaxText, logbook.MaxText + 1, len(body)} {
+		path := filepath.Join(t.TempDir(), "log")
+		s, err := openSpool(path, 0, clock.Real, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pump{stream: 'O', spool: s}
+		for rest := []byte(body); len(rest) > 0; {
+			n := min(cut, len(rest))
+			p.feed(rest[:n])
+			rest = rest[n:]
+		}
+		p.end()
+		s.close()
+		s.f.Close()
+		if d := cmp.Diff(want, readSpool(t, path)); d != "" {
+			t.Errorf("cut at %d: %s", cut, d)
+		}
+	}
+}
+
+// TestPumpShowsAnUnfinishedLine and then its end.
+func TestPumpShowsAnUnfinishedLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	s, err := openSpool(path, 0, clock.Real, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.f.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pump{stream: 'E', r: r, spool: s}
+	var wg sync.WaitGroup
+	wg.Go(p.run)
+	fmt.Fprint(w, "50%")
+	eventually(t, "the part", func() bool { n, _ := s.Size(); return n > 0 })
+	fmt.Fprint(w, " 100%\n")
+	w.Close()
+	wg.Wait()
+	if d := cmp.Diff([]string{"50%…", " 100%"}, readSpool(t, path)); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestPumpDoesNotWaitForAnEscapedWriter: someone else holds the pipe, and writes.
+func TestPumpDoesNotWaitForAnEscapedWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	s, err := openSpool(path, 0, clock.Real, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.f.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	p := &pump{stream: 'O', r: r, spool: s}
+	proc := &process{pumps: []*pump{p}}
+	proc.done.Go(p.run)
+	fmt.Fprint(w, "last words\nno end")
+	proc.drained()
+	if d := cmp.Diff([]string{"last words", "no end"}, readSpool(t, path)); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestFullDisk: on a real small file system lines are dropped, counted, and told of.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("no small file system here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	path := filepath.Join(dir, "log")
+	s, err := openSpool(path, 0, clock.Real, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.f.Close()
+	filler := filepath.Join(dir, "filler")
+	s.write('O', []text{{bytes: []byte("before")}})
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	big := []byte(strings.Repeat("x", 10_000))
+	for range 3 {
+		s.write('O', []text{{bytes: big}, {bytes: big}})
+	}
+	if s.lost() == 0 {
+		t.Fatal("nothing was lost")
+	}
+	lost := s.lost()
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	s.write('O', []text{{bytes: []byte("after")}})
+	s.close()
+	lines := readSpool(t, path)
+	if lines[0] != "before" || lines[len(lines)-1] != "after" || !strings.Contains(lines[len(lines)-2], fmt.Sprint(lost)) {
+		t.Fatalf("%.80q", lines)
+	}
+}
+
+// fakeServer takes uploads, or fails.
+type fakeServer struct {
+	mu   sync.Mutex
+	got  map[string]string
+	fail func(path string) error
+}
+
+func (f *fakeServer) PutOutput(_ context.Context, path string, size int64, _ time.Time, r io.Reader) error {
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		if err := f.fail(path); err != nil {
+			return err
+		}
+	}
+	f.got[path] = string(data)
+	return nil
+}
+
+func (f *fakeServer) has(path string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.got[path]
+}
+
+// TestUploadsDuringTheRun: a file goes up once it stood still from one scan to the next.
+func TestUploadsDuringTheRun(t *testing.T) {
+	dir := t.TempDir()
+	fake := clock.NewFake(time.Unix(0, 0))
+	srv := &fakeServer{got: map[string]string{}}
+	o := newOutputs([]source{{dir, ""}}, srv, fake, quiet, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { o.during(ctx) })
+	write := func(s string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "f"), []byte(s), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up := func(want string) {
+		t.Helper()
+		eventually(t, want, func() bool { fake.Advance(scanEvery); return srv.has("f") == want })
+	}
+	write("one")
+	up("one")
+	write("second")
+	up("second")
+	cancel()
+	wg.Wait()
+	write("the third")
+	found := o.scan()
+	if err := o.finish(context.Background(), found); err != nil || srv.has("f") != "the third" {
+		t.Error(err, srv.has("f"))
+	}
+	if n, bytes, inc := o.total(found); n != 1 || bytes != 9 || inc != "" {
+		t.Error(n, bytes, inc)
+	}
+}
+
+func TestRefusedUploads(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"good", "big", "bad\nname", "shy"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shy := 2
+	srv := &fakeServer{got: map[string]string{}, fail: func(path string) error {
+		switch {
+		case path == "big":
+			return status.Error(codes.ResourceExhausted, "too big")
+		case path == "shy" && shy > 0:
+			shy--
+			return status.Error(codes.Unavailable, "away")
+		}
+		return nil
+	}}
+	o := newOutputs([]source{{dir, ""}}, srv, clock.Real, quiet, nil)
+	found := o.scan()
+	if err := o.finish(context.Background(), found); err != nil {
+		t.Fatal(err)
+	}
+	n, _, inc := o.total(found)
+	if n != 2 || !strings.HasPrefix(inc, "2 output files") || !strings.Contains(inc, "too big") {
+		t.Error(n, inc)
+	}
+	if srv.has("good") == "" || srv.has("shy") == "" {
+		t.Error(srv.got)
+	}
+}

@@ -1,0 +1,280 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// Spool is the log the client ships: whole lines, only ever growing until it is closed.
+type Spool interface {
+	io.ReaderAt
+	// Size is how many bytes there are; whole lines. closed: no more will come.
+	Size() (n int64, closed bool)
+	// Changed has a value after the size grew or the spool was closed.
+	Changed() <-chan struct{}
+}
+
+// Orders is what a server may say to a launcher. Calls come from one goroutine and must be quick.
+type Orders interface {
+	// Go: the attempt may start, by the word of this epoch, which is the highest seen so far.
+	Go(epoch int64)
+	// Stop: end the tree.
+	Stop(grace time.Duration)
+}
+
+// ClientConfig is what a Client needs; all must be given.
+type ClientConfig struct {
+	Name      engine.Name
+	Token     string
+	Endpoints string // path of a file with one gRPC target a line, read before every dial
+	Epoch     int64  // highest ever recorded
+	State     engine.State
+	Spool     Spool
+	Orders    Orders
+	Log       *slog.Logger
+	Clock     clock.Clock
+}
+
+// Client is a launcher's end. Facts given to it are repeated on every connection until the
+// launcher ends. Safe for concurrent use.
+type Client struct {
+	cfg   ClientConfig
+	parts Parts
+	boot  string
+
+	mu      sync.Mutex
+	epoch   int64
+	state   engine.State
+	facts   facts
+	target  string // of the last stream that was welcomed
+	shipped bool   // the closed spool is durable at a server
+	durable int64
+
+	wake      chan struct{} // a fact changed
+	shippedCh chan struct{} // closed when shipped
+	doneCh    chan struct{} // closed when done was sent and taken
+
+	bulkMu     sync.Mutex
+	bulk       *grpc.ClientConn
+	bulkTarget string
+}
+
+// facts are the newest of each thing to say; a session remembers which it has said.
+type facts struct {
+	started *linkpb.Started
+	exited  *linkpb.Exited
+	usage   *linkpb.Usage
+	done    *linkpb.Done
+}
+
+const (
+	minPause = 50 * time.Millisecond
+	maxPause = 2 * time.Second
+	// small is below what a batch of log lines is not worth a message of its own while a process
+	// prints line by line: the next one then waits for gather.
+	small  = 64 << 10
+	gather = 3 * time.Millisecond
+
+	maxEndpoints     = 64
+	maxEndpointsFile = 64 << 10
+)
+
+// NewClient checks the name; it dials nothing yet.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	parts, err := ParseName(cfg.Name)
+	if err != nil {
+		return nil, err
+	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return &Client{
+		cfg: cfg, parts: parts, boot: strings.TrimSpace(string(boot)), epoch: cfg.Epoch, state: cfg.State,
+		wake: make(chan struct{}, 1), shippedCh: make(chan struct{}), doneCh: make(chan struct{}),
+	}, nil
+}
+
+// Epoch is the highest seen so far.
+func (c *Client) Epoch() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.epoch
+}
+
+// Started says that the user's process runs.
+func (c *Client) Started(at time.Time, pid int) {
+	c.tell(func() {
+		c.facts.started = &linkpb.Started{AtUnixNano: at.UnixNano(), Pid: int32(pid)}
+		c.state = engine.StateRunning
+	})
+}
+
+// Exited says how it ended.
+func (c *Client) Exited(e engine.Exit) {
+	c.tell(func() {
+		c.facts.exited = &linkpb.Exited{
+			Code: int32(e.Code), Signal: e.Signal, Reason: e.Reason, Message: cutText(e.Message, maxText),
+			AtUnixNano: e.At.UnixNano(), CpuNanos: int64(e.CPUTime), PeakBytes: e.PeakBytes,
+		}
+		c.state = engine.StateExited
+	})
+}
+
+// Usage says what the tree uses now; only the newest is sent.
+func (c *Client) Usage(u Usage) {
+	c.tell(func() {
+		c.facts.usage = &linkpb.Usage{CpuNanos: int64(u.CPU), RssBytes: u.RSS, PeakBytes: u.Peak, Processes: int32(u.Processes)}
+	})
+}
+
+// Done says that everything was handed over; Told is closed when a server has heard it.
+func (c *Client) Done(logBytes int64, files int, bytes int64) {
+	c.tell(func() {
+		c.facts.done = &linkpb.Done{LogBytes: logBytes, OutputFiles: int32(files), OutputBytes: bytes}
+		c.state = engine.StateDone
+	})
+}
+
+// Shipped is closed when the spool was closed and all of it is durable at a server.
+func (c *Client) Shipped() <-chan struct{} { return c.shippedCh }
+
+// Durable is how much of the log is safe at a server.
+func (c *Client) Durable() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.durable
+}
+
+// Told is closed when Done was heard.
+func (c *Client) Told() <-chan struct{} { return c.doneCh }
+
+func (c *Client) tell(change func()) {
+	c.mu.Lock()
+	change()
+	c.mu.Unlock()
+	c.poke()
+}
+
+func (c *Client) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps one stream to a server, for ever: it dials the endpoints in turn, with a growing,
+// jittered pause after each round that found nobody. It returns when ctx ended or Done was heard.
+func (c *Client) Run(ctx context.Context) error {
+	defer c.closeBulk()
+	pause := minPause
+	for {
+		welcomed := false
+		for _, target := range c.endpoints() {
+			ok, err := c.session(ctx, target)
+			if c.finished() || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			c.cfg.Log.Debug("link ended", "target", target, "welcomed", ok, "error", err)
+			if ok {
+				welcomed = true
+				break // begin with the first endpoint again, after the shortest pause
+			}
+		}
+		if welcomed {
+			pause = minPause
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.cfg.Clock.After(jitter(pause)):
+		}
+		if !welcomed {
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+func (c *Client) finished() bool {
+	select {
+	case <-c.doneCh:
+		return true
+	default:
+		return false
+	}
+}
+
+// jitter is between half of d and d, so that a thousand launchers don't come back in step.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// endpoints reads the file; a server that comes or goes rewrites it.
+func (c *Client) endpoints() []string {
+	f, err := os.Open(c.cfg.Endpoints)
+	if err != nil {
+		c.cfg.Log.Debug("no endpoints", "error", err)
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxEndpointsFile))
+	if err != nil {
+		c.cfg.Log.Debug("no endpoints", "error", err)
+		return nil
+	}
+	return ParseEndpoints(data)
+}
+
+// ParseEndpoints reads one target a line: "unix:///run/link.sock" or "127.0.0.1:7071"; blank lines
+// and those with # are skipped, as is whatever is no target.
+func ParseEndpoints(data []byte) []string {
+	var list []string
+	for line := range bytes.Lines(data) {
+		s := strings.TrimSpace(string(line))
+		if s == "" || s[0] == '#' {
+			continue
+		}
+		if _, _, err := splitTarget(s); err == nil && len(list) < maxEndpoints {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// splitTarget gives what net.Dial wants.
+func splitTarget(target string) (network, address string, err error) {
+	if p, ok := strings.CutPrefix(target, "unix://"); ok && strings.HasPrefix(p, "/") {
+		return "unix", p, nil
+	}
+	host, port, ok := strings.Cut(target, ":")
+	if i := strings.LastIndexByte(target, ':'); ok && strings.HasPrefix(target, "[") {
+		host, port = target[:i], target[i+1:]
+	}
+	if !ok || host == "" || strings.ContainsAny(target, "/ \t") {
+		return "", "", fmt.Errorf("%q is no target", target)
+	}
+	if _, err := number(port); err != nil {
+		return "", "", fmt.Errorf("%q has no port", target)
+	}
+	return "tcp", target, nil
+}
+
+// cutText shortens s to at most n bytes without cutting a character.
+func cutText(s string, n int) string {
+	if len(s) <= n {
+		return strings.ToValidUTF8(s, "�")
+	}
+	return strings.ToValidUTF8(s[:n-3], "")
+}
+
+var errSuperseded = errors.New("this server's epoch is lower than one already seen")

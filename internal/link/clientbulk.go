@@ -1,0 +1,145 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// FetchArchive writes the archive to w. After an error that is not Permanent it may be called
+// again, with a fresh w.
+func (c *Client) FetchArchive(ctx context.Context, digest string, w io.Writer) error {
+	return c.withBulk(func(conn *grpc.ClientConn) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream, err := linkpb.NewLinkClient(conn).FetchArchive(ctx, &linkpb.FetchArchiveRequest{Digest: digest})
+		if err != nil {
+			return err
+		}
+		for {
+			chunk, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := w.Write(chunk.GetData()); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// PutOutput stores exactly size bytes of r under path. After an error that is not Permanent it may
+// be called again.
+func (c *Client) PutOutput(ctx context.Context, path string, size int64, modified time.Time, r io.Reader) error {
+	return c.withBulk(func(conn *grpc.ClientConn) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream, err := linkpb.NewLinkClient(conn).PutOutput(ctx)
+		if err != nil {
+			return err
+		}
+		head := &linkpb.OutputHeader{Path: path, Size: size, ModifiedUnixNano: modified.UnixNano()}
+		err = stream.Send(&linkpb.PutOutputRequest{Part: &linkpb.PutOutputRequest_Header{Header: head}})
+		buf := make([]byte, chunkBytes)
+		for left := size; left > 0 && err == nil; {
+			n, rerr := io.ReadFull(r, buf[:min(left, chunkBytes)])
+			if rerr != nil {
+				return fmt.Errorf("read output %q: %w", path, rerr)
+			}
+			left -= int64(n)
+			err = stream.Send(&linkpb.PutOutputRequest{Part: &linkpb.PutOutputRequest_Data{Data: buf[:n]}})
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		reply, err := stream.CloseAndRecv() // after a failed Send this has the reason
+		if err != nil {
+			return err
+		}
+		if reply.GetStored() != size {
+			return fmt.Errorf("server stored %d of %d bytes", reply.GetStored(), size)
+		}
+		return nil
+	})
+}
+
+// withBulk runs one call on the second connection, to the server that welcomed us or else the
+// first endpoint; a failed call gives the connection up.
+func (c *Client) withBulk(call func(*grpc.ClientConn) error) error {
+	conn, err := c.bulkConn()
+	if err != nil {
+		return err
+	}
+	err = call(conn)
+	if err != nil && !Permanent(err) {
+		c.dropBulk(conn)
+	}
+	return err
+}
+
+func (c *Client) bulkConn() (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	target := c.target
+	c.mu.Unlock()
+	list := c.endpoints()
+	c.bulkMu.Lock()
+	defer c.bulkMu.Unlock()
+	if c.bulk != nil {
+		return c.bulk, nil
+	}
+	target = pickTarget(list, target, c.bulkTarget)
+	if target == "" {
+		return nil, errors.New("no endpoint")
+	}
+	conn, err := c.dial(target)
+	if err != nil {
+		return nil, err
+	}
+	c.bulk, c.bulkTarget = conn, target
+	return conn, nil
+}
+
+// pickTarget prefers the server that welcomed us while it is listed; otherwise the one after the
+// one tried last.
+func pickTarget(list []string, welcomed, last string) string {
+	next := ""
+	for i, t := range list {
+		if t == welcomed && t != last {
+			return t
+		}
+		if t == last {
+			next = list[(i+1)%len(list)]
+		}
+	}
+	if next == "" && len(list) > 0 {
+		next = list[0]
+	}
+	return next
+}
+
+func (c *Client) dropBulk(conn *grpc.ClientConn) {
+	c.bulkMu.Lock()
+	defer c.bulkMu.Unlock()
+	if c.bulk == conn {
+		c.bulk = nil
+	}
+	conn.Close()
+}
+
+func (c *Client) closeBulk() {
+	c.bulkMu.Lock()
+	defer c.bulkMu.Unlock()
+	if c.bulk != nil {
+		c.bulk.Close()
+		c.bulk = nil
+	}
+}

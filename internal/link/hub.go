@@ -1,0 +1,267 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// Logs is where log data goes: a logbook.Book.
+type Logs interface {
+	// Durable is the offset a launcher must go on from.
+	Durable(ctx context.Context, taskID, replica string) (int64, error)
+	// Append takes whole lines; overlap with what is known is skipped, a gap is fault Conflict.
+	Append(ctx context.Context, taskID, replica string, offset int64, data []byte) (durable int64, err error)
+	// Finish commits everything; nothing more will come.
+	Finish(ctx context.Context, taskID, replica string) (durable int64, err error)
+}
+
+// HubConfig is what a Hub needs. All but MaxOutputBytes and Notify must be given.
+type HubConfig struct {
+	Blob   blob.Store
+	Logs   Logs
+	Tokens *Tokens
+	Log    *slog.Logger
+	Clock  clock.Clock
+	// Notify is called (it must not block for long) when something about a replica changed:
+	// attached, detached, started, exited, done.
+	Notify func(taskID string, name engine.Name)
+	// ArchiveOf says which code archive a task's replicas may fetch, "" for none; so that a token
+	// reaches only its own code.
+	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
+	// MaxOutputBytes bounds the outputs of one replica; 64 GiB when 0.
+	MaxOutputBytes int64
+}
+
+// Usage is what a replica's tree uses, as its launcher last said.
+type Usage struct {
+	CPU       time.Duration
+	RSS       int64
+	Peak      int64
+	Processes int
+	At        time.Time
+}
+
+// Hub is the server's end. Safe for concurrent use.
+type Hub struct {
+	linkpb.UnimplementedLinkServer
+	cfg HubConfig
+
+	mu    sync.Mutex
+	epoch int64 // 0: we don't lead
+	known map[engine.Name]*known
+	peers map[engine.Name]*peer
+	swept time.Time
+
+	outputs outputLedger
+}
+
+// known is what a launcher told last; it is kept a while after the launcher hung up.
+type known struct {
+	state engine.State
+	usage Usage
+	seen  time.Time
+}
+
+// keepKnown is how long the last word of a launcher that hung up is remembered. Records on disk
+// are the truth; this is only for showing.
+const keepKnown = 10 * time.Minute
+
+// NewHub makes a hub that leads nothing yet.
+func NewHub(cfg HubConfig) *Hub {
+	if cfg.MaxOutputBytes == 0 {
+		cfg.MaxOutputBytes = 64 << 30
+	}
+	if cfg.Notify == nil {
+		cfg.Notify = func(string, engine.Name) {}
+	}
+	return &Hub{
+		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{},
+		outputs: outputLedger{folders: map[string]*outputFolder{}},
+	}
+}
+
+// Serve answers launchers on l until ctx ends; it returns when all streams are closed. It may run
+// on several listeners at once. l is closed.
+func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
+	var readers sync.WaitGroup // goroutines of streams: they outlive their handler by a moment
+	srv := grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.StreamInterceptor(h.authenticate(&readers)),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: beatEvery, Timeout: silenceLimit - beatEvery}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: beatEvery, PermitWithoutStream: true}),
+		grpc.ConnectionTimeout(silenceLimit),
+		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10),
+		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
+	)
+	linkpb.RegisterLinkServer(srv, h)
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	var err error
+	select {
+	case <-ctx.Done():
+		srv.Stop() // launchers dial again; uploads begin again: nothing needs a slow goodbye
+		<-failed
+	case err = <-failed:
+		srv.Stop()
+	}
+	readers.Wait()
+	if ctx.Err() == nil && err != nil {
+		return fmt.Errorf("serve the link: %w", err)
+	}
+	return nil
+}
+
+// Lead says that we lead with this epoch and accept launchers; 0 that we don't. On a change every
+// launcher is hung up on: it comes back and hears the new epoch.
+func (h *Hub) Lead(epoch int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.epoch == epoch {
+		return
+	}
+	h.epoch = epoch
+	for _, p := range h.peers {
+		p.hangUp(errNotLeading)
+	}
+}
+
+// Attached says whether the replica's launcher is connected now.
+func (h *Hub) Attached(name engine.Name) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.peers[name] != nil
+}
+
+// State is how far the replica got, as its launcher told last.
+func (h *Hub) State(name engine.Name) (engine.State, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if k := h.known[name]; k != nil {
+		return k.state, true
+	}
+	return "", false
+}
+
+// Usage is what the replica uses, as its launcher told last.
+func (h *Hub) Usage(name engine.Name) (Usage, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if k := h.known[name]; k != nil && !k.usage.At.IsZero() {
+		return k.usage, true
+	}
+	return Usage{}, false
+}
+
+// Go tells the launcher that the attempt may start, with our epoch. It may be said again; the
+// launcher starts once. Fault Unavailable when the launcher is not attached: say it again when
+// Notify tells that it is.
+func (h *Hub) Go(name engine.Name, attempt int) error {
+	return h.order(name, func(p *peer) error {
+		if p.parts.Attempt != attempt {
+			return fault.New(fault.Conflict, "OtherAttempt",
+				fault.T("The replica is of another attempt.", "该副本属于另一次尝试。"))
+		}
+		p.post(func(out *outbox) { out.start = &linkpb.Go{Epoch: p.epoch, Attempt: int32(attempt)} })
+		return nil
+	})
+}
+
+// Stop asks the launcher to end the tree with this grace. It may be said again.
+func (h *Hub) Stop(name engine.Name, grace time.Duration) error {
+	grace = min(max(grace, 0), maxGrace)
+	return h.order(name, func(p *peer) error {
+		p.post(func(out *outbox) { out.stop = &linkpb.StopOrder{GraceNanos: int64(grace)} })
+		return nil
+	})
+}
+
+func (h *Hub) order(name engine.Name, give func(*peer) error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.peers[name]
+	if p == nil {
+		return fault.New(fault.Unavailable, "NotAttached",
+			fault.T("The replica's launcher is not connected.", "该副本的启动器未连接。"))
+	}
+	return give(p)
+}
+
+// attach makes p the one stream of its replica, or says why not.
+func (h *Hub) attach(p *peer, state engine.State) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.epoch == 0 || h.epoch != p.epoch {
+		return errNotLeading
+	}
+	if old := h.peers[p.name]; old != nil {
+		old.hangUp(errReplaced)
+	}
+	h.peers[p.name] = p
+	k := h.known[p.name]
+	if k == nil {
+		k = &known{}
+		h.known[p.name] = k
+	}
+	k.seen = h.cfg.Clock.Now()
+	k.advance(state)
+	h.sweep(k.seen)
+	return nil
+}
+
+// detach forgets p unless a newer stream took its place.
+func (h *Hub) detach(p *peer) {
+	h.mu.Lock()
+	mine := h.peers[p.name] == p
+	if mine {
+		delete(h.peers, p.name)
+		if k := h.known[p.name]; k != nil {
+			k.seen = h.cfg.Clock.Now()
+		}
+	}
+	h.mu.Unlock()
+	if mine {
+		h.cfg.Notify(p.parts.TaskID, p.name)
+	}
+}
+
+// tell notes what p's launcher said; a stream that was replaced has no say any more.
+func (h *Hub) tell(p *peer, note func(*known)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if k := h.known[p.name]; k != nil && h.peers[p.name] == p {
+		note(k)
+	}
+}
+
+// sweep drops last words that nobody needs any more; at most once a minute, mu held.
+func (h *Hub) sweep(now time.Time) {
+	if now.Sub(h.swept) < time.Minute {
+		return
+	}
+	h.swept = now
+	for name, k := range h.known {
+		if h.peers[name] == nil && now.Sub(k.seen) > keepKnown {
+			delete(h.known, name)
+		}
+	}
+	h.outputs.sweep(now)
+}
+
+func (k *known) advance(s engine.State) {
+	if stateRank[s] > stateRank[k.state] {
+		k.state = s
+	}
+}

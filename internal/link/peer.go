@@ -1,0 +1,316 @@
+package link
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+var (
+	errNotLeading = status.Error(codes.Unavailable, "this server does not lead now")
+	errReplaced   = status.Error(codes.Aborted, "a newer stream of the same replica took over")
+	errSilent     = status.Error(codes.Unavailable, "no heartbeat")
+	errHungUp     = status.Error(codes.Unavailable, "the launcher hung up")
+)
+
+// peer is one attached launcher. The handler's goroutine writes, a second one reads, a third
+// appends log data, so that a slow blob store holds up only the log.
+type peer struct {
+	name  engine.Name
+	parts Parts
+	epoch int64 // ours when it attached
+
+	ctx    context.Context // ends with the stream; never kept beyond it
+	cancel context.CancelCauseFunc
+	wake   chan struct{} // has one if out changed
+	logs   chan *linkpb.LogData
+
+	mu   sync.Mutex
+	out  outbox
+	seen time.Time // when it last said anything
+}
+
+// outbox holds the newest of each thing to say; each is idempotent, so nothing ever queues up.
+type outbox struct {
+	start *linkpb.Go
+	stop  *linkpb.StopOrder
+	ack   *linkpb.LogAck
+}
+
+// queuedLogs holds the whole window even when it comes in small pieces of a busy moment; a
+// launcher that sends more than its window waits in its own pipe.
+const queuedLogs = 64
+
+func (p *peer) hangUp(why error) { p.cancel(why) }
+
+func (p *peer) post(change func(*outbox)) {
+	p.mu.Lock()
+	change(&p.out)
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *peer) take() outbox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.out
+	p.out = outbox{}
+	return out
+}
+
+func (p *peer) heard(now time.Time) {
+	p.mu.Lock()
+	p.seen = now
+	p.mu.Unlock()
+}
+
+func (p *peer) silentFor(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(p.seen)
+}
+
+// Attach is a launcher's stream.
+func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
+	who := caller(stream.Context())
+	name, parts := who.name, who.parts
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	hello, err := h.hello(stream, who)
+	if err != nil {
+		return err
+	}
+	p := &peer{
+		name: name, parts: parts, ctx: ctx, cancel: cancel,
+		wake: make(chan struct{}, 1), logs: make(chan *linkpb.LogData, queuedLogs), seen: h.cfg.Clock.Now(),
+	}
+	from, err := h.welcome(ctx, p, hello)
+	if err != nil {
+		return err
+	}
+	if err := h.attach(p, engine.State(hello.GetState())); err != nil {
+		return err
+	}
+	defer h.detach(p)
+	if err := stream.Send(&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Welcome{
+		Welcome: &linkpb.Welcome{Epoch: p.epoch, LogFrom: from},
+	}}); err != nil {
+		return err
+	}
+	h.cfg.Notify(parts.TaskID, name)
+	who.readers.Go(func() { h.readFrom(p, stream) })
+	who.readers.Go(func() { h.keepLogs(p) })
+	return h.writeTo(p, stream)
+}
+
+// hello waits for the first message, a bounded time: a stranger who holds the token but says
+// nothing must not stay.
+func (h *Hub) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.Hello, error) {
+	type answer struct {
+		m   *linkpb.FromLauncher
+		err error
+	}
+	first := make(chan answer, 1)
+	who.readers.Go(func() {
+		m, err := stream.Recv()
+		first <- answer{m, err}
+	})
+	select {
+	case a := <-first:
+		if a.err != nil {
+			return nil, a.err
+		}
+		return a.m.GetHello(), checkHello(a.m.GetHello(), who.name, who.parts)
+	case <-h.cfg.Clock.After(silenceLimit):
+		return nil, errSilent
+	case <-stream.Context().Done():
+		return nil, errHungUp
+	}
+}
+
+// welcome finds the epoch to answer with and the offset to go on from.
+func (h *Hub) welcome(ctx context.Context, p *peer, hello *linkpb.Hello) (int64, error) {
+	h.mu.Lock()
+	p.epoch = h.epoch
+	h.mu.Unlock()
+	if p.epoch == 0 {
+		return 0, errNotLeading
+	}
+	if hello.GetEpoch() > p.epoch {
+		return 0, status.Error(codes.Unavailable, "the launcher has already heard a newer leader")
+	}
+	from, err := h.cfg.Logs.Durable(ctx, p.parts.TaskID, p.parts.LogKey())
+	if err != nil {
+		return 0, toStatus(err)
+	}
+	return from, nil
+}
+
+// writeTo is the only one who sends. It ends the stream by returning.
+func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
+	tick := h.cfg.Clock.After(beatEvery)
+	for {
+		select {
+		case <-p.ctx.Done():
+			if cause := context.Cause(p.ctx); status.Code(cause) != codes.Unknown {
+				return cause
+			}
+			return errHungUp
+		case <-p.wake:
+			if err := sendAll(stream, p.take()); err != nil {
+				return err
+			}
+		case <-tick:
+			now := h.cfg.Clock.Now()
+			if p.silentFor(now) > silenceLimit {
+				return errSilent
+			}
+			beat := &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Beat{Beat: &linkpb.Beat{SentUnixNano: now.UnixNano()}}}
+			if err := stream.Send(beat); err != nil {
+				return err
+			}
+			tick = h.cfg.Clock.After(beatEvery)
+		}
+	}
+}
+
+func sendAll(stream linkpb.Link_AttachServer, out outbox) error {
+	var list []*linkpb.ToLauncher
+	if out.stop != nil { // first: what shall stop should not start
+		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Stop{Stop: out.stop}})
+	}
+	if out.start != nil {
+		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Go{Go: out.start}})
+	}
+	if out.ack != nil {
+		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_LogAck{LogAck: out.ack}})
+	}
+	for _, m := range list {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readFrom takes what the launcher says until the stream ends.
+func (h *Hub) readFrom(p *peer, stream linkpb.Link_AttachServer) {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			p.hangUp(errHungUp)
+			return
+		}
+		p.heard(h.cfg.Clock.Now())
+		if err := checkFromLauncher(m); err != nil {
+			h.cfg.Log.Warn("launcher broke the protocol", "replica", p.name, "error", err)
+			p.hangUp(err)
+			return
+		}
+		h.take(p, m)
+	}
+}
+
+func (h *Hub) take(p *peer, m *linkpb.FromLauncher) {
+	switch v := m.GetMessage().(type) {
+	case *linkpb.FromLauncher_Started:
+		h.reached(p, engine.StateRunning)
+	case *linkpb.FromLauncher_Exited:
+		h.reached(p, engine.StateExited)
+	case *linkpb.FromLauncher_Done:
+		h.reached(p, engine.StateDone)
+	case *linkpb.FromLauncher_Usage:
+		u := v.Usage
+		h.tell(p, func(k *known) {
+			k.usage = Usage{
+				CPU: time.Duration(u.GetCpuNanos()), RSS: u.GetRssBytes(), Peak: u.GetPeakBytes(),
+				Processes: int(u.GetProcesses()), At: h.cfg.Clock.Now(),
+			}
+		})
+	case *linkpb.FromLauncher_Log:
+		select {
+		case p.logs <- v.Log:
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+func (h *Hub) reached(p *peer, s engine.State) {
+	h.tell(p, func(k *known) { k.advance(s) })
+	h.cfg.Notify(p.parts.TaskID, p.name)
+}
+
+// keepLogs appends log data in order and acknowledges. A refusal that a retry can mend is retried
+// here with the data in hand; anything else ends the stream, and the launcher begins again from
+// what is durable.
+func (h *Hub) keepLogs(p *peer) {
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case d := <-p.logs:
+			if err := h.keepLog(p, d); err != nil {
+				if p.ctx.Err() == nil {
+					h.cfg.Log.Warn("log data refused", "replica", p.name, "offset", d.GetOffset(), "error", err)
+				}
+				p.hangUp(toStatus(err))
+				return
+			}
+		}
+	}
+}
+
+func (h *Hub) keepLog(p *peer, d *linkpb.LogData) error {
+	task, key := p.parts.TaskID, p.parts.LogKey()
+	var durable int64
+	if len(d.GetData()) > 0 {
+		if err := h.persist(p, func() (err error) {
+			durable, err = h.cfg.Logs.Append(p.ctx, task, key, d.GetOffset(), d.GetData())
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	received := d.GetOffset() + int64(len(d.GetData()))
+	if d.GetLast() {
+		if err := h.persist(p, func() (err error) {
+			durable, err = h.cfg.Logs.Finish(p.ctx, task, key)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	p.post(func(out *outbox) { out.ack = &linkpb.LogAck{Durable: durable, Received: received} })
+	return nil
+}
+
+// persist tries until it works, the stream ends, or a retry is pointless.
+func (h *Hub) persist(p *peer, try func() error) error {
+	pause := 100 * time.Millisecond
+	for {
+		err := try()
+		if err == nil || p.ctx.Err() != nil {
+			return err
+		}
+		if code := fault.CodeOf(err); !code.Retry() && code != fault.Full {
+			return err
+		}
+		h.cfg.Log.Warn("log not stored yet", "replica", p.name, "error", err)
+		select {
+		case <-p.ctx.Done():
+			return p.ctx.Err()
+		case <-h.cfg.Clock.After(pause):
+		}
+		pause = min(2*pause, 5*time.Second)
+	}
+}

@@ -1,0 +1,341 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// identity is the metadata of every call.
+type identity struct{ name, token string }
+
+func (i identity) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{metaToken: "Bearer " + i.token, metaReplica: i.name}, nil
+}
+
+// RequireTransportSecurity is false: within one machine the socket's folder is the guard.
+func (identity) RequireTransportSecurity() bool { return false }
+
+// dial makes a connection that is given up at the first failure: when and where to dial again is
+// decided in Run, not by gRPC.
+func (c *Client) dial(target string) (*grpc.ClientConn, error) {
+	network, address, err := splitTarget(target)
+	if err != nil {
+		return nil, err
+	}
+	return grpc.NewClient("passthrough:///"+address,
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: silenceLimit}).DialContext(ctx, network, address)
+		}),
+		grpc.WithAuthority("fermi"), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(identity{string(c.cfg.Name), c.cfg.Token}),
+		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithIdleTimeout(0),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: maxPause, Multiplier: 1, MaxDelay: maxPause}, MinConnectTimeout: silenceLimit}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: silenceLimit}),
+		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(32<<10),
+	)
+}
+
+// session is one stream to one server. sent… is what this server has been told.
+type session struct {
+	c      *Client
+	stream linkpb.Link_AttachClient
+	said   facts
+
+	next     int64 // log offset to send next
+	received int64 // what the hub took in; guarded by c.mu
+	lastSent bool
+	buf      []byte
+	acked    chan struct{} // received moved
+}
+
+// session says hello and speaks until the stream breaks. welcomed: the server took us.
+func (c *Client) session(ctx context.Context, target string) (welcomed bool, err error) {
+	conn, err := c.dial(target)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel(nil) // before the wait, so that the watchdog ends
+	alive := c.watchdog(ctx, cancel, &watch)
+	stream, err := linkpb.NewLinkClient(conn).Attach(ctx)
+	if err != nil {
+		return false, err
+	}
+	welcome, err := c.greet(stream)
+	if err != nil {
+		return false, err
+	}
+	alive()
+	c.mu.Lock()
+	c.target = target
+	c.durable = max(c.durable, welcome.GetLogFrom())
+	c.mu.Unlock()
+	s := &session{
+		c: c, stream: stream, next: welcome.GetLogFrom(), received: welcome.GetLogFrom(),
+		acked: make(chan struct{}, 1),
+	}
+	heard := make(chan error, 1)
+	go func() {
+		err := s.listen(alive)
+		cancel(err)
+		heard <- err
+	}()
+	err = s.speak(ctx)
+	if c.finished() {
+		// CloseSend lets the server read to the end before it sees us go.
+		_ = stream.CloseSend()
+	} else {
+		cancel(err)
+	}
+	return true, errors.Join(err, <-heard)
+}
+
+// watchdog ends the session when nothing was heard for silenceLimit. The returned function says
+// that something was.
+func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, wg *sync.WaitGroup) func() {
+	heard := make(chan struct{}, 1)
+	wg.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-heard:
+			case <-c.cfg.Clock.After(silenceLimit):
+				cancel(fmt.Errorf("nothing heard for %v", silenceLimit))
+				return
+			}
+		}
+	})
+	return func() {
+		select {
+		case heard <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (c *Client) greet(stream linkpb.Link_AttachClient) (*linkpb.Welcome, error) {
+	c.mu.Lock()
+	hello := &linkpb.Hello{
+		Replica: string(c.cfg.Name), Attempt: int32(c.parts.Attempt), TaskId: c.parts.TaskID,
+		Epoch: c.epoch, State: string(c.state), BootId: c.boot, Pid: int32(os.Getpid()),
+	}
+	c.mu.Unlock()
+	if err := stream.Send(&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	m, err := stream.Recv() // after a failed Send this has the reason
+	if err != nil {
+		return nil, err
+	}
+	w := m.GetWelcome()
+	if w == nil || w.GetEpoch() <= 0 || w.GetLogFrom() < 0 {
+		return nil, errors.New("the server's first word is no welcome")
+	}
+	return w, c.raise(w.GetEpoch())
+}
+
+// raise remembers the epoch, or refuses a lower one.
+func (c *Client) raise(epoch int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if epoch < c.epoch {
+		return errSuperseded
+	}
+	c.epoch = epoch
+	return nil
+}
+
+// listen takes what the server says.
+func (s *session) listen(alive func()) error {
+	for {
+		m, err := s.stream.Recv()
+		if err != nil {
+			return err
+		}
+		alive()
+		if err := checkToLauncher(m); err != nil {
+			return err
+		}
+		switch v := m.GetMessage().(type) {
+		case *linkpb.ToLauncher_Go:
+			if int(v.Go.GetAttempt()) != s.c.parts.Attempt {
+				return fmt.Errorf("go for attempt %d", v.Go.GetAttempt())
+			}
+			if err := s.c.raise(v.Go.GetEpoch()); err != nil {
+				return err
+			}
+			s.c.cfg.Orders.Go(v.Go.GetEpoch())
+		case *linkpb.ToLauncher_Stop:
+			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
+		case *linkpb.ToLauncher_LogAck:
+			s.ack(v.LogAck)
+		}
+	}
+}
+
+func (s *session) ack(a *linkpb.LogAck) {
+	c := s.c
+	size, closed := c.cfg.Spool.Size()
+	c.mu.Lock()
+	s.received = max(s.received, a.GetReceived())
+	c.durable = max(c.durable, a.GetDurable())
+	all := closed && s.lastSent && c.durable >= size
+	if all && !c.shipped {
+		c.shipped = true
+		close(c.shippedCh)
+	}
+	c.mu.Unlock()
+	select {
+	case s.acked <- struct{}{}:
+	default:
+	}
+}
+
+// speak is the only one who sends: facts first, then beats, then as much log as the window allows.
+func (s *session) speak(ctx context.Context) error {
+	clock := s.c.cfg.Clock
+	beat := clock.After(beatEvery)
+	var rest <-chan time.Time // a small batch was sent just now: gather a little
+	for {
+		if told, err := s.sayFacts(); err != nil || told {
+			return err
+		}
+		if rest == nil {
+			n, err := s.sendLog()
+			if err != nil {
+				return err
+			}
+			if n >= small {
+				continue
+			}
+			if n > 0 {
+				rest = clock.After(gather)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-beat:
+			beat = clock.After(beatEvery)
+			m := &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Beat{Beat: &linkpb.Beat{SentUnixNano: clock.Now().UnixNano()}}}
+			if err := s.send(m); err != nil {
+				return err
+			}
+		case <-rest:
+			rest = nil
+		case <-s.c.wake:
+		case <-s.acked:
+		case <-s.c.cfg.Spool.Changed():
+		}
+	}
+}
+
+// send returns the stream's end instead of EOF where it has one.
+func (s *session) send(m *linkpb.FromLauncher) error {
+	err := s.stream.Send(m)
+	if errors.Is(err, io.EOF) {
+		return errors.New("the server closed the stream")
+	}
+	return err
+}
+
+// sayFacts says what is new since the last time on this stream; told: done was among it.
+func (s *session) sayFacts() (told bool, err error) {
+	s.c.mu.Lock()
+	now := s.c.facts
+	s.c.mu.Unlock()
+	var list []*linkpb.FromLauncher
+	if now.started != s.said.started {
+		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Started{Started: now.started}})
+	}
+	if now.usage != s.said.usage {
+		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Usage{Usage: now.usage}})
+	}
+	if now.exited != s.said.exited {
+		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Exited{Exited: now.exited}})
+	}
+	if now.done != s.said.done {
+		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Done{Done: now.done}})
+	}
+	for _, m := range list {
+		if err := s.send(m); err != nil {
+			return false, err
+		}
+	}
+	s.said = now
+	if now.done != nil && !s.c.finished() {
+		close(s.c.doneCh)
+	}
+	return now.done != nil, nil
+}
+
+// sendLog sends one batch of whole lines, if there is one and the window has room.
+func (s *session) sendLog() (int, error) {
+	size, closed := s.c.cfg.Spool.Size()
+	s.c.mu.Lock()
+	room := s.received + logWindow - s.next
+	s.c.mu.Unlock()
+	// A spool shorter than what the server has (a disk that lost its tail) has nothing to add.
+	n := int(min(size-s.next, maxLogData))
+	if n > 0 && room < maxLogData {
+		return 0, nil
+	}
+	last := closed && !s.lastSent && s.next+int64(max(n, 0)) >= size
+	if n <= 0 && !last {
+		return 0, nil
+	}
+	data, err := s.readLines(max(n, 0))
+	if err != nil {
+		return 0, err
+	}
+	last = last && s.next+int64(len(data)) >= size
+	if last {
+		s.c.mu.Lock()
+		s.lastSent = true
+		s.c.mu.Unlock()
+	}
+	m := &linkpb.LogData{Offset: s.next, Data: data, Last: last}
+	if err := s.send(&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Log{Log: m}}); err != nil {
+		return 0, err
+	}
+	s.next += int64(len(data))
+	return len(data), nil
+}
+
+// readLines reads at most n bytes of the spool and cuts after the last whole line.
+func (s *session) readLines(n int) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	if cap(s.buf) < n {
+		s.buf = make([]byte, max(n, 4<<10))
+	}
+	buf := s.buf[:n]
+	if k, err := s.c.cfg.Spool.ReadAt(buf, s.next); k < n {
+		return nil, fmt.Errorf("read spool at %d: %w", s.next, err)
+	}
+	for i := n; i > 0; i-- {
+		if buf[i-1] == '\n' {
+			return buf[:i], nil
+		}
+	}
+	return nil, fmt.Errorf("spool has no line end within %d bytes of %d", n, s.next)
+}
