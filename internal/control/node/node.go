@@ -1,0 +1,210 @@
+// Package node keeps Zone and Node objects in step with what the engines report.
+//
+// Place: layer 4; only the leader runs it. Promise: a zone or node that appears is created once
+// and keeps its number for ever; what operators set (cordon, a zone's spec) is never overwritten;
+// unchanged inventory causes no write. Enemies: heartbeats in the store, renumbered nodes.
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// Store is what node needs of the store.
+type Store interface {
+	store.Reader
+	store.Writer
+}
+
+// Config makes a Controller.
+type Config struct {
+	Store Store
+	Clock clock.Clock
+	IDs   *id.Source
+	Log   *slog.Logger
+	// Zones are created when absent.
+	Zones []api.Zone
+	// Inventory is what the engines see now.
+	Inventory func(ctx context.Context) ([]api.Node, error)
+	Every     time.Duration // 30 s when 0
+}
+
+// Controller is the inventory's scribe.
+type Controller struct {
+	cfg Config
+	// wrote is our last revision: we read at least that, or we would write it again.
+	wrote int64
+}
+
+// New makes a controller; it starts nothing.
+func New(cfg Config) *Controller {
+	if cfg.Every == 0 {
+		cfg.Every = 30 * time.Second
+	}
+	return &Controller{cfg: cfg}
+}
+
+// Run syncs now and then until ctx ends.
+func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
+	feed := c.cfg.Store.Subscribe(api.KindZone, api.KindNode)
+	defer feed.Close()
+	for {
+		if err := c.Sync(ctx, epoch); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Warn("inventory could not be written; trying again", "error", err)
+		}
+		turn, cancel := context.WithTimeout(ctx, c.cfg.Every)
+		_, err := feed.Next(turn) // a change by hand, or the time
+		cancel()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && turn.Err() == nil {
+			return err
+		}
+	}
+}
+
+// Sync writes what differs, in batches. Not for concurrent use.
+func (c *Controller) Sync(ctx context.Context, epoch store.Epoch) error {
+	seen, err := c.cfg.Inventory(ctx)
+	if err != nil {
+		return fmt.Errorf("inventory: %w", err)
+	}
+	nodes, err := c.nodeOps(ctx, seen)
+	if err != nil {
+		return err
+	}
+	zones, err := c.zoneOps(ctx, seen)
+	if err != nil {
+		return err
+	}
+	ops := append(zones, nodes...)
+	const batch = 50 // the store takes 100 operations, the fence counts too
+	for len(ops) > 0 {
+		n := min(batch, len(ops))
+		revision, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops[:n], Fence: epoch})
+		if err != nil {
+			return err
+		}
+		c.wrote = revision
+		ops = ops[n:]
+	}
+	return nil
+}
+
+func (c *Controller) nodeOps(ctx context.Context, seen []api.Node) ([]store.Op, error) {
+	snap, err := c.cfg.Store.List(ctx, api.KindNode, "", c.wrote)
+	if err != nil {
+		return nil, err
+	}
+	have := map[string]*api.Node{}
+	taken := map[uint32]bool{}
+	snap.Ascend("", func(o api.Object) bool {
+		n := o.(*api.Node)
+		have[n.Meta.Name] = n
+		taken[n.Spec.Number] = true
+		return true
+	})
+	var ops []store.Op
+	for i := range seen {
+		n := seen[i]
+		old, ok := have[n.Meta.Name]
+		delete(have, n.Meta.Name)
+		if !ok {
+			for taken[n.Spec.Number] || n.Spec.Number == 0 {
+				n.Spec.Number++
+			}
+			taken[n.Spec.Number] = true
+			c.born(&n.Meta, "node")
+			ops = append(ops, store.Create(&n))
+			continue
+		}
+		n.Spec.Number, n.Spec.Cordoned = old.Spec.Number, old.Spec.Cordoned
+		ops = c.change(ops, old, n.Spec, n.Status)
+	}
+	for _, gone := range have {
+		status := gone.Status
+		status.Ready, status.Reason = false, "NotReported"
+		status.Message = fault.T("No engine reports this node any more.", "没有引擎再上报该节点。")
+		ops = c.change(ops, gone, gone.Spec, status)
+	}
+	return ops, nil
+}
+
+func (c *Controller) change(ops []store.Op, old *api.Node, spec api.NodeSpec, status api.NodeStatus) []store.Op {
+	if reflect.DeepEqual(spec, old.Spec) && reflect.DeepEqual(status, old.Status) {
+		return ops
+	}
+	n := store.Clone(old)
+	n.Spec, n.Status, n.Meta.UpdatedAt = spec, status, c.cfg.Clock.Now().UTC()
+	return append(ops, store.Update(n))
+}
+
+func (c *Controller) zoneOps(ctx context.Context, seen []api.Node) ([]store.Op, error) {
+	snap, err := c.cfg.Store.List(ctx, api.KindZone, "", c.wrote)
+	if err != nil {
+		return nil, err
+	}
+	var ops []store.Op
+	have := map[string]bool{}
+	snap.Ascend("", func(o api.Object) bool {
+		z := o.(*api.Zone)
+		have[z.Meta.Name] = true
+		if status := zoneStatus(z, seen); !reflect.DeepEqual(status, z.Status) {
+			fresh := store.Clone(z)
+			fresh.Status, fresh.Meta.UpdatedAt = status, c.cfg.Clock.Now().UTC()
+			ops = append(ops, store.Update(fresh))
+		}
+		return true
+	})
+	for i := range c.cfg.Zones {
+		z := c.cfg.Zones[i]
+		if have[z.Meta.Name] {
+			continue
+		}
+		c.born(&z.Meta, "zone")
+		z.Status = zoneStatus(&z, seen)
+		ops = append(ops, store.Create(&z))
+	}
+	return ops, nil
+}
+
+func zoneStatus(z *api.Zone, seen []api.Node) api.ZoneStatus {
+	st := api.ZoneStatus{Health: api.ZoneHealthy}
+	for i := range seen {
+		if seen[i].Spec.Zone != z.Meta.Name {
+			continue
+		}
+		st.Nodes++
+		st.Devices += len(seen[i].Spec.Devices)
+		if seen[i].Status.Ready {
+			st.Ready++
+		}
+	}
+	switch {
+	case z.Spec.Health != "":
+		st.Health = z.Spec.Health
+		st.Message = fault.T("%s", "%s", z.Spec.HealthReason)
+	case st.Ready*10 < st.Nodes*9:
+		st.Health = api.ZoneDegraded
+		st.Message = fault.T("Only %d of %d nodes are ready.", "仅 %d/%d 个节点就绪。", st.Ready, st.Nodes)
+	}
+	return st
+}
+
+func (c *Controller) born(m *api.Meta, prefix string) {
+	now := c.cfg.Clock.Now().UTC()
+	m.ID, m.CreatedAt, m.UpdatedAt = c.cfg.IDs.New(prefix), now, now
+	if m.DisplayName == "" {
+		m.DisplayName = m.Name
+	}
+}

@@ -1,0 +1,259 @@
+package placement
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/sched"
+)
+
+// Store is what placement needs of the store.
+type Store interface {
+	store.Reader
+	store.Writer
+}
+
+// Config makes a Controller.
+type Config struct {
+	Store Store
+	Clock clock.Clock
+	IDs   *id.Source
+	Log   *slog.Logger
+	// Host and Processes bound what virtual nodes really start on this machine.
+	Host      string
+	Processes int
+}
+
+// commits in flight at once: etcd takes three times as many fenced writes so as one by one.
+const parallelCommits = 16
+
+// Controller places gangs while its server leads.
+type Controller struct {
+	cfg Config
+	mu  sync.Mutex
+	m   *model // nil while not leading
+}
+
+// New makes a controller; it starts nothing.
+func New(cfg Config) *Controller { return &Controller{cfg: cfg} }
+
+// Run places until ctx, which ends with the leadership, ends.
+func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
+	feed := c.cfg.Store.Subscribe(api.KindTrainingTask, api.KindPlacement, api.KindZone, api.KindNode, api.KindQueue)
+	defer feed.Close()
+	if err := c.fill(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		c.mu.Lock()
+		c.m = nil
+		c.mu.Unlock()
+	}()
+	for ctx.Err() == nil {
+		changes, err := c.next(ctx, feed, c.turn(ctx, epoch))
+		if err != nil {
+			return nil // the context ended, or the feed with the store
+		}
+		c.mu.Lock()
+		for _, ch := range changes {
+			c.change(ch)
+		}
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// retryAfter is how long a decision that the store did not take waits when nothing else happens.
+const retryAfter = time.Second
+
+// next waits for changes; with retry it comes back with none after a while.
+func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool) ([]store.Change, error) {
+	if !retry {
+		return feed.Next(ctx)
+	}
+	short, cancel := context.WithTimeout(ctx, retryAfter)
+	defer cancel()
+	changes, err := feed.Next(short)
+	if err != nil && ctx.Err() == nil && short.Err() != nil {
+		return nil, nil
+	}
+	return changes, err
+}
+
+// fill builds the model from the store: nodes before placements before tasks.
+func (c *Controller) fill(ctx context.Context) error {
+	m := newModel(c.cfg.Log, c.cfg.Host, c.cfg.Processes)
+	lists := map[api.Kind]store.Snapshot{}
+	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
+		snap, err := c.cfg.Store.List(ctx, k, "", 0)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", k, err)
+		}
+		lists[k] = snap
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.m = m
+	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
+		lists[k].Ascend("", func(o api.Object) bool {
+			c.change(store.Change{Key: api.KeyOf(o), New: o})
+			return true
+		})
+	}
+	return nil
+}
+
+// change brings one change of the store into the model. The lock is held.
+func (c *Controller) change(ch store.Change) {
+	m := c.m
+	switch o := ch.New.(type) {
+	case *api.Zone:
+		m.setZone(o)
+	case *api.Node:
+		m.setNode(o)
+	case *api.Queue:
+		m.queues.SetPaused(o.Meta.Name, o.Spec.Paused)
+	case *api.TrainingTask:
+		m.setTask(o)
+	case *api.Placement:
+		if rs, ok := c.rolesOf(o); ok {
+			m.setPlacement(o, rs)
+		}
+	case nil:
+		switch ch.Key.Kind {
+		case api.KindNode:
+			m.dropNode(ch.Key.Name)
+		case api.KindTrainingTask:
+			m.dropTask(ch.Old.GetMeta().ID)
+		case api.KindPlacement:
+			m.dropPlacement(ch.Key)
+		}
+	}
+}
+
+// rolesOf finds what a placed gang takes: its task's needs. The task outlives its placement.
+func (c *Controller) rolesOf(p *api.Placement) ([]sched.Role, bool) {
+	if _, held := c.m.cluster.Held(p.Spec.TaskID); held {
+		return nil, true
+	}
+	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindTrainingTask, Project: p.Meta.Project, Name: p.Meta.Name}, 0)
+	if err != nil {
+		c.cfg.Log.Warn("a placement without its task", "placement", p.Meta.Name, "error", err)
+		return nil, false
+	}
+	t := o.(*api.TrainingTask)
+	if t.Meta.ID != p.Spec.TaskID {
+		return nil, false
+	}
+	return roles(t), true
+}
+
+// turn plans and commits until nothing more can start. It says whether a write failed that should
+// be tried again.
+func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool) {
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{})
+		bases := make([]*api.TrainingTask, len(res.Decisions))
+		for i, d := range res.Decisions {
+			bases[i] = c.m.tasks[d.Workload.ID]
+		}
+		c.mu.Unlock()
+		if c.commitAll(ctx, epoch, res.Decisions, bases) {
+			return true
+		}
+		if !res.More {
+			return false
+		}
+	}
+	return false
+}
+
+func (c *Controller) commitAll(ctx context.Context, epoch store.Epoch, ds []sched.Decision, bases []*api.TrainingTask) (retry bool) {
+	var wg sync.WaitGroup
+	var failed atomic.Bool
+	gate := make(chan struct{}, parallelCommits)
+	for i, d := range ds {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			if err := c.commit(ctx, epoch, d, bases[i]); err != nil {
+				c.undo(d, err)
+				if !fault.Is(err, fault.Conflict) {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return failed.Load()
+}
+
+// commit makes a decision true, if the task is still as it was when we decided.
+func (c *Controller) commit(ctx context.Context, epoch store.Epoch, d sched.Decision, t *api.TrainingTask) error {
+	if t == nil {
+		return fault.New(fault.Conflict, "Stale", fault.T("The task went away.", "任务已不存在。"))
+	}
+	now := c.cfg.Clock.Now().UTC()
+	p := &api.Placement{
+		Meta: api.Meta{
+			ID: c.cfg.IDs.New("plc"), Name: t.Meta.Name, DisplayName: t.Meta.DisplayName, Project: t.Meta.Project,
+			Owner: t.Meta.Owner, CreatedAt: now, UpdatedAt: now,
+		},
+		Spec: api.PlacementSpec{TaskID: t.Meta.ID, Attempt: t.Status.Attempt + 1, PlacedAt: now},
+	}
+	for i, slots := range d.At {
+		p.Spec.Roles = append(p.Spec.Roles, api.RoleAssignment{Role: d.Workload.Roles[i].Name, Slots: slots})
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := c.cfg.Store.Commit(ctx, store.Txn{
+		Ops:   []store.Op{store.Unchanged(api.KeyOf(t), t.Meta.Revision), store.Create(p)},
+		Fence: epoch,
+	})
+	return err
+}
+
+// undo takes a decision back after a failed write. The write may yet have happened (a time-out):
+// then its change arrives, and setPlacement holds the gang again.
+func (c *Controller) undo(d sched.Decision, err error) {
+	c.cfg.Log.Debug("a placement was not written", "task", d.Workload.ID, "error", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return
+	}
+	c.m.cluster.Release(d.Workload.ID)
+	if t, ok := c.m.tasks[d.Workload.ID]; ok && !fault.Is(err, fault.Conflict) {
+		c.m.queues.Add(workload(t))
+	}
+}
+
+// Why explains a waiting task; ok is false when this server does not lead or it does not wait.
+func (c *Controller) Why(taskID string) (sched.Explanation, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return sched.Explanation{}, false
+	}
+	return sched.Explain(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID)
+}
+
+// Waiting counts who waits in a queue; ok is false when this server does not lead.
+func (c *Controller) Waiting(queue string) (int, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return 0, false
+	}
+	return c.m.queues.Waiting(queue), true
+}

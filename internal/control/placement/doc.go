@@ -1,0 +1,12 @@
+// Package placement carries out what sched decides: it feeds the model from the store and writes
+// one Placement per gang.
+//
+// Place: layer 4; only the leader runs it. Promise: the model follows the store incrementally; a
+// decision becomes true only by one fenced write that also checks that the task is unchanged; a
+// write that failed is undone in the model. No lock is held around I/O.
+// Enemies: two leaders placing, a model that drifts from the store, O(all) work per event.
+//
+// Invariants:
+//  1. A task waits in the model exactly while it is Pending, wanted, and has no Placement.
+//  2. A gang is held in the model exactly while its Placement exists or is being written.
+package placement

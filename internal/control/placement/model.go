@@ -1,0 +1,141 @@
+package placement
+
+import (
+	"log/slog"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched"
+)
+
+// model is the planner's view, kept in step with the store. Its owner locks it.
+type model struct {
+	cluster *sched.Cluster
+	queues  *sched.Queues
+	tasks   map[string]*api.TrainingTask // by id: Pending ones that may wait
+	placed  map[string]string            // placement key → task id
+	nodes   map[string]uint32            // node name → number
+	log     *slog.Logger
+	// host is the machine behind virtual nodes.
+	host string
+}
+
+func newModel(log *slog.Logger, host string, processes int) *model {
+	m := &model{
+		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.TrainingTask{},
+		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host,
+	}
+	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
+	return m
+}
+
+func (m *model) setZone(z *api.Zone) {
+	m.cluster.SetZone(sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded})
+}
+
+func (m *model) setNode(n *api.Node) {
+	s := sched.Node{
+		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
+		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
+		Closed: n.Spec.Cordoned || !n.Status.Ready || n.Meta.DeletedAt != nil,
+	}
+	for _, d := range n.Spec.Devices {
+		s.Devices = append(s.Devices, d.Type)
+	}
+	if n.Spec.Virtual {
+		s.Host = m.host
+	}
+	if err := m.cluster.SetNode(s); err != nil {
+		m.log.Error("a node can't be used", "node", n.Meta.Name, "error", err)
+		return
+	}
+	m.nodes[n.Meta.Name] = s.Number
+}
+
+func (m *model) dropNode(name string) {
+	number, ok := m.nodes[name]
+	if !ok {
+		return
+	}
+	if err := m.cluster.RemoveNode(number); err != nil {
+		m.log.Warn("a deleted node still holds work; it takes no more", "node", name, "error", err)
+		return
+	}
+	delete(m.nodes, name)
+}
+
+// setTask files a task under invariant 1.
+func (m *model) setTask(t *api.TrainingTask) {
+	id := t.Meta.ID
+	waits := (t.Status.Phase == api.PhasePending || t.Status.Phase == "") && !t.Spec.Stop && t.Meta.DeletedAt == nil
+	if !waits {
+		m.dropTask(id)
+		return
+	}
+	m.tasks[id] = t
+	if _, held := m.cluster.Held(id); held {
+		m.queues.Remove(id)
+		return
+	}
+	m.queues.Add(workload(t))
+}
+
+func (m *model) dropTask(id string) {
+	delete(m.tasks, id)
+	m.queues.Remove(id)
+}
+
+func (m *model) setPlacement(p *api.Placement, roles []sched.Role) {
+	id := p.Spec.TaskID
+	m.queues.Remove(id)
+	key := p.Meta.Project + "/" + p.Meta.Name
+	m.placed[key] = id
+	if _, held := m.cluster.Held(id); held {
+		return
+	}
+	at := make(sched.Assignment, len(p.Spec.Roles))
+	for i, r := range p.Spec.Roles {
+		at[i] = r.Slots
+	}
+	if err := m.cluster.Hold(id, roles, at); err != nil {
+		m.log.Error("a placement does not fit the model", "task", id, "error", err)
+	}
+}
+
+func (m *model) dropPlacement(key api.Key) {
+	at := key.Project + "/" + key.Name
+	id, ok := m.placed[at]
+	if !ok {
+		return
+	}
+	delete(m.placed, at)
+	m.cluster.Release(id)
+	if t, ok := m.tasks[id]; ok {
+		m.queues.Add(workload(t))
+	}
+}
+
+func workload(t *api.TrainingTask) *sched.Workload {
+	w := &sched.Workload{ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t)}
+	if z := t.Spec.Zones; z != nil {
+		w.Allow, w.Deny = z.Allow, z.Deny
+	}
+	return w
+}
+
+func priority(t *api.TrainingTask) int {
+	if t.Spec.Priority != nil {
+		return *t.Spec.Priority
+	}
+	return api.PriorityClasses["training"]
+}
+
+func roles(t *api.TrainingTask) []sched.Role {
+	out := make([]sched.Role, 0, len(t.Spec.Roles))
+	for _, r := range t.Spec.Roles {
+		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: sched.Need{
+			CPU: r.Resources.CPU, Memory: r.Resources.Memory, Disk: r.Resources.EphemeralDisk,
+			DeviceType: r.Resources.Accelerators.Type, Devices: r.Resources.Accelerators.Count,
+		}})
+	}
+	return out
+}

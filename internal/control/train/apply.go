@@ -1,0 +1,215 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// apply carries a plan out: history first (idempotent), one fenced commit, then the effects that
+// the commit allows. A crash anywhere in between is mended by the next turn.
+func (c *Controller) apply(ctx context.Context, s seen, p plan) error {
+	if p.erase || p.archive {
+		return c.leave(ctx, s, p)
+	}
+	if p.usage {
+		if err := c.cfg.History.PutUsage(ctx, c.usageRows(s)...); err != nil {
+			return fmt.Errorf("write usage: %w", err)
+		}
+	}
+	task := s.task
+	if p.commit {
+		var err error
+		if task, err = c.commit(ctx, s, p); err != nil {
+			return fmt.Errorf("write status: %w", err)
+		}
+	}
+	if err := c.effects(ctx, s, p, task); err != nil {
+		return err
+	}
+	return c.tell(ctx, task, p.events)
+}
+
+// commit writes the status, and deletes the placement where the plan says so.
+func (c *Controller) commit(ctx context.Context, s seen, p plan) (*api.TrainingTask, error) {
+	task := store.Clone(s.task)
+	task.Status = p.status
+	task.Meta.UpdatedAt = c.cfg.Clock.Now().UTC()
+	ops := []store.Op{store.Update(task)}
+	if p.dropPlace {
+		ops = append(ops, store.Delete(api.KeyOf(s.placement), s.placement.Meta.Revision))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops, Fence: c.epoch}); err != nil {
+		return nil, err
+	}
+	return task, nil
+}
+
+func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
+	var errs []error
+	grace := 30 * time.Second
+	if t := task.Spec.Timeouts; t != nil && t.StopGrace > 0 {
+		grace = t.StopGrace.Std()
+	}
+	for _, name := range p.stop {
+		errs = append(errs, c.cfg.Engine.Stop(ctx, name, grace))
+	}
+	errs = append(errs, c.startAll(ctx, s, p, task))
+	for _, i := range p.goAhead {
+		if err := c.cfg.Hub.Go(s.members[i].name, task.Status.Attempt); err != nil && !fault.Is(err, fault.Unavailable) {
+			errs = append(errs, err) // not attached any more: it comes back
+		}
+	}
+	for _, name := range p.remove {
+		errs = append(errs, c.cfg.Engine.Remove(ctx, name))
+	}
+	return errors.Join(errs...)
+}
+
+// startAll starts replicas side by side: each is a process to spawn.
+func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(p.start))
+	gate := make(chan struct{}, 8)
+	for n, i := range p.start {
+		gate <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			errs[n] = c.cfg.Engine.Start(ctx, c.replica(s, i, task))
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// replica is what the engine is told about member i.
+func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Replica {
+	m := s.members[i]
+	r := engine.Replica{
+		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
+		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
+		Attempt: task.Status.Attempt, Rank: i, World: len(s.members), Node: m.node,
+		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, StopGrace: api.Duration(30 * time.Second),
+	}
+	for _, role := range task.Spec.Roles {
+		if role.Name == m.role {
+			r.Command = append(append([]string{}, role.Command...), role.Args...)
+			r.Env, r.WorkingDir, r.Resources = role.Env, role.WorkingDir, role.Resources
+		}
+	}
+	if t := task.Spec.Timeouts; t != nil {
+		r.RunTimeout = t.Run
+		if t.StopGrace > 0 {
+			r.StopGrace = t.StopGrace
+		}
+	}
+	if o := task.Spec.Outputs; o != nil {
+		r.OutputLogs = o.Logs
+	}
+	slot := slotOf(s.placement, m.role, m.index)
+	if n := c.node(slot.Node); n != nil {
+		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
+		for bit, d := range n.Spec.Devices {
+			if slot.Devices&(1<<bit) != 0 {
+				r.Devices = append(r.Devices, d)
+			}
+		}
+	}
+	return r
+}
+
+func slotOf(p *api.Placement, role string, index int) api.Slot {
+	for _, r := range p.Spec.Roles {
+		if r.Role == role && index < len(r.Slots) {
+			return r.Slots[index]
+		}
+	}
+	return api.Slot{}
+}
+
+// usageRows says what each ended member used. Rows are keyed by replica: writing twice is writing once.
+func (c *Controller) usageRows(s seen) []history.UsageRow {
+	var rows []history.UsageRow
+	for i := range s.members {
+		m := &s.members[i]
+		if !m.ended() || m.exit == nil {
+			continue
+		}
+		r := c.replica(s, i, s.task)
+		row := history.UsageRow{
+			Replica: string(m.name), TaskID: r.TaskID, Project: r.Project, Owner: r.Owner, Zone: r.Zone, Node: r.Node,
+			Devices: len(r.Devices), Type: r.Resources.Accelerators.Type, CPU: r.Resources.CPU, Memory: r.Resources.Memory,
+			Start: m.started, Stop: m.exit.At, ExitCode: m.exit.Code, Reason: m.exit.Reason,
+			CPUTime: m.exit.CPUTime, PeakBytes: api.Bytes(m.exit.PeakBytes), PriceHour: c.price(r),
+		}
+		if row.Start.IsZero() {
+			row.Start = m.exit.At // never ran
+		}
+		if len(r.Devices) > 0 {
+			row.Type = r.Devices[0].Type
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (c *Controller) price(r engine.Replica) float64 {
+	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindZone, Name: r.Zone}, 0)
+	if err != nil {
+		return 0
+	}
+	p := o.(*api.Zone).Spec.Price
+	return p.DeviceHour*float64(len(r.Devices)) + p.CoreHour*float64(r.Resources.CPU)/1000 +
+		p.MemoryGBHour*float64(r.Resources.Memory)/1e9
+}
+
+// leave takes a finished task out of the store: to history, or for good.
+func (c *Controller) leave(ctx context.Context, s seen, p plan) error {
+	if p.archive {
+		row := history.Archived{Object: s.task, Phase: string(s.task.Status.Phase), Queue: s.task.Spec.Queue}
+		if o := s.task.Spec.Outputs; o != nil && o.Keep > 0 {
+			row.Expires = s.task.Status.FinishedAt.Add(o.Keep.Std())
+		}
+		if err := c.cfg.History.PutArchived(ctx, row); err != nil {
+			return fmt.Errorf("archive: %w", err)
+		}
+	} else if err := c.cfg.EraseBytes(ctx, s.task.Meta.ID); err != nil {
+		return fmt.Errorf("erase logs and outputs: %w", err)
+	}
+	_, err := c.cfg.Store.Commit(ctx, store.Txn{
+		Ops:   []store.Op{store.Delete(api.KeyOf(s.task), s.task.Meta.Revision)},
+		Fence: c.epoch,
+	})
+	return err
+}
+
+func (c *Controller) tell(ctx context.Context, task *api.TrainingTask, events []event) error {
+	rows := make([]history.Event, 0, len(events))
+	for _, e := range events {
+		typ := "Normal"
+		if e.warning {
+			typ = "Warning"
+		}
+		rows = append(rows, history.Event{
+			Time: c.cfg.Clock.Now().UTC(), Kind: api.KindTrainingTask, Project: task.Meta.Project, Name: task.Meta.Name,
+			ID: task.Meta.ID, Type: typ, Reason: e.reason, Message: e.message, Actor: "train", Dedup: task.Meta.ID + "/" + e.once,
+		})
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return c.cfg.History.AddEvents(ctx, rows...)
+}

@@ -1,0 +1,272 @@
+package train
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/reconcile"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// Store is what train needs of the store.
+type Store interface {
+	store.Reader
+	store.Writer
+}
+
+// History is what train needs of the past.
+type History interface {
+	history.Events
+	history.Usage
+	PutArchived(ctx context.Context, rows ...history.Archived) error
+}
+
+// Hub is what train needs of the link.
+type Hub interface {
+	// Attached says whether the replica's launcher is connected.
+	Attached(name engine.Name) bool
+	// Go tells it to start; repeating is fine.
+	Go(name engine.Name, attempt int) error
+}
+
+// Config makes a Controller.
+type Config struct {
+	Store   Store
+	History History
+	Engine  engine.Engine
+	Hub     Hub
+	Clock   clock.Clock
+	Log     *slog.Logger
+	// EraseBytes deletes a task's logs and outputs.
+	EraseBytes func(ctx context.Context, taskID string) error
+	// ArchiveAfter is how long a finished task stays in the store.
+	ArchiveAfter time.Duration
+	Workers      int
+}
+
+// Controller keeps training tasks true while its server leads. One Run at a time.
+type Controller struct {
+	cfg   Config
+	epoch store.Epoch
+	mu    sync.Mutex
+	loop  *reconcile.Loop      // nil while not leading
+	nodes map[uint32]*api.Node // by number; replaced, never changed
+	keys  map[string]api.Key   // task id → key
+}
+
+// New makes a controller; it starts nothing.
+func New(cfg Config) *Controller { return &Controller{cfg: cfg} }
+
+// Run works until ctx, which ends with the leadership, ends.
+func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
+	feed := c.cfg.Store.Subscribe(api.KindTrainingTask, api.KindPlacement, api.KindNode)
+	defer feed.Close()
+	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
+	c.mu.Lock()
+	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.loop = nil
+		c.mu.Unlock()
+	}()
+	if err := c.fill(ctx); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { c.follow(ctx, feed) })
+	err := loop.Run(ctx)
+	wg.Wait()
+	return err
+}
+
+func (c *Controller) fill(ctx context.Context) error {
+	for _, kind := range []api.Kind{api.KindNode, api.KindTrainingTask, api.KindPlacement} {
+		snap, err := c.cfg.Store.List(ctx, kind, "", 0)
+		if err != nil {
+			return err
+		}
+		snap.Ascend("", func(o api.Object) bool {
+			c.change(store.Change{Key: api.KeyOf(o), New: o})
+			return true
+		})
+	}
+	for _, o := range c.cfg.Engine.Replicas("") {
+		c.Notify(o.TaskID, o.Name) // of tasks that are gone
+	}
+	return nil
+}
+
+func (c *Controller) follow(ctx context.Context, feed *store.Feed) {
+	for {
+		changes, err := feed.Next(ctx)
+		if err != nil {
+			return
+		}
+		for _, ch := range changes {
+			c.change(ch)
+		}
+	}
+}
+
+// change files one change of the store and asks for the turns it calls for.
+func (c *Controller) change(ch store.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loop == nil {
+		return
+	}
+	switch ch.Key.Kind {
+	case api.KindNode:
+		if n, ok := ch.New.(*api.Node); ok {
+			c.nodes[n.Spec.Number] = n
+		}
+	case api.KindTrainingTask:
+		if ch.New != nil {
+			c.keys[ch.New.GetMeta().ID] = ch.Key
+			if idle(ch.New.(*api.TrainingTask)) {
+				return
+			}
+		} else {
+			delete(c.keys, ch.Old.GetMeta().ID)
+		}
+		c.loop.Add(ch.Key)
+	case api.KindPlacement:
+		c.loop.Add(api.Key{Kind: api.KindTrainingTask, Project: ch.Key.Project, Name: ch.Key.Name})
+	}
+}
+
+// idle says that a waiting task needs no turn: 100,000 queued tasks must not cost 100,000 turns.
+func idle(t *api.TrainingTask) bool {
+	return t.Status.Phase == api.PhasePending && t.Status.Attempt == 0 && !t.Spec.Stop && t.Meta.DeletedAt == nil &&
+		(t.Spec.Timeouts == nil || t.Spec.Timeouts.Pending == 0)
+}
+
+// Notify says that something about a replica changed. It never blocks.
+func (c *Controller) Notify(taskID string, name engine.Name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loop == nil {
+		return
+	}
+	key, ok := c.keys[taskID]
+	if !ok {
+		// The task is gone or unknown: a turn under its id cleans up.
+		key = api.Key{Kind: api.KindTrainingTask, Name: taskID}
+	}
+	c.loop.Add(key)
+}
+
+func (c *Controller) node(number uint32) *api.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[number]
+}
+
+// Reconcile is one turn for one task.
+func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Result, error) {
+	if key.Project == "" {
+		return reconcile.Result{}, c.orphan(ctx, key.Name)
+	}
+	s, err := c.observe(ctx, key)
+	if fault.Is(err, fault.NotFound) {
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	p := decide(s, c.cfg.Clock.Now().UTC())
+	if err := c.apply(ctx, s, p); err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(p.remove) > 0 && (p.wake == 0 || p.wake > afterRemove) {
+		p.wake = afterRemove // a removal is told by nobody
+	}
+	return reconcile.Result{Wake: p.wake}, nil
+}
+
+const afterRemove = 20 * time.Millisecond
+
+// observe gathers what is known: the store at one revision, then the engine and the link.
+func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
+	o, err := c.cfg.Store.Get(ctx, key, 0)
+	if err != nil {
+		return seen{}, err
+	}
+	s := seen{task: o.(*api.TrainingTask), archiveAfter: c.cfg.ArchiveAfter}
+	pkey := api.Key{Kind: api.KindPlacement, Project: key.Project, Name: key.Name}
+	if po, err := c.cfg.Store.Get(ctx, pkey, 0); err == nil {
+		if p := po.(*api.Placement); p.Spec.TaskID == s.task.Meta.ID {
+			s.placement = p
+		}
+	} else if !fault.Is(err, fault.NotFound) {
+		return seen{}, err
+	}
+	known := map[engine.Name]engine.Observation{}
+	for _, ob := range c.cfg.Engine.Replicas(s.task.Meta.ID) {
+		known[ob.Name] = ob
+	}
+	s.members = c.members(s, known)
+	for _, ob := range known {
+		s.others = append(s.others, ob)
+	}
+	slices.SortFunc(s.others, func(a, b engine.Observation) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return s, nil
+}
+
+// members lists the replicas the current attempt must have, and takes them out of known.
+func (c *Controller) members(s seen, known map[engine.Name]engine.Observation) []member {
+	if s.placement == nil {
+		return nil
+	}
+	var out []member
+	for _, role := range s.placement.Spec.Roles {
+		for i, slot := range role.Slots {
+			m := member{name: engine.NameOf(s.task.Meta.ID, role.Role, i, s.task.Status.Attempt), role: role.Role, index: i}
+			if n := c.node(slot.Node); n != nil {
+				m.node, m.zone = n.Meta.Name, n.Spec.Zone
+			}
+			if ob, ok := known[m.name]; ok {
+				m.state, m.started, m.exit = ob.State, ob.Started, ob.Exit
+				delete(known, m.name)
+			}
+			m.attached = c.cfg.Hub.Attached(m.name)
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// orphan ends and removes replicas whose task is no longer in the store.
+func (c *Controller) orphan(ctx context.Context, taskID string) error {
+	if _, err := c.cfg.Store.GetByID(ctx, api.KindTrainingTask, taskID, 0); !fault.Is(err, fault.NotFound) {
+		return err // it came back into view: its own turns see to it
+	}
+	for _, o := range c.cfg.Engine.Replicas(taskID) {
+		var err error
+		switch o.State {
+		case engine.StateDone:
+			err = c.cfg.Engine.Remove(ctx, o.Name)
+		case engine.StateExited:
+		default:
+			err = c.cfg.Engine.Stop(ctx, o.Name, 5*time.Second)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,443 @@
+package train
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// seen is everything known about a task at one moment.
+type seen struct {
+	task      *api.TrainingTask
+	placement *api.Placement // nil: none
+	members   []member       // of the current attempt, in rank order; empty without placement
+	others    []engine.Observation
+	// archiveAfter is how long a finished task stays in the store.
+	archiveAfter time.Duration
+}
+
+// member is one expected replica of the current attempt.
+type member struct {
+	name     engine.Name
+	role     string
+	index    int
+	node     string
+	zone     string
+	attached bool
+	state    engine.State // "": the engine does not know it
+	started  time.Time
+	exit     *engine.Exit
+}
+
+func (m *member) ended() bool { return m.state == engine.StateExited || m.state == engine.StateDone }
+
+// plan is what to do, in the order apply does it.
+type plan struct {
+	status    api.TrainingTaskStatus
+	usage     bool // write the usage rows of ended members first
+	commit    bool // status changed, or the placement must go
+	dropPlace bool
+	start     []int // members
+	stop      []engine.Name
+	goAhead   []int // members
+	remove    []engine.Name
+	archive   bool // move the task to history
+	erase     bool // delete the task and its bytes
+	events    []event
+	wake      time.Duration
+}
+
+type event struct {
+	warning bool
+	reason  string
+	message fault.Text
+	// once names the happening within the task, so that a repeat is not told twice.
+	once string
+}
+
+// decide is the whole judgement: pure, level-triggered, running it twice changes nothing.
+func decide(s seen, now time.Time) plan {
+	p := plan{status: s.task.Status}
+	p.status.Restarts = slices.Clone(p.status.Restarts)
+	s.sweepOthers(&p)
+	wanted := !s.task.Spec.Stop && s.task.Meta.DeletedAt == nil
+	switch {
+	case p.status.Phase == "":
+		p.to(api.PhasePending, "Submitted", fault.T("Waiting to be placed.", "等待调度。"))
+	case p.status.Phase.Finished():
+		s.finished(&p, now)
+	case !wanted:
+		s.stopping(&p, now)
+	case s.placement == nil:
+		s.unplaced(&p, now)
+	case p.status.Phase == api.PhasePending:
+		s.begin(&p, now)
+	default:
+		s.proceed(&p, now)
+	}
+	return p
+}
+
+func (p *plan) to(phase api.Phase, reason string, message fault.Text) {
+	if !api.TaskPhases.Allows(p.status.Phase, phase) {
+		panic("train: no move from " + string(p.status.Phase) + " to " + string(phase))
+	}
+	p.status.Phase, p.status.Reason, p.status.Message = phase, reason, message
+	p.commit = true
+}
+
+// note changes only why the task is where it is.
+func (p *plan) note(reason string, message fault.Text) {
+	if p.status.Reason != reason {
+		p.status.Reason, p.status.Message, p.commit = reason, message, true
+	}
+}
+
+func (p *plan) tell(warning bool, reason, once string, message fault.Text) {
+	p.events = append(p.events, event{warning, reason, message, once})
+}
+
+// sweepOthers ends and removes replicas that are not of the current attempt.
+func (s *seen) sweepOthers(p *plan) {
+	for _, o := range s.others {
+		switch o.State {
+		case engine.StateDone:
+			p.remove = append(p.remove, o.Name)
+		case engine.StateExited: // hands over
+		default:
+			p.stop = append(p.stop, o.Name)
+		}
+	}
+}
+
+// finished waits for the last folder to go, then archives or erases.
+func (s *seen) finished(p *plan, now time.Time) {
+	left := len(s.others) > 0
+	for i := range s.members {
+		m := &s.members[i]
+		switch {
+		case m.state == "":
+			continue
+		case m.state == engine.StateDone:
+			p.remove = append(p.remove, m.name)
+		case !m.ended():
+			p.stop = append(p.stop, m.name)
+		}
+		left = true
+	}
+	if s.placement != nil {
+		p.commit, p.dropPlace = true, true
+		return
+	}
+	if left {
+		return // their ends and removals come back as changes
+	}
+	if s.task.Meta.DeletedAt != nil {
+		p.erase = true
+		return
+	}
+	age := now.Sub(*s.task.Status.FinishedAt)
+	if age >= s.archiveAfter {
+		p.archive = true
+		return
+	}
+	p.wake = s.archiveAfter - age
+}
+
+// stopping ends everything, then says Stopped.
+func (s *seen) stopping(p *plan, now time.Time) {
+	if s.endAll(p) {
+		code := 143
+		p.status.ExitCode = &code
+		s.finish(p, now, api.PhaseStopped, "Stopped", fault.T("Stopped on request.", "已按要求停止。"))
+		return
+	}
+	p.note("Stopping", fault.T("Waiting for the processes to end.", "正在等待进程结束。"))
+}
+
+// endAll stops what runs; true when every replica that ever was has handed over.
+func (s *seen) endAll(p *plan) bool {
+	over := true
+	for i := range s.members {
+		m := &s.members[i]
+		if m.state == "" || m.state == engine.StateDone {
+			continue
+		}
+		over = false
+		if !m.ended() {
+			p.stop = append(p.stop, m.name)
+		}
+	}
+	for _, o := range s.others {
+		if o.State != engine.StateDone {
+			over = false
+		}
+	}
+	return over
+}
+
+func (s *seen) unplaced(p *plan, now time.Time) {
+	if p.status.Phase != api.PhasePending {
+		if !s.endAll(p) {
+			return
+		}
+		p.usage = true
+		p.to(api.PhasePending, "PlacementLost", fault.T("Its placement went away; waiting for another.", "原有放置已失效，等待重新调度。"))
+		p.tell(true, "PlacementLost", "lost-"+itoa(p.status.Attempt), p.status.Message)
+		return
+	}
+	if t := s.task.Spec.Timeouts; t != nil && t.Pending > 0 {
+		left := t.Pending.Std() - now.Sub(s.task.Meta.CreatedAt)
+		if left > 0 {
+			p.wake = left
+			return
+		}
+		code := 124
+		p.status.ExitCode = &code
+		s.finish(p, now, api.PhaseFailed, "PendingTimeout", fault.T("It waited %s without finding a place.", "等待 %s 仍未获得资源。", t.Pending))
+	}
+}
+
+// begin takes up a fresh placement.
+func (s *seen) begin(p *plan, now time.Time) {
+	if !s.endAll(p) {
+		return // old replicas first
+	}
+	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
+	p.status.PlacedAt = &now
+	p.status.Zones = s.zones()
+	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
+	p.to(api.PhaseInitializing, "Placed", fault.T("Placed; its processes are being started.", "已放置，正在启动进程。"))
+	p.tell(false, "Placed", "placed-"+itoa(p.status.Attempt), fault.T("Placed on %d nodes.", "已放置到 %d 个节点。", s.nodes()))
+}
+
+func (s *seen) nodes() int {
+	names := map[string]bool{}
+	for _, m := range s.members {
+		names[m.node] = true
+	}
+	return len(names)
+}
+
+func (s *seen) zones() []string {
+	var names []string
+	for _, m := range s.members {
+		if !slices.Contains(names, m.zone) {
+			names = append(names, m.zone)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// started is when the first process of this attempt started, nil when none did.
+func (s *seen) started() *time.Time {
+	var first *time.Time
+	for i := range s.members {
+		if at := &s.members[i].started; !at.IsZero() && (first == nil || at.Before(*first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// proceed is for a task with a placement and a current attempt.
+func (s *seen) proceed(p *plan, now time.Time) {
+	s.count(p)
+	if fail := s.firstFailure(p.status.Generation == p.status.Attempt); fail != nil {
+		s.failing(p, now, fail)
+		return
+	}
+	if p.status.Replicas.Succeeded == len(s.members) {
+		s.complete(p, now)
+		return
+	}
+	if p.status.Generation < p.status.Attempt {
+		s.gather(p)
+		return
+	}
+	for i := range s.members {
+		if m := &s.members[i]; m.state == engine.StateCreated && m.attached {
+			p.goAhead = append(p.goAhead, i)
+		}
+	}
+	if p.status.Replicas.Starting == 0 && p.status.Phase != api.PhaseRunning {
+		if p.status.StartedAt == nil {
+			p.status.StartedAt = s.started()
+		}
+		p.to(api.PhaseRunning, "Started", fault.T("All %d processes run.", "全部 %d 个进程已运行。", len(s.members)))
+		p.tell(false, "Started", "started-"+itoa(p.status.Attempt), p.status.Message)
+	}
+}
+
+// gather starts what is missing; once all are attached their start is ordered.
+func (s *seen) gather(p *plan) {
+	ready := 0
+	for i := range s.members {
+		m := &s.members[i]
+		if m.state == "" {
+			p.start = append(p.start, i)
+		} else if m.attached {
+			ready++
+		}
+	}
+	if ready < len(s.members) {
+		return
+	}
+	p.status.Generation = p.status.Attempt
+	p.commit = true
+	for i := range s.members {
+		p.goAhead = append(p.goAhead, i)
+	}
+}
+
+// count refreshes the numbers people see.
+func (s *seen) count(p *plan) {
+	n := api.ReplicaCount{Total: len(s.members)}
+	for i := range s.members {
+		switch m := &s.members[i]; {
+		case m.ended() && m.exit != nil && m.exit.Reason == engine.ReasonSucceeded:
+			n.Succeeded++
+		case m.ended():
+			n.Failed++
+		case m.state == engine.StateRunning:
+			n.Running++
+		default:
+			n.Starting++
+		}
+	}
+	if n != p.status.Replicas {
+		p.status.Replicas, p.commit = n, true
+	}
+}
+
+// firstFailure is the earliest end that was not a success and not ours. A replica that was told to
+// go and is unknown to the engine was lost with its machine's memory of it.
+func (s *seen) firstFailure(ordered bool) *api.ReplicaFailure {
+	var first *api.ReplicaFailure
+	for i := range s.members {
+		m := &s.members[i]
+		if m.state == "" && ordered {
+			return failureOf(m, &engine.Exit{Code: -1, Reason: engine.ReasonLauncherLost, Message: "its folder is gone"})
+		}
+		if !m.ended() || m.exit == nil || m.exit.Reason == engine.ReasonSucceeded {
+			continue
+		}
+		f := failureOf(m, m.exit)
+		if first == nil || rank(f) < rank(first) || (rank(f) == rank(first) && f.At.Before(first.At)) {
+			first = f
+		}
+	}
+	return first
+}
+
+// rank puts ends that we caused ourselves behind those that have a cause of their own.
+func rank(f *api.ReplicaFailure) int {
+	if f.Reason == engine.ReasonStopped {
+		return 1
+	}
+	return 0
+}
+
+func failureOf(m *member, e *engine.Exit) *api.ReplicaFailure {
+	return &api.ReplicaFailure{
+		Replica: string(m.name), Role: m.role, Index: m.index, Node: m.node,
+		ExitCode: e.Code, Signal: e.Signal, Reason: e.Reason, Message: reasonText(m, e), At: e.At,
+	}
+}
+
+func reasonText(m *member, e *engine.Exit) fault.Text {
+	who := m.role + "-" + itoa(m.index)
+	switch e.Reason {
+	case engine.ReasonNonZero:
+		return fault.T("%s ended with exit code %d.", "%s 以退出码 %d 结束。", who, e.Code)
+	case engine.ReasonSignaled:
+		return fault.T("%s was killed by %s.", "%s 被 %s 终止。", who, e.Signal)
+	case engine.ReasonOutOfMemory:
+		return fault.T("%s used more memory than it asked for and was killed.", "%s 内存超限，已被终止。", who)
+	case engine.ReasonTimedOut:
+		return fault.T("%s ran longer than its time limit.", "%s 运行超时。", who)
+	case engine.ReasonLauncherLost:
+		return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who)
+	case engine.ReasonStartFailed:
+		return fault.T("%s could not be started: %s", "%s 无法启动：%s", who, e.Message)
+	case engine.ReasonStopped:
+		return fault.T("%s was stopped.", "%s 被停止。", who)
+	}
+	return fault.T("%s ended: %s", "%s 已结束：%s", who, e.Reason)
+}
+
+// failing ends the attempt, then restarts within the budget or fails.
+func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
+	if p.status.Failure == nil || p.status.Failure.Replica != fail.Replica {
+		p.status.Failure, p.commit = fail, true
+		p.tell(true, fail.Reason, "fail-"+fail.Replica, fail.Message)
+	}
+	if !s.endAll(p) {
+		if p.status.Phase == api.PhaseRunning || p.status.Phase == api.PhaseInitializing {
+			p.to(api.PhaseRecovering, fail.Reason, fail.Message)
+		}
+		return
+	}
+	p.usage = true
+	budget, window := 0, time.Hour
+	if r := s.task.Spec.Restart; r != nil {
+		budget, window = r.MaxRestarts, cmp.Or(r.Window.Std(), window)
+	}
+	recent := slices.DeleteFunc(p.status.Restarts, func(t time.Time) bool { return now.Sub(t) >= window })
+	if fail.Reason != engine.ReasonStartFailed && len(recent) < budget {
+		s.restart(p, now, recent, fail)
+		return
+	}
+	code := exitCode(fail)
+	p.status.ExitCode = &code
+	s.finish(p, now, api.PhaseFailed, fail.Reason, fail.Message)
+}
+
+// restart begins the next attempt on the same placement.
+func (s *seen) restart(p *plan, now time.Time, recent []time.Time, fail *api.ReplicaFailure) {
+	p.status.Restarts = append(recent, now)
+	p.status.Attempt++
+	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
+	message := fault.T("Restart %d of the window: %s", "窗口内第 %d 次重启：%s", len(p.status.Restarts), fail.Message.EN)
+	message.ZH = fault.T("", "窗口内第 %d 次重启：%s", len(p.status.Restarts), fail.Message.ZH).ZH
+	p.to(api.PhaseRecovering, "Restarting", message)
+	p.tell(false, "Restarting", "restart-"+itoa(p.status.Attempt), message)
+}
+
+func exitCode(f *api.ReplicaFailure) int {
+	if f.ExitCode > 0 && f.ExitCode < 256 {
+		return f.ExitCode
+	}
+	return 1
+}
+
+// complete waits for the hand-over, then says Completed.
+func (s *seen) complete(p *plan, now time.Time) {
+	if !s.endAll(p) {
+		if p.status.Phase == api.PhaseRunning {
+			p.note("HandingOver", fault.T("The processes ended well; logs and outputs are being stored.", "进程已正常结束，正在保存日志和输出。"))
+		}
+		return
+	}
+	code := 0
+	p.status.ExitCode = &code
+	p.status.Failure = nil
+	s.finish(p, now, api.PhaseCompleted, "Succeeded", fault.T("All processes ended well.", "全部进程正常结束。"))
+}
+
+// finish is the one way into a final phase: invariant 4.
+func (s *seen) finish(p *plan, now time.Time, phase api.Phase, reason string, message fault.Text) {
+	p.usage = true
+	p.status.FinishedAt = &now
+	if p.status.StartedAt == nil {
+		p.status.StartedAt = s.started()
+	}
+	p.dropPlace = s.placement != nil
+	p.to(phase, reason, message)
+	p.tell(phase == api.PhaseFailed, string(phase), "end", message)
+}

@@ -1,0 +1,322 @@
+package train
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+)
+
+var now = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+
+func task(phase api.Phase, attempt, generation int) *api.TrainingTask {
+	return &api.TrainingTask{
+		Meta:   api.Meta{ID: "task-1", Name: "t", Project: "p", CreatedAt: now.Add(-time.Minute)},
+		Spec:   api.TrainingTaskSpec{Roles: []api.Role{{Name: "worker", Replicas: 2}}},
+		Status: api.TrainingTaskStatus{Phase: phase, Attempt: attempt, Generation: generation},
+	}
+}
+
+func placed() *api.Placement {
+	return &api.Placement{Meta: api.Meta{Name: "t", Project: "p"}, Spec: api.PlacementSpec{TaskID: "task-1", Attempt: 1}}
+}
+
+func at(i, attempt int, state engine.State, attached bool, exit *engine.Exit) member {
+	return member{
+		name: engine.NameOf("task-1", "worker", i, attempt), role: "worker", index: i, node: fmt.Sprintf("n%d", i),
+		state: state, attached: attached, started: now, exit: exit,
+	}
+}
+
+func exit(reason string, code int) *engine.Exit {
+	return &engine.Exit{Reason: reason, Code: code, At: now}
+}
+
+// want is what of a plan matters to a row.
+type want struct {
+	Phase      api.Phase
+	Reason     string
+	Attempt    int
+	Generation int
+	Commit     bool
+	DropPlace  bool
+	Usage      bool
+	Start, Go  []int
+	Stop       []engine.Name
+	Remove     []engine.Name
+	Archive    bool
+	Erase      bool
+	Wake       time.Duration
+}
+
+func summary(p plan) want {
+	return want{
+		p.status.Phase, p.status.Reason, p.status.Attempt, p.status.Generation, p.commit, p.dropPlace, p.usage,
+		p.start, p.goAhead, p.stop, p.remove, p.archive, p.erase, p.wake,
+	}
+}
+
+func TestDecide(t *testing.T) {
+	ok, bad := exit(engine.ReasonSucceeded, 0), exit(engine.ReasonNonZero, 3)
+	w0, w1 := engine.NameOf("task-1", "worker", 0, 1), engine.NameOf("task-1", "worker", 1, 1)
+	stop := func(tk *api.TrainingTask) *api.TrainingTask { tk.Spec.Stop = true; return tk }
+	deleted := func(tk *api.TrainingTask) *api.TrainingTask { tk.Meta.DeletedAt = &now; return tk }
+	ended := func(phase api.Phase, ago time.Duration) *api.TrainingTask {
+		tk := task(phase, 1, 1)
+		f := now.Add(-ago)
+		tk.Status.FinishedAt = &f
+		return tk
+	}
+	retry := func(n int) *api.TrainingTask {
+		tk := task(api.PhaseRunning, 1, 1)
+		tk.Spec.Restart = &api.RestartPolicy{MaxRestarts: n}
+		return tk
+	}
+	used := func(tk *api.TrainingTask, ago ...time.Duration) *api.TrainingTask {
+		for _, d := range ago {
+			tk.Status.Restarts = append(tk.Status.Restarts, now.Add(-d))
+		}
+		return tk
+	}
+	pendingTimeout := func(d time.Duration) *api.TrainingTask {
+		tk := task(api.PhasePending, 0, 0)
+		tk.Spec.Timeouts = &api.Timeouts{Pending: api.Duration(d)}
+		return tk
+	}
+	tests := map[string]struct {
+		in   seen
+		want want
+	}{
+		"a waiting task waits": {
+			seen{task: task(api.PhasePending, 0, 0)},
+			want{Phase: api.PhasePending},
+		},
+		"a placed task begins its first attempt": {
+			seen{task: task(api.PhasePending, 0, 0), placement: placed(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
+			want{Phase: api.PhaseInitializing, Reason: "Placed", Attempt: 1, Commit: true},
+		},
+		"missing replicas are started": {
+			seen{task: task(api.PhaseInitializing, 1, 0), placement: placed(), members: []member{at(0, 1, engine.StateCreated, true, nil), at(1, 1, "", false, nil)}},
+			want{Phase: api.PhaseInitializing, Attempt: 1, Commit: true, Start: []int{1}},
+		},
+		"nobody goes before all are attached": {
+			seen{task: task(api.PhaseInitializing, 1, 0), placement: placed(), members: []member{at(0, 1, engine.StateCreated, true, nil), at(1, 1, engine.StateCreated, false, nil)}},
+			want{Phase: api.PhaseInitializing, Attempt: 1, Commit: true},
+		},
+		"all attached: the generation is written and all go": {
+			seen{task: task(api.PhaseInitializing, 1, 0), placement: placed(), members: []member{at(0, 1, engine.StateCreated, true, nil), at(1, 1, engine.StateCreated, true, nil)}},
+			want{Phase: api.PhaseInitializing, Attempt: 1, Generation: 1, Commit: true, Go: []int{0, 1}},
+		},
+		"a new leader tells again who had not heard": {
+			seen{task: task(api.PhaseInitializing, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateCreated, true, nil)}},
+			want{Phase: api.PhaseInitializing, Attempt: 1, Generation: 1, Commit: true, Go: []int{1}},
+		},
+		"all run": {
+			seen{task: task(api.PhaseInitializing, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, ok)}},
+			want{Phase: api.PhaseRunning, Reason: "Started", Attempt: 1, Generation: 1, Commit: true},
+		},
+		"ended well but still handing over": {
+			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, true, ok), at(1, 1, engine.StateExited, true, ok)}},
+			want{Phase: api.PhaseRunning, Reason: "HandingOver", Attempt: 1, Generation: 1, Commit: true},
+		},
+		"all done": {
+			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, ok), at(1, 1, engine.StateDone, false, ok)}},
+			want{Phase: api.PhaseCompleted, Reason: "Succeeded", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"one failed: the others are stopped": {
+			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateExited, true, bad), at(1, 1, engine.StateRunning, true, nil)}},
+			want{Phase: api.PhaseRecovering, Reason: engine.ReasonNonZero, Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w1}},
+		},
+		"failed and no budget": {
+			seen{task: task(api.PhaseRecovering, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}},
+			want{Phase: api.PhaseFailed, Reason: engine.ReasonNonZero, Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"failed within the budget": {
+			seen{task: retry(1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}},
+			want{Phase: api.PhaseRecovering, Reason: "Restarting", Attempt: 2, Generation: 1, Commit: true, Usage: true},
+		},
+		"the budget is used up": {
+			seen{task: used(retry(1), time.Minute), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}},
+			want{Phase: api.PhaseFailed, Reason: engine.ReasonNonZero, Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"old restarts are forgotten": {
+			seen{task: used(retry(1), 2*time.Hour), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}},
+			want{Phase: api.PhaseRecovering, Reason: "Restarting", Attempt: 2, Generation: 1, Commit: true, Usage: true},
+		},
+		"what can't be started is not tried again": {
+			seen{task: retry(5), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStartFailed, 127)), at(1, 1, engine.StateDone, false, ok)}},
+			want{Phase: api.PhaseFailed, Reason: engine.ReasonStartFailed, Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"a lost launcher is a failure": {
+			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonLauncherLost, -1)), at(1, 1, "", false, nil)}},
+			want{Phase: api.PhaseFailed, Reason: engine.ReasonLauncherLost, Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"stop before placement": {
+			seen{task: stop(task(api.PhasePending, 0, 0))},
+			want{Phase: api.PhaseStopped, Reason: "Stopped", Commit: true, Usage: true},
+		},
+		"stop while running": {
+			seen{task: stop(task(api.PhaseRunning, 1, 1)), placement: placed(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateDone, true, ok)}},
+			want{Phase: api.PhaseRunning, Reason: "Stopping", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0}},
+		},
+		"stopped": {
+			seen{task: stop(task(api.PhaseRunning, 1, 1)), placement: placed(), members: []member{at(0, 1, engine.StateDone, true, bad), at(1, 1, engine.StateDone, true, ok)}},
+			want{Phase: api.PhaseStopped, Reason: "Stopped", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"a lost placement sends it back to wait": {
+			seen{task: task(api.PhaseRunning, 1, 1), others: []engine.Observation{{Name: w0, State: engine.StateDone}}},
+			want{Phase: api.PhasePending, Reason: "PlacementLost", Attempt: 1, Generation: 1, Commit: true, Usage: true, Remove: []engine.Name{w0}},
+		},
+		"an old attempt still runs: end it before beginning": {
+			seen{task: task(api.PhasePending, 1, 1), placement: placed(), others: []engine.Observation{{Name: w0, State: engine.StateRunning}}},
+			want{Phase: api.PhasePending, Attempt: 1, Generation: 1, Stop: []engine.Name{w0}},
+		},
+		"waited too long": {
+			seen{task: pendingTimeout(30 * time.Second)},
+			want{Phase: api.PhaseFailed, Reason: "PendingTimeout", Commit: true, Usage: true},
+		},
+		"may wait a little more": {
+			seen{task: pendingTimeout(90 * time.Second)},
+			want{Phase: api.PhasePending, Wake: 30 * time.Second},
+		},
+		"finished: folders go": {
+			seen{task: ended(api.PhaseCompleted, time.Minute), archiveAfter: time.Hour, others: []engine.Observation{{Name: w0, State: engine.StateDone}, {Name: w1, State: engine.StateExited}}},
+			want{Phase: api.PhaseCompleted, Attempt: 1, Generation: 1, Remove: []engine.Name{w0}},
+		},
+		"finished: stays a while": {
+			seen{task: ended(api.PhaseCompleted, time.Minute), archiveAfter: time.Hour},
+			want{Phase: api.PhaseCompleted, Attempt: 1, Generation: 1, Wake: 59 * time.Minute},
+		},
+		"finished: goes to history": {
+			seen{task: ended(api.PhaseFailed, 2*time.Hour), archiveAfter: time.Hour},
+			want{Phase: api.PhaseFailed, Attempt: 1, Generation: 1, Archive: true},
+		},
+		"deleted: erased when nothing is left": {
+			seen{task: deleted(ended(api.PhaseStopped, time.Second)), archiveAfter: time.Hour},
+			want{Phase: api.PhaseStopped, Attempt: 1, Generation: 1, Erase: true},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, summary(decide(tc.in, now))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheFirstCauseIsNamedNotItsVictims(t *testing.T) {
+	early, late := exit(engine.ReasonStopped, 143), exit(engine.ReasonSignaled, 137)
+	early.At = now.Add(-time.Second)
+	s := seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateExited, true, early), at(1, 1, engine.StateExited, true, late)}}
+	p := decide(s, now)
+	if p.status.Failure == nil || p.status.Failure.Index != 1 {
+		t.Errorf("got %+v", p.status.Failure)
+	}
+}
+
+// TestEveryLifeEnds plays random engines against decide until the task has finished: no illegal
+// move (it would panic), the attempt never goes back, nobody is told to go before the generation
+// is written, and a fair engine always brings it to an end.
+func TestEveryLifeEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tk := task(api.PhasePending, 0, 0)
+		tk.Spec.Restart = &api.RestartPolicy{MaxRestarts: rapid.IntRange(0, 3).Draw(t, "budget")}
+		pl := placed()
+		world := map[engine.Name]*member{}
+		for turn := range 400 {
+			if turn == 20 && rapid.Bool().Draw(t, "stop") {
+				tk.Spec.Stop = true
+			}
+			s := seen{task: tk, placement: pl, archiveAfter: time.Hour}
+			current := map[engine.Name]bool{}
+			if pl != nil {
+				for i := range 2 {
+					m := at(i, tk.Status.Attempt, "", false, nil)
+					if known := world[m.name]; known != nil {
+						m = *known
+					}
+					current[m.name] = true
+					s.members = append(s.members, m)
+				}
+			}
+			for _, name := range sortedNames(world) {
+				if !current[name] {
+					s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
+				}
+			}
+			p := decide(s, now)
+			if p.status.Attempt < tk.Status.Attempt || p.status.Generation < tk.Status.Generation {
+				t.Fatal("attempt or generation went back")
+			}
+			if len(p.goAhead) > 0 && p.status.Generation != p.status.Attempt {
+				t.Fatal("go before the generation was written")
+			}
+			if p.commit {
+				tk = &api.TrainingTask{Meta: tk.Meta, Spec: tk.Spec, Status: p.status}
+				if p.dropPlace {
+					pl = nil
+				}
+			}
+			play(t, world, s, p)
+			if tk.Status.Phase.Finished() && len(world) == 0 {
+				return
+			}
+		}
+		t.Fatalf("still %s after 400 turns: %+v", tk.Status.Phase, world)
+	})
+}
+
+// play lets the engine do what the plan asked, and then something of its own.
+func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
+	for _, i := range p.start {
+		m := s.members[i]
+		m.state = engine.StateCreated
+		world[m.name] = &m
+	}
+	for _, i := range p.goAhead {
+		if m := world[s.members[i].name]; m != nil && m.state == engine.StateCreated {
+			m.state = engine.StateRunning
+		}
+	}
+	for _, name := range p.stop {
+		if m := world[name]; m != nil && m.state != engine.StateExited && m.state != engine.StateDone {
+			m.state, m.exit = engine.StateExited, exit(engine.ReasonStopped, 143)
+		}
+	}
+	for _, name := range p.remove {
+		delete(world, name)
+	}
+	for _, name := range sortedNames(world) {
+		m := world[name]
+		switch m.state {
+		case engine.StateCreated:
+			m.attached = true
+		case engine.StateRunning:
+			if rapid.Bool().Draw(t, "ends") {
+				m.state = engine.StateExited
+				m.exit = rapid.SampledFrom([]*engine.Exit{exit(engine.ReasonSucceeded, 0), exit(engine.ReasonNonZero, 1), exit(engine.ReasonLauncherLost, -1)}).Draw(t, "how")
+			}
+		case engine.StateExited:
+			m.state = engine.StateDone
+		}
+	}
+}
+
+func sortedNames(world map[engine.Name]*member) []engine.Name {
+	var out []engine.Name
+	for n := range world {
+		out = append(out, n)
+	}
+	for i := range out {
+		for j := i; j > 0 && out[j] < out[j-1]; j-- {
+			out[j], out[j-1] = out[j-1], out[j]
+		}
+	}
+	return out
+}

@@ -1,0 +1,25 @@
+// Package train is the will behind a training task: it turns a placed wish into running replicas
+// and what happened to them into the task's status.
+//
+// Place: layer 4; only the leader runs it. Judgement is decide.go, a pure function; apply.go
+// carries it out; controller.go feeds it.
+// Promise: what the user wished is reached or a reason is given; a crash between any two lines is
+// mended by the next turn. Enemies: a second start of the same replica, a phase set elsewhere, a
+// status write for every heartbeat.
+//
+//	          placed            all attached → go        all started
+//	Pending ────────▶ Initializing ───────────────────────────▶ Running ──▶ Completed
+//	   ▲                   │                                       │
+//	   │ placement gone    │ a replica failed                      │ a replica failed
+//	   └───────────────────┴────────▶ Recovering ◀─────────────────┘
+//	                                      │ budget used up          stop wanted → Stopped
+//	                                      └──────────▶ Failed
+//
+// Invariants:
+//  1. Attempt only grows; a replica's name contains it, so no name is ever used twice.
+//  2. Generation = attempt is written, fenced, before any launcher is told to go.
+//  3. A new attempt starts only when every replica of the old ones has ended.
+//  4. A final phase is written in the same transaction that deletes the placement, after every
+//     replica has handed over its log and outputs and its usage is in history.
+//  5. A replica's folder goes only after 4.
+package train
