@@ -1,0 +1,111 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Identity is who the server takes us for.
+type Identity struct {
+	User     string       `json:"user"`
+	Role     api.UserRole `json:"role"`
+	Token    string       `json:"token,omitempty"`
+	Projects []string     `json:"projects,omitempty"`
+}
+
+// WhoAmI asks who we are to the server.
+func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
+	var out Identity
+	err := c.read(ctx, "/whoami", nil, &out)
+	return out, err
+}
+
+// ServerVersion is what the server says about itself.
+type ServerVersion struct {
+	Version string `json:"version"`
+}
+
+// Version asks for the server's version.
+func (c *Client) Version(ctx context.Context) (ServerVersion, error) {
+	var out ServerVersion
+	err := c.read(ctx, "/version", nil, &out)
+	return out, err
+}
+
+// Archive is an uploaded bundle of code.
+type Archive struct {
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+}
+
+// HasArchive asks whether the server has these bytes already.
+func (c *Client) HasArchive(ctx context.Context, digest string) (bool, error) {
+	var out Archive
+	err := c.read(ctx, "/archives/"+url.PathEscape(digest), nil, &out)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// PutArchive uploads size bytes; the same bytes twice are stored once.
+func (c *Client) PutArchive(ctx context.Context, r io.Reader, size int64) (Archive, error) {
+	var out Archive
+	resp, err := c.send(ctx, request{
+		method: http.MethodPost, path: "/archives", body: r, length: size, typ: "application/octet-stream",
+	})
+	if err != nil {
+		return out, err
+	}
+	err = c.decode(ctx, resp, &out)
+	return out, err
+}
+
+// NewToken is a token just made: the only time its secret is seen.
+type NewToken struct {
+	Object *api.Token `json:"object"`
+	Secret string     `json:"secret"`
+}
+
+// CreateToken makes a token.
+func (c *Client) CreateToken(ctx context.Context, token *api.Token, dryRun bool) (NewToken, error) {
+	var out NewToken
+	err := c.write(ctx, http.MethodPost, "/tokens", dry("", dryRun), token, &out)
+	return out, err
+}
+
+// Cordon keeps new work away from a node, or lets it in again.
+func (c *Client) Cordon(ctx context.Context, node string, cordoned bool) error {
+	p, err := objectPath(api.KindNode, node)
+	if err != nil {
+		return err
+	}
+	verb := "/uncordon"
+	if cordoned {
+		verb = "/cordon"
+	}
+	return c.write(ctx, http.MethodPost, p+verb, nil, nil, nil)
+}
+
+// Backup opens the server's backup, a tar stream; the caller closes it. A stream cut short ends
+// with an error other than io.EOF.
+func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, request{method: http.MethodPost, path: "/backup"})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// Raw reads the data of any path below /api/v1, for what has no method yet.
+func (c *Client) Raw(ctx context.Context, path string, query url.Values) (json.RawMessage, error) {
+	var out json.RawMessage
+	err := c.read(ctx, path, query, &out)
+	return out, err
+}

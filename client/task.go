@@ -1,0 +1,222 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Submitted is the answer to a new training task: its true state at that moment.
+type Submitted struct {
+	TaskID          string            `json:"taskId"`
+	Name            string            `json:"name"`
+	Status          string            `json:"status"`
+	DistributedInfo *DistributedInfo  `json:"distributedInfo,omitempty"`
+	Task            *api.TrainingTask `json:"task,omitempty"`
+}
+
+// DistributedInfo sums up a task of several replicas.
+type DistributedInfo struct {
+	NodeCount  int    `json:"nodeCount"`
+	TotalGPUs  int    `json:"totalGpus"`
+	MasterNode string `json:"masterNode"`
+	Framework  string `json:"framework"`
+}
+
+// Submit makes a training task.
+func (c *Client) Submit(ctx context.Context, task *api.TrainingTask, dryRun bool) (Submitted, error) {
+	var out Submitted
+	err := c.write(ctx, http.MethodPost, "/training-tasks", dry(task.Meta.Project, dryRun), task, &out)
+	return out, err
+}
+
+func taskPath(name, verb string) (string, error) {
+	p, err := objectPath(api.KindTrainingTask, name)
+	return p + "/" + verb, err
+}
+
+// Stop asks a task to end; it keeps its outputs.
+func (c *Client) Stop(ctx context.Context, project, name string) error {
+	p, err := taskPath(name, "stop")
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, http.MethodPost, p, inProject(project), nil, nil)
+}
+
+// Clone submits the same work again under a new name ("": made by the server).
+func (c *Client) Clone(ctx context.Context, project, name, newName, displayName string) (Submitted, error) {
+	var out Submitted
+	p, err := taskPath(name, "clone")
+	if err != nil {
+		return out, err
+	}
+	in := struct {
+		Name        string `json:"name,omitempty"`
+		DisplayName string `json:"displayName,omitempty"`
+	}{newName, displayName}
+	err = c.write(ctx, http.MethodPost, p, inProject(project), in, &out)
+	return out, err
+}
+
+// Explanation says why a task is where it is.
+type Explanation struct {
+	Reason         string     `json:"reason"`
+	Message        Text       `json:"message"`
+	Evidence       []Text     `json:"evidence,omitempty"`
+	EstimatedStart *time.Time `json:"estimatedStart,omitempty"`
+	Action         Text       `json:"action,omitzero"`
+}
+
+// MarshalJSON writes both languages once.
+func (t Text) MarshalJSON() ([]byte, error) {
+	if t.EN == t.ZH {
+		return json.Marshal(t.EN)
+	}
+	return json.Marshal(fault.Text(t))
+}
+
+// Why asks what a task waits for, or why it ended as it did.
+func (c *Client) Why(ctx context.Context, project, name string) (Explanation, error) {
+	var out Explanation
+	p, err := taskPath(name, "why")
+	if err != nil {
+		return out, err
+	}
+	err = c.read(ctx, p, inProject(project), &out)
+	return out, err
+}
+
+// Replica is one launcher's part of a task.
+type Replica struct {
+	Name     string     `json:"name"`
+	Role     string     `json:"role"`
+	Index    int        `json:"index"`
+	Attempt  int        `json:"attempt,omitempty"`
+	Node     string     `json:"node"`
+	Zone     string     `json:"zone,omitempty"`
+	Devices  int        `json:"devices,omitempty"`
+	State    string     `json:"state,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Message  string     `json:"message,omitempty"`
+	Signal   string     `json:"signal,omitempty"`
+	ExitCode *int       `json:"exitCode,omitempty"`
+	Started  *time.Time `json:"startedAt,omitempty"`
+	Finished *time.Time `json:"finishedAt,omitempty"`
+}
+
+// Replicas lists where a task's parts run or ran.
+func (c *Client) Replicas(ctx context.Context, project, name string) ([]Replica, error) {
+	p, err := taskPath(name, "replicas")
+	if err != nil {
+		return nil, err
+	}
+	var page struct {
+		Items []Replica `json:"items"`
+	}
+	err = c.read(ctx, p, inProject(project), &page)
+	return page.Items, err
+}
+
+// Output is one file that a task left.
+type Output struct {
+	Path     string    `json:"path"`
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+}
+
+// Outputs lists the files a task left.
+func (c *Client) Outputs(ctx context.Context, project, name string) ([]Output, error) {
+	p, err := taskPath(name, "outputs")
+	if err != nil {
+		return nil, err
+	}
+	var all []Output
+	for q := inProject(project); ; {
+		var page struct {
+			Items []Output `json:"items"`
+			Next  string   `json:"next"`
+		}
+		if err := c.read(ctx, p, q, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == "" || page.Next == q.Get("cursor") {
+			return all, nil
+		}
+		q.Set("cursor", page.Next)
+	}
+}
+
+// OpenOutput reads one of them; the caller closes it. Size is -1 when unknown.
+func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io.ReadCloser, int64, error) {
+	p, err := taskPath(name, "outputs")
+	if err != nil {
+		return nil, 0, err
+	}
+	if file == "" || file != strings.TrimPrefix(path.Clean("/"+file), "/") {
+		return nil, 0, fault.New(fault.Invalid, "BadPath", fault.T("%q is not the path of an output.", "%q 不是有效的输出文件路径。", file))
+	}
+	for part := range strings.SplitSeq(file, "/") {
+		p += "/" + url.PathEscape(part)
+	}
+	var resp *http.Response
+	err = retry(ctx, func() (err error) {
+		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: inProject(project)})
+		return err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return resp.Body, resp.ContentLength, nil
+}
+
+// Event is something that happened to an object.
+type Event struct {
+	Seq     int64     `json:"seq"`
+	Time    time.Time `json:"time"`
+	Kind    api.Kind  `json:"kind"`
+	Project string    `json:"project,omitempty"`
+	Name    string    `json:"name"`
+	ID      string    `json:"id"`
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Message Text      `json:"message"`
+	Actor   string    `json:"actor,omitempty"`
+}
+
+// EventOptions select events, oldest first.
+type EventOptions struct {
+	Kind    api.Kind
+	Project string
+	Name    string // name or id
+	After   int64  // Seq of the last one seen
+	Limit   int
+}
+
+// Events reads what happened.
+func (c *Client) Events(ctx context.Context, o EventOptions) ([]Event, error) {
+	q := inProject(o.Project)
+	set(q, "kind", string(o.Kind))
+	set(q, "name", o.Name)
+	if o.After > 0 {
+		q.Set("after", strconv.FormatInt(o.After, 10))
+	}
+	if o.Limit > 0 {
+		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	var page struct {
+		Items []Event `json:"items"`
+	}
+	err := c.read(ctx, "/events", q, &page)
+	return page.Items, err
+}

@@ -1,0 +1,294 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+func (a *app) zoneCommand() *cobra.Command {
+	return group("zone", Both("Availability zones", "可用区"),
+		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")))
+}
+
+func (a *app) nodeCommand() *cobra.Command {
+	return group("node", Both("Machines", "节点"),
+		a.listCommand(api.KindNode, "list", Both("List nodes", "列出节点")),
+		a.cordonCommand("cordon", true, Both("Keep new work away from nodes", "停止向节点调度新任务")),
+		a.cordonCommand("uncordon", false, Both("Let new work onto nodes again", "恢复向节点调度新任务")))
+}
+
+func (a *app) cordonCommand(use string, cordoned bool, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " NAME...", Short: short, Args: needArgs(1, -1, "NAME..."),
+		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
+			for _, name := range args {
+				if err := s.client.Cordon(ctx, name, cordoned); err != nil {
+					return err
+				}
+				if cordoned {
+					putLine(s.out, "node/"+name+" "+s.t("cordoned", "已隔离"))
+				} else {
+					putLine(s.out, "node/"+name+" "+s.t("uncordoned", "已恢复调度"))
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+func (a *app) queueCommand() *cobra.Command {
+	return group("queue", Both("Queues", "队列"),
+		a.listCommand(api.KindQueue, "list", Both("List queues", "列出队列")),
+		a.pauseCommand("pause", true, Both("Let everything in the queue wait", "暂停队列，其中任务保持等待")),
+		a.pauseCommand("resume", false, Both("Let the queue go on", "恢复队列")))
+}
+
+func (a *app) pauseCommand(use string, paused bool, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " NAME", Short: short, Args: needArgs(1, 1, "NAME"),
+		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
+			_, err := change(ctx, s, args[0], func(q *api.Queue) { q.Spec.Paused = paused })
+			if err != nil {
+				return err
+			}
+			if paused {
+				putLine(s.out, "queue/"+args[0]+" "+s.t("paused", "已暂停"))
+			} else {
+				putLine(s.out, "queue/"+args[0]+" "+s.t("resumed", "已恢复"))
+			}
+			return nil
+		}),
+	}
+}
+
+// change reads, edits and writes an object of the whole cluster, again when somebody was faster.
+func change[T api.Object](ctx context.Context, s *session, name string, edit func(T)) (T, error) {
+	for try := 0; ; try++ {
+		obj, err := client.Get[T](ctx, s.client, "", name)
+		if err != nil {
+			return obj, err
+		}
+		edit(obj)
+		made, err := client.Update(ctx, s.client, obj)
+		if fault.Is(err, fault.Conflict) && try < 5 {
+			continue
+		}
+		return made, err
+	}
+}
+
+func (a *app) userCommand() *cobra.Command {
+	var role, display string
+	create := &cobra.Command{Use: "create NAME", Short: Both("Create a user", "创建用户"), Args: needArgs(1, 1, "NAME")}
+	create.Flags().StringVar(&role, "role", "member", Both("admin, operator, member or viewer", "角色：admin、operator、member 或 viewer"))
+	create.Flags().StringVar(&display, "display-name", "", Both("name shown to people", "显示名"))
+	create.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		return s.create(ctx, &api.User{
+			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.UserSpec{Role: api.UserRole(role)},
+		})
+	})
+	return group("user", Both("Users", "用户"), a.listCommand(api.KindUser, "list", Both("List users", "列出用户")), create)
+}
+
+func (a *app) projectCommand() *cobra.Command {
+	var queue, display string
+	var members []string
+	create := &cobra.Command{Use: "create NAME", Short: Both("Create a project", "创建项目"), Args: needArgs(1, 1, "NAME")}
+	create.Flags().StringVar(&queue, "queue", "", Both("queue of its tasks", "任务使用的队列"))
+	create.Flags().StringVar(&display, "display-name", "", Both("name shown to people", "显示名"))
+	create.Flags().StringSliceVar(&members, "member", nil, Both("user who belongs to it; may be repeated", "成员用户；可重复"))
+	create.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		return s.create(ctx, &api.Project{
+			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.ProjectSpec{Queue: queue, Members: members},
+		})
+	})
+	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create)
+}
+
+func (s *session) create(ctx context.Context, obj api.Object) error {
+	made, err := s.client.Create(ctx, obj, false)
+	if err != nil {
+		return err
+	}
+	if s.structured() {
+		return s.data(manifest{made})
+	}
+	s.tell(outcome{Kind: made.Kind(), Name: made.GetMeta().Name, Result: "created"})
+	return nil
+}
+
+func (a *app) tokenCommand() *cobra.Command {
+	var user string
+	var expires time.Duration
+	create := &cobra.Command{
+		Use: "create [NAME]", Short: Both("Make a token; its secret is printed once", "创建令牌；密钥只显示一次"), Args: needArgs(0, 1, "[NAME]"),
+	}
+	create.Flags().StringVar(&user, "user", "", Both("for whom it speaks; yourself when absent", "所属用户；默认本人"))
+	create.Flags().DurationVar(&expires, "expires", 0, Both("how long it works, such as 720h; for ever when absent", "有效期，如 720h；默认永久"))
+	create.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		token := &api.Token{Spec: api.TokenSpec{User: user}}
+		if len(args) == 1 {
+			token.Meta.Name = args[0]
+		} else {
+			token.Meta.DisplayName = "token"
+		}
+		if expires < 0 {
+			return usage(create, fault.T("A token can't end in the past.", "有效期不能为负。"))
+		}
+		if expires > 0 {
+			at := s.clock.Now().Add(expires).UTC().Truncate(time.Second)
+			token.Spec.ExpiresAt = &at
+		}
+		if token.Spec.User == "" {
+			me, err := s.client.WhoAmI(ctx)
+			if err != nil {
+				return err
+			}
+			token.Spec.User = me.User
+		}
+		made, err := s.client.CreateToken(ctx, token, false)
+		if err != nil {
+			return err
+		}
+		if s.structured() {
+			return s.data(made)
+		}
+		if made.Object != nil {
+			s.say("Token %s of user %s. Keep the secret: it is not shown again.", "令牌 %s（用户 %s）。请保存密钥，之后不再显示。", made.Object.Meta.Name, made.Object.Spec.User)
+		}
+		putLine(s.out, made.Secret)
+		return nil
+	})
+	revoke := &cobra.Command{
+		Use: "revoke NAME...", Short: Both("End tokens at once", "立即吊销令牌"), Args: needArgs(1, -1, "NAME..."),
+		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
+			for _, name := range args {
+				if err := s.client.Delete(ctx, api.KindToken, "", name); err != nil {
+					return err
+				}
+				putLine(s.out, "token/"+name+" "+s.t("revoked", "已吊销"))
+			}
+			return nil
+		}),
+	}
+	return group("token", Both("Tokens for programs", "访问令牌"),
+		a.listCommand(api.KindToken, "list", Both("List tokens", "列出令牌")), create, revoke)
+}
+
+// createToken is for apply: the secret goes to stderr, because stdout tells what happened.
+func (s *session) createToken(ctx context.Context, token *api.Token) (api.Object, string, error) {
+	made, err := s.client.CreateToken(ctx, token, false)
+	if err != nil {
+		return token, "", err
+	}
+	if made.Object == nil {
+		made.Object = token
+	}
+	s.say("The secret of token %s, shown only now: %s", "令牌 %s 的密钥（仅此一次显示）：%s", made.Object.Meta.Name, made.Secret)
+	return made.Object, "created", nil
+}
+
+func (a *app) whoamiCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "whoami", Short: Both("Who the server takes you for", "查看当前身份"), Args: needArgs(0, 0, ""),
+		RunE: a.online(func(ctx context.Context, s *session, _ []string) error {
+			me, err := s.client.WhoAmI(ctx)
+			if err != nil {
+				return err
+			}
+			if s.structured() {
+				return s.data(me)
+			}
+			putLine(s.out, clean(me.User)+" ("+clean(string(me.Role))+")")
+			return nil
+		}),
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var onlyClient bool
+	cmd := &cobra.Command{Use: "version", Short: Both("Versions of this binary and the server", "查看客户端与服务器版本"), Args: needArgs(0, 0, "")}
+	cmd.Flags().BoolVar(&onlyClient, "client", false, Both("don't ask the server", "不查询服务器"))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		info := map[string]string{"client": first(a.build.Version, "dev"), "commit": a.build.Commit, "date": a.build.Date}
+		if !onlyClient {
+			info["server"] = s.serverVersion(cmd.Context())
+		}
+		if s.structured() {
+			return s.data(info)
+		}
+		line := "fermi " + info["client"]
+		if a.build.Commit != "" {
+			line += " (" + a.build.Commit + ")"
+		}
+		putLine(s.out, line)
+		if v := info["server"]; v != "" {
+			putLine(s.out, s.t("server %s", "服务器 %s", clean(v)))
+		}
+		return nil
+	}
+	return cmd
+}
+
+// serverVersion is "" when the server isn't there: the version of the binary is answer enough.
+func (s *session) serverVersion(ctx context.Context) string {
+	c, err := s.dial()
+	if err != nil {
+		return ""
+	}
+	defer c.CloseIdle()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	v, err := c.Version(ctx)
+	if err != nil {
+		return ""
+	}
+	return v.Version
+}
+
+func (a *app) backupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "backup FILE", Short: Both("Save the server's whole state into a file", "将服务器全部状态备份到文件"),
+		Args: needArgs(1, 1, "FILE"), Example: "  fermi backup fermi-backup.tar",
+		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
+			body, err := s.client.Backup(ctx)
+			if err != nil {
+				return err
+			}
+			defer body.Close()
+			if args[0] == "-" {
+				_, err := copyProgress(ctx, s, s.out, body, -1, s.t("backup", "备份"))
+				return cutShort(err)
+			}
+			// The state holds secrets: nobody else may read it.
+			n, err := saveFile(args[0], 0o600, func(f *os.File) (int64, error) {
+				n, err := copyProgress(ctx, s, f, body, -1, s.t("backup", "备份"))
+				return n, cutShort(err)
+			})
+			if err != nil {
+				return err
+			}
+			s.say("Saved %s to %s.", "已保存 %s 到 %s。", size(n), args[0])
+			return nil
+		}),
+	}
+}
+
+func cutShort(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "CutShort", fault.T(
+		"The transfer broke off before its end; try again.", "传输中断，请重试。")).Because(err)
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+func (a *app) applyCommand() *cobra.Command {
+	var files []string
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: Both("Create or update objects from manifests", "按清单创建或更新对象"),
+		Example: Both("  fermi apply -f task.yaml\n  cat zones.yaml | fermi apply -f - --dry-run",
+			"  fermi apply -f task.yaml\n  cat zones.yaml | fermi apply -f - --dry-run"),
+		Args: needArgs(0, 0, ""),
+	}
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, Both("manifest (YAML or JSON, several documents); - is stdin; may be repeated", "清单文件（YAML 或 JSON，可含多个文档）；- 表示标准输入；可重复"))
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, Both("only check, change nothing", "仅检查，不做更改"))
+	cmd.RunE = a.online(func(ctx context.Context, s *session, _ []string) error {
+		if len(files) == 0 {
+			return usage(cmd, fault.T("Say which manifest with -f FILE.", "请用 -f FILE 指定清单。"))
+		}
+		objs, err := readManifests(s.in, files)
+		if err != nil {
+			return err
+		}
+		return s.applyAll(ctx, objs, dryRun)
+	})
+	return cmd
+}
+
+// outcome is what apply did to one object.
+type outcome struct {
+	Kind    api.Kind `json:"kind"`
+	Project string   `json:"project,omitempty"`
+	Name    string   `json:"name"`
+	Result  string   `json:"result"` // created, updated, unchanged, failed
+	DryRun  bool     `json:"dryRun,omitempty"`
+	Error   string   `json:"error,omitempty"`
+}
+
+var outcomeWords = map[string]fault.Text{
+	"created": fault.T("created", "已创建"), "updated": fault.T("updated", "已更新"),
+	"unchanged": fault.T("unchanged", "无变化"), "failed": fault.T("failed", "失败"),
+}
+
+// applyAll goes on after a failure, tells of each object, and ends with the first error.
+func (s *session) applyAll(ctx context.Context, objs []api.Object, dryRun bool) error {
+	var firstErr error
+	var outcomes []outcome
+	for _, obj := range objs {
+		if ctx.Err() != nil {
+			return fault.From(ctx.Err())
+		}
+		made, result, err := s.applyOne(ctx, obj, dryRun)
+		m := made.GetMeta()
+		o := outcome{Kind: obj.Kind(), Project: m.Project, Name: first(m.Name, m.DisplayName), Result: result, DryRun: dryRun}
+		if err != nil {
+			o.Result, o.Error = "failed", fault.From(err).Message.In(s.lang)
+			if firstErr == nil {
+				firstErr = err
+			} else if len(objs) > 1 {
+				report(s.err, err, s.lang)
+			}
+		}
+		outcomes = append(outcomes, o)
+		if !s.structured() {
+			s.tell(o)
+		}
+	}
+	if s.structured() {
+		if err := s.data(map[string]any{"items": outcomes}); err != nil {
+			return err
+		}
+	}
+	return firstErr
+}
+
+func (s *session) tell(o outcome) {
+	word := api.MustInfo(o.Kind).Singular + "/" + clean(o.Name)
+	if s.flags.output == "name" {
+		if o.Error == "" {
+			putLine(s.out, word)
+		}
+		return
+	}
+	line := word + " " + outcomeWords[o.Result].In(s.lang)
+	if o.DryRun {
+		line += s.t(" (dry run)", "（仅检查）")
+	}
+	putLine(s.out, line)
+}
+
+// applyOne creates what isn't there and updates what differs. The object it returns is never nil.
+func (s *session) applyOne(ctx context.Context, obj api.Object, dryRun bool) (api.Object, string, error) {
+	meta, info := obj.GetMeta(), api.MustInfo(obj.Kind())
+	if info.Project && meta.Project == "" {
+		meta.Project = s.project(obj.Kind())
+	}
+	if !info.Users {
+		return obj, "", fault.New(fault.Invalid, "ReadOnlyKind", fault.T(
+			"Objects of kind %s are made by the system, not by manifests.", "%s 由系统维护，不能通过清单创建。", info.Kind))
+	}
+	if meta.Name != "" {
+		for try := 0; ; try++ {
+			live, err := s.client.Get(ctx, obj.Kind(), meta.Project, meta.Name)
+			if fault.Is(err, fault.NotFound) {
+				break
+			}
+			if err != nil {
+				return obj, "", err
+			}
+			made, result, err := s.update(ctx, live, obj, dryRun)
+			if fault.ReasonOf(err) == "Stale" && meta.Revision == 0 && try < 3 {
+				continue // somebody was faster; the manifest names no revision, so look again
+			}
+			return made, result, err
+		}
+	}
+	if token, ok := obj.(*api.Token); ok && !dryRun {
+		return s.createToken(ctx, token)
+	}
+	made, err := s.client.Create(ctx, obj, dryRun)
+	if err != nil {
+		return obj, "", err
+	}
+	return made, "created", nil
+}
+
+func (s *session) update(ctx context.Context, live, wish api.Object, dryRun bool) (api.Object, string, error) {
+	next, err := merge(live, wish)
+	if err != nil {
+		return wish, "", err
+	}
+	if next.GetMeta().Revision == live.GetMeta().Revision && same(live, next) {
+		return live, "unchanged", nil
+	}
+	made, err := s.client.Update(ctx, next, dryRun)
+	if err != nil {
+		return wish, "", err
+	}
+	if made.GetMeta().Revision == live.GetMeta().Revision && !dryRun {
+		return made, "unchanged", nil
+	}
+	return made, "updated", nil
+}
+
+// merge is the wish as an update of the live object: what the server fills in by itself is kept
+// where the manifest is silent.
+func merge(live, wish api.Object) (api.Object, error) {
+	next, err := clone(wish)
+	if err != nil {
+		return nil, err
+	}
+	lm, nm := live.GetMeta(), next.GetMeta()
+	if nm.Revision == 0 {
+		nm.Revision = lm.Revision
+	}
+	if nm.DisplayName == "" {
+		nm.DisplayName = lm.DisplayName
+	}
+	nm.ID, nm.Owner, nm.CreatedAt, nm.UpdatedAt, nm.DeletedAt = lm.ID, lm.Owner, lm.CreatedAt, lm.UpdatedAt, lm.DeletedAt
+	switch n := next.(type) {
+	case *api.TrainingTask:
+		l := live.(*api.TrainingTask)
+		n.Spec.Queue = first(n.Spec.Queue, l.Spec.Queue)
+		n.Spec.Stop = n.Spec.Stop || l.Spec.Stop
+		n.Status = l.Status
+	case *api.Zone:
+		n.Status = live.(*api.Zone).Status
+	case *api.Queue:
+		n.Status = live.(*api.Queue).Status
+	case *api.Token:
+		n.Spec.User = first(n.Spec.User, live.(*api.Token).Spec.User)
+	}
+	if d, ok := next.(api.Defaulter); ok {
+		d.Default()
+	}
+	return next, nil
+}
+
+func clone(o api.Object) (api.Object, error) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	out := api.MustInfo(o.Kind()).New()
+	return out, json.Unmarshal(data, out)
+}
+
+// same compares what people may write, as JSON, so that nil and empty are alike.
+func same(a, b api.Object) bool {
+	flat := func(o api.Object) any {
+		var v struct {
+			Metadata struct {
+				DisplayName string
+				Labels      map[string]string
+			}
+			Spec any
+		}
+		data, err := json.Marshal(o)
+		if err != nil || json.Unmarshal(data, &v) != nil {
+			return fmt.Sprintf("%p", o)
+		}
+		if len(v.Metadata.Labels) == 0 {
+			v.Metadata.Labels = nil
+		}
+		return v
+	}
+	return reflect.DeepEqual(flat(a), flat(b))
+}

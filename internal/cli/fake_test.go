@@ -1,0 +1,322 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// now is the time in all tests of this package.
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// fake speaks the REST contract from memory, for the commands' sake only; the real server is
+// tested with the real commands in test/e2e.
+type fake struct {
+	mu       sync.Mutex
+	objects  map[api.Kind][]api.Object
+	archives map[string][]byte
+	outputs  map[string]string
+	events   []client.Event
+	log      []client.LogLine
+	calls    []string
+	rev      int64
+	stopped  chan struct{}
+	// run decides what becomes of a submitted task.
+	run func(t *api.TrainingTask)
+	// follow, when set, holds log streams open until it is closed.
+	follow chan struct{}
+	url    string
+}
+
+func newFake(t *testing.T) *fake {
+	f := &fake{objects: map[api.Kind][]api.Object{}, archives: map[string][]byte{}, outputs: map[string]string{}, stopped: make(chan struct{}), rev: 10}
+	srv := httptest.NewServer(f)
+	f.url = srv.URL
+	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
+	for _, k := range []string{"FERMI_SERVER", "FERMI_PROJECT", "FERMI_LANG", "LC_ALL", "LC_MESSAGES", "LANG"} {
+		t.Setenv(k, "")
+	}
+	t.Setenv("FERMI_DATA", t.TempDir())
+	t.Setenv("FERMI_TOKEN", "good")
+	t.Setenv("FERMI_SERVER", f.url)
+	t.Setenv("TZ", "UTC")
+	return f
+}
+
+// result is what a command left behind.
+type result struct {
+	out, err string
+	code     int
+}
+
+// fermi runs a command line as the binary would.
+func (f *fake) fermi(t *testing.T, stdin string, args ...string) result {
+	t.Helper()
+	var out, err bytes.Buffer
+	root := newRoot(&app{build: BuildInfo{Version: "v1"}, clock: fixedClock{}})
+	root.SetArgs(args)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetOut(&out)
+	root.SetErr(&err)
+	code := Execute(t.Context(), root)
+	return result{out.String(), err.String(), code}
+}
+
+// fixedClock stands still but lets waits pass.
+type fixedClock struct{}
+
+func (fixedClock) Now() time.Time { return now }
+func (fixedClock) After(d time.Duration) <-chan time.Time {
+	return clock.Real.After(min(d, 20*time.Millisecond))
+}
+
+func (f *fake) add(objs ...api.Object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range objs {
+		m := o.GetMeta()
+		f.rev++
+		m.Revision = f.rev
+		if m.ID == "" {
+			m.ID = api.MustInfo(o.Kind()).IDPrefix + "-" + m.Name
+		}
+		if m.CreatedAt.IsZero() {
+			m.CreatedAt = now.Add(-3 * time.Minute)
+		}
+		f.objects[o.Kind()] = append(f.objects[o.Kind()], o)
+	}
+}
+
+func (f *fake) called() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.calls)
+}
+
+func answer(w http.ResponseWriter, data any) {
+	_ = json.NewEncoder(w).Encode(map[string]any{"code": 200, "message": "OK", "data": data})
+}
+
+func refuse(w http.ResponseWriter, e *fault.Error) {
+	w.WriteHeader(e.Code.HTTP())
+	_ = json.NewEncoder(w).Encode(map[string]any{"code": e.Code.HTTP(), "reason": e.Reason, "message": e.Message.EN, "hint": e.Hint.EN})
+}
+
+func notFound(w http.ResponseWriter, what string) {
+	refuse(w, fault.New(fault.NotFound, "NotFound", fault.T("There is no %s.", "没有 %s。", what)))
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "Bearer good" {
+		refuse(w, fault.New(fault.Unauthenticated, "BadToken", fault.T("The token is not known.", "令牌无效。")))
+		return
+	}
+	body, _ := io.ReadAll(r.Body)
+	f.mu.Lock()
+	call := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/api/v1")
+	f.calls = append(f.calls, call)
+	f.mu.Unlock()
+	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	for _, info := range api.Kinds {
+		if info.Plural == path[0] {
+			f.kind(w, r, info, path[1:], body)
+			return
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case call == "GET /whoami":
+		answer(w, map[string]string{"user": "admin", "role": "admin"})
+	case call == "GET /version":
+		answer(w, map[string]string{"version": "v9"})
+	case call == "GET /events":
+		answer(w, map[string]any{"items": f.events})
+	case call == "POST /backup":
+		fmt.Fprint(w, "tar bytes")
+	case call == "POST /archives":
+		sum := sha256.Sum256(body)
+		digest := "sha256:" + hex.EncodeToString(sum[:])
+		f.archives[digest] = body
+		answer(w, client.Archive{Digest: digest, Size: int64(len(body))})
+	case path[0] == "archives":
+		if data, ok := f.archives[path[1]]; ok {
+			answer(w, client.Archive{Digest: path[1], Size: int64(len(data))})
+			return
+		}
+		notFound(w, path[1])
+	default:
+		notFound(w, call)
+	}
+}
+
+func (f *fake) kind(w http.ResponseWriter, r *http.Request, info api.KindInfo, path []string, body []byte) {
+	if info.Kind == api.KindTrainingTask && len(path) > 1 {
+		f.task(w, r, path)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(path) == 0 && r.Method == http.MethodGet {
+		items := f.objects[info.Kind]
+		if items == nil {
+			items = []api.Object{}
+		}
+		answer(w, map[string]any{"items": items})
+		return
+	}
+	if r.Method == http.MethodPost && len(path) == 0 {
+		f.create(w, r, info, body)
+		return
+	}
+	i := slices.IndexFunc(f.objects[info.Kind], func(o api.Object) bool { return o.GetMeta().Name == path[0] || o.GetMeta().ID == path[0] })
+	if i < 0 {
+		notFound(w, info.Singular+" "+path[0])
+		return
+	}
+	obj := f.objects[info.Kind][i]
+	switch {
+	case len(path) == 2: // cordon, uncordon
+		obj.(*api.Node).Spec.Cordoned = path[1] == "cordon"
+		answer(w, obj)
+	case r.Method == http.MethodGet:
+		answer(w, obj)
+	case r.Method == http.MethodDelete:
+		f.objects[info.Kind] = slices.Delete(f.objects[info.Kind], i, i+1)
+		answer(w, obj)
+	case r.Method == http.MethodPut:
+		next, err := api.Decode(info.Kind, body)
+		if err != nil {
+			refuse(w, fault.From(err))
+			return
+		}
+		if next.GetMeta().Revision != obj.GetMeta().Revision {
+			refuse(w, fault.New(fault.Conflict, "Stale", fault.T("Stale.", "已过期。")))
+			return
+		}
+		f.rev++
+		next.GetMeta().Revision = f.rev
+		f.objects[info.Kind][i] = next
+		answer(w, next)
+	}
+}
+
+func (f *fake) create(w http.ResponseWriter, r *http.Request, info api.KindInfo, body []byte) {
+	obj, err := api.Decode(info.Kind, body)
+	if err == nil {
+		err = api.Prepare(obj, func(n int) string { return strings.Repeat("7", n) })
+	}
+	if err != nil {
+		refuse(w, fault.From(err))
+		return
+	}
+	m := obj.GetMeta()
+	m.ID, m.CreatedAt, m.Owner = info.IDPrefix+"-"+m.Name, now, "admin"
+	if info.Project && m.Project == "" {
+		m.Project = "default"
+	}
+	if r.URL.Query().Get("dryRun") != "true" {
+		f.rev++
+		m.Revision = f.rev
+		f.objects[info.Kind] = append(f.objects[info.Kind], obj)
+	}
+	switch o := obj.(type) {
+	case *api.TrainingTask:
+		o.Status.Phase = api.PhasePending
+		made := client.Submitted{TaskID: m.ID, Name: m.Name, Status: "pending", Task: o}
+		data, _ := json.Marshal(made)
+		if f.run != nil && r.URL.Query().Get("dryRun") != "true" {
+			f.run(o)
+		}
+		answer(w, json.RawMessage(data))
+	case *api.Token:
+		answer(w, client.NewToken{Object: o, Secret: "fermi_" + m.Name + "_secret"})
+	default:
+		answer(w, obj)
+	}
+}
+
+func (f *fake) task(w http.ResponseWriter, r *http.Request, path []string) {
+	f.mu.Lock()
+	i := slices.IndexFunc(f.objects[api.KindTrainingTask], func(o api.Object) bool { return o.GetMeta().Name == path[0] || o.GetMeta().ID == path[0] })
+	if i < 0 {
+		f.mu.Unlock()
+		notFound(w, "task "+path[0])
+		return
+	}
+	task := f.objects[api.KindTrainingTask][i].(*api.TrainingTask)
+	lines := slices.Clone(f.log)
+	follow := f.follow
+	defer func() { f.mu.Unlock() }()
+	switch path[1] {
+	case "logs":
+		f.mu.Unlock()
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, l := range lines {
+			data, _ := json.Marshal(l)
+			fmt.Fprintf(w, "data: %s\n\n", data)
+		}
+		_ = http.NewResponseController(w).Flush()
+		if follow != nil && r.URL.Query().Get("follow") == "true" {
+			select {
+			case <-follow:
+			case <-r.Context().Done():
+			}
+		}
+		fmt.Fprint(w, "event: end\ndata: {}\n\n")
+		f.mu.Lock()
+	case "stop":
+		task.Spec.Stop = true
+		close(f.stopped)
+		answer(w, task)
+	case "clone":
+		answer(w, client.Submitted{TaskID: "task-2", Name: "clone-1", Status: "pending"})
+	case "why":
+		start := now.Add(5 * time.Minute)
+		answer(w, map[string]any{
+			"reason": "QueuePaused", "message": map[string]string{"en": "The queue is paused.", "zh": "队列已暂停。"},
+			"evidence": []any{map[string]string{"en": "queue default", "zh": "队列 default"}}, "estimatedStart": start,
+			"action": map[string]string{"en": "fermi queue resume default", "zh": "fermi queue resume default"},
+		})
+	case "replicas":
+		zero := 0
+		answer(w, map[string]any{"items": []client.Replica{{Name: "r", Role: "worker", Index: 0, Node: "n1", Zone: "bj-1", State: "Done", ExitCode: &zero}}})
+	case "outputs":
+		if len(path) > 2 {
+			fmt.Fprint(w, f.outputs[strings.Join(path[2:], "/")])
+			return
+		}
+		var items []client.Output
+		for _, p := range slices.Sorted(mapKeys(f.outputs)) {
+			items = append(items, client.Output{Path: p, Size: int64(len(f.outputs[p])), Modified: now.Add(-time.Hour)})
+		}
+		answer(w, map[string]any{"items": items})
+	default:
+		notFound(w, path[1])
+	}
+}
+
+func mapKeys(m map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}

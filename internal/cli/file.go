@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// saveFile writes a file that is either whole or absent: temporary name, fsync, rename.
+func saveFile(path string, mode fs.FileMode, fill func(*os.File) (int64, error)) (n int64, err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return 0, badFile(path, err)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if n, err = fill(f); err != nil {
+		return n, err
+	}
+	if err = f.Chmod(mode); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return n, badFile(path, err)
+	}
+	if d, openErr := os.Open(dir); openErr == nil {
+		_ = d.Sync() // best effort: some file systems refuse to sync a folder
+		d.Close()
+	}
+	return n, nil
+}
+
+func badFile(path string, err error) error {
+	return fault.New(fault.Invalid, "BadFile", fault.T("%s can't be written: %s.", "无法写入 %s：%s。", path, reasonOf(err))).Because(err)
+}
+
+// copyProgress copies and, when it takes over a second, says on stderr how far it is. total < 0:
+// unknown.
+func copyProgress(ctx context.Context, s *session, w io.Writer, r io.Reader, total int64, what string) (int64, error) {
+	p := s.progress(what, total)
+	defer p.done()
+	return io.Copy(w, &countReader{ctx: ctx, r: r, add: p.add})
+}
+
+// countReader counts, and ends with its ctx.
+type countReader struct {
+	ctx context.Context
+	r   io.Reader
+	add func(int64)
+}
+
+func (c *countReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := c.r.Read(p)
+	c.add(int64(n))
+	return n, err
+}
+
+// progress shows a line on stderr for anything that takes over a second: in place on a terminal,
+// otherwise one line every ten seconds. An upload is read by another goroutine: hence the lock.
+type progress struct {
+	mu    sync.Mutex
+	s     *session
+	what  string
+	total int64
+	n     int64
+	start time.Time
+	last  time.Time
+	every time.Duration
+	inPl  bool
+	shown bool
+}
+
+func (s *session) progress(what string, total int64) *progress {
+	p := &progress{s: s, what: what, total: total, start: s.clock.Now(), every: 10 * time.Second}
+	if isTerminal(s.err) {
+		p.inPl, p.every = true, 200*time.Millisecond
+	}
+	return p
+}
+
+func (p *progress) add(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.n += n
+	now := p.s.clock.Now()
+	if now.Sub(p.start) < time.Second || now.Sub(p.last) < p.every {
+		return
+	}
+	p.last, p.shown = now, true
+	line := p.what + ": " + size(p.n)
+	if p.total > 0 {
+		line += " / " + size(p.total)
+	}
+	if p.inPl {
+		io.WriteString(p.s.err, "\r\x1b[K"+cut(line, max(20, screenOf(p.s.err).width-1)))
+	} else {
+		putLine(p.s.err, line)
+	}
+}
+
+// done wipes the line; the next add may show it again.
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown && p.inPl {
+		io.WriteString(p.s.err, "\r\x1b[K")
+		p.shown = false
+	}
+}

@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+const (
+	// maxPack bounds what is packed, before compression, and so the archive too.
+	maxPack = 2 << 30
+	// maxPackFiles bounds the number of entries.
+	maxPackFiles = 100_000
+)
+
+// packed is what went into an archive.
+type packed struct {
+	Digest string // sha256:<64 hex> of the compressed bytes
+	Size   int64  // of the compressed bytes
+	Files  int
+	Bytes  int64 // before compression
+	// Left are paths that can't travel: links out of the folder, sockets, devices.
+	Left []string
+}
+
+// pack writes a folder as tar+zstd. The same files give the same bytes, whenever and by whomever
+// packed: sorted, with times zeroed, owners dropped and modes reduced to "executable or not".
+// count is told of each byte read.
+func pack(ctx context.Context, dir string, w io.Writer, count func(int64)) (packed, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return packed{}, cantPack(dir, err)
+	}
+	defer root.Close()
+	ig, err := loadIgnore(root)
+	if err != nil {
+		return packed{}, err
+	}
+	sum := sha256.New()
+	sized := &sizeWriter{w: io.MultiWriter(w, sum)}
+	// One thread: more would be quicker, but could cut blocks differently.
+	z, err := zstd.NewWriter(sized, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
+	if err != nil {
+		return packed{}, err
+	}
+	p := &packer{ctx: ctx, root: root, ignore: ig, tar: tar.NewWriter(z), count: count, buf: make([]byte, 256<<10)}
+	err = fs.WalkDir(root.FS(), ".", p.visit)
+	if err == nil {
+		err = p.tar.Close()
+	}
+	if closeErr := z.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return packed{}, cantPack(dir, err)
+	}
+	p.out.Size, p.out.Digest = sized.n, "sha256:"+hex.EncodeToString(sum.Sum(nil))
+	return p.out, nil
+}
+
+func cantPack(dir string, err error) error {
+	var ours *fault.Error
+	if errors.As(err, &ours) || errors.Is(err, context.Canceled) {
+		return fault.From(err)
+	}
+	return fault.New(fault.Invalid, "CantPack", fault.T(
+		"The folder %s can't be packed: %s.", "无法打包文件夹 %s：%s。", dir, err)).Because(err)
+}
+
+func loadIgnore(root *os.Root) (*ignorer, error) {
+	f, err := root.Open(ignoreFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &ignorer{}, nil
+	}
+	if err != nil {
+		return nil, cantPack(ignoreFile, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
+	if err != nil {
+		return nil, cantPack(ignoreFile, err)
+	}
+	return parseIgnore(data)
+}
+
+type packer struct {
+	ctx    context.Context
+	root   *os.Root
+	ignore *ignorer
+	tar    *tar.Writer
+	count  func(int64)
+	buf    []byte
+	out    packed
+}
+
+// visit is called in lexical order within each folder, which is the same everywhere.
+func (p *packer) visit(name string, d fs.DirEntry, err error) error {
+	if err != nil {
+		return err
+	}
+	if err := p.ctx.Err(); err != nil {
+		return err
+	}
+	if name == "." {
+		return nil
+	}
+	if p.ignore.ignored(name, d.IsDir()) {
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	}
+	if p.out.Files++; p.out.Files > maxPackFiles {
+		return fault.New(fault.TooLarge, "TooManyFiles", fault.T(
+			"The folder has over %d files.", "文件夹中的文件超过 %d 个。", maxPackFiles)).WithHint(leaveOut)
+	}
+	switch {
+	case d.IsDir():
+		return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+	case d.Type().IsRegular():
+		return p.file(name)
+	case d.Type() == fs.ModeSymlink:
+		return p.link(name)
+	}
+	p.left(name)
+	return nil
+}
+
+var leaveOut = fault.T("Name what isn't needed in "+ignoreFile+", or choose a smaller folder with --code.",
+	"可在 "+ignoreFile+" 中排除不需要的文件，或用 --code 指定更小的文件夹。")
+
+func (p *packer) left(name string) {
+	p.out.Files--
+	p.out.Left = append(p.out.Left, name)
+}
+
+func (p *packer) file(name string) error {
+	f, err := p.root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() { // it was one a moment ago
+		p.left(name)
+		return nil
+	}
+	n := info.Size()
+	if p.out.Bytes += n; p.out.Bytes > maxPack {
+		return fault.New(fault.TooLarge, "CodeTooLarge", fault.T(
+			"The folder is larger than %d GiB; %s alone has %s.", "文件夹超过 %d GiB；其中 %s 有 %s。", maxPack>>30, name, size(n))).WithHint(leaveOut)
+	}
+	mode := int64(0o644)
+	if info.Mode()&0o111 != 0 {
+		mode = 0o755
+	}
+	if err := p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: n, Mode: mode, ModTime: time.Unix(0, 0)}); err != nil {
+		return err
+	}
+	got, err := io.CopyBuffer(struct{ io.Writer }{p.tar}, struct{ io.Reader }{&countReader{p.ctx, io.LimitReader(f, n), p.count}}, p.buf)
+	if err != nil {
+		return err
+	}
+	if got < n {
+		return fault.New(fault.Conflict, "FileChanged", fault.T(
+			"%s became shorter while it was being packed; try again.", "打包时 %s 变短了，请重试。", name))
+	}
+	return nil
+}
+
+// link keeps links that stay inside the folder; the others would point at nothing, or worse.
+func (p *packer) link(name string) error {
+	target, err := p.root.Readlink(name)
+	if err != nil {
+		return err
+	}
+	end := path.Join(path.Dir(name), target)
+	if path.IsAbs(target) || end == ".." || strings.HasPrefix(end, "../") {
+		p.left(name)
+		return nil
+	}
+	return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777, ModTime: time.Unix(0, 0)})
+}
+
+type sizeWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (s *sizeWriter) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	s.n += int64(n)
+	return n, err
+}
+
+// ship packs a folder into a nameless temporary file and uploads it unless the server has it.
+func (s *session) ship(ctx context.Context, dir string) (packed, error) {
+	f, err := os.CreateTemp("", "fermi-code-*")
+	if err != nil {
+		return packed{}, fault.From(err)
+	}
+	defer f.Close()
+	// Without a name it goes away with this process, however that ends.
+	if err := os.Remove(f.Name()); err != nil {
+		return packed{}, fault.From(err)
+	}
+	bar := s.progress(s.t("packing", "打包"), -1)
+	p, err := pack(ctx, dir, f, bar.add)
+	bar.done()
+	if err != nil {
+		return p, err
+	}
+	for i, name := range p.Left {
+		if i == 5 {
+			s.say("… and %d more.", "……以及另外 %d 个。", len(p.Left)-i)
+			break
+		}
+		s.say("Left out: %s (a link out of the folder, or no file).", "已略过：%s（指向文件夹外的链接或非普通文件）。", clean(name))
+	}
+	has, err := s.client.HasArchive(ctx, p.Digest)
+	if err != nil || has {
+		return p, err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return p, fault.From(err)
+	}
+	bar = s.progress(s.t("uploading", "上传"), p.Size)
+	defer bar.done()
+	got, err := s.client.PutArchive(ctx, &countReader{ctx, f, bar.add}, p.Size)
+	if err != nil {
+		return p, err
+	}
+	if got.Digest != p.Digest {
+		return p, fault.New(fault.Internal, "DigestDiffers", fault.T(
+			"The server received other bytes than were sent; try again.", "服务器收到的数据与发送的不一致，请重试。")).
+			Because(fmt.Errorf("sent %s, stored %s", p.Digest, got.Digest))
+	}
+	return p, nil
+}

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/sample"
+)
+
+// BuildInfo is what the linker knows about the binary.
+type BuildInfo struct {
+	Version string
+	Commit  string
+	Date    string
+}
+
+// Groups of commands in the help; the assembly puts its own into GroupCluster.
+const (
+	GroupWork    = "work"
+	GroupObjects = "objects"
+	GroupCluster = "cluster"
+	GroupOther   = "other"
+)
+
+// app is what all commands of one Root share.
+type app struct {
+	build BuildInfo
+	clock clock.Clock
+	flags struct {
+		server, tokenFile, project, lang, output string
+	}
+}
+
+// Root is `fermi` with every verb that talks to a server. The caller adds its own commands to it
+// and runs it with Execute. Nothing is read or started before that.
+func Root(build BuildInfo) *cobra.Command { return newRoot(&app{build: build, clock: clock.Real}) }
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fermi",
+		Short:         Both("An AI cluster platform in one binary", "单一可执行文件的 AI 集群平台"),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE:          groupRun,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(cmd, fault.T("The command line has a mistake: %s.", "命令行参数有误：%s。", err))
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.flags.server, "server", "", Both("address of the server (FERMI_SERVER; default "+defaultServer+")", "服务器地址（FERMI_SERVER；默认 "+defaultServer+"）"))
+	flags.StringVar(&a.flags.tokenFile, "token-file", "", Both("file that holds the token (otherwise FERMI_TOKEN, or the token of a local fermi up)", "令牌文件（否则用 FERMI_TOKEN 或本机 fermi up 的令牌）"))
+	flags.StringVar(&a.flags.project, "project", "", Both("project (FERMI_PROJECT; default \"default\", lists show all)", "项目（FERMI_PROJECT；默认 \"default\"，列表显示全部）"))
+	flags.StringVar(&a.flags.lang, "lang", "", Both("language: zh or en (FERMI_LANG, LC_ALL, LANG)", "语言：zh 或 en（FERMI_LANG、LC_ALL、LANG）"))
+	flags.StringVarP(&a.flags.output, "output", "o", "table", Both("table, wide, json, yaml or name", "输出格式：table、wide、json、yaml 或 name"))
+	root.AddGroup(
+		&cobra.Group{ID: GroupWork, Title: Both("Work:", "任务：")},
+		&cobra.Group{ID: GroupObjects, Title: Both("Objects:", "对象：")},
+		&cobra.Group{ID: GroupCluster, Title: Both("Cluster:", "集群：")},
+		&cobra.Group{ID: GroupOther, Title: Both("Other:", "其他：")},
+	)
+	root.SetHelpCommandGroupID(GroupOther)
+	root.SetCompletionCommandGroupID(GroupOther)
+	// Texts are settled as late as possible: commands come later, and so does --lang.
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { localise(cmd.Root(), Language(cmd)) }
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		localise(cmd.Root(), Language(cmd))
+		help(cmd, args)
+	})
+	a.addAll(root)
+	return root
+}
+
+func (a *app) addAll(root *cobra.Command) {
+	add := func(group string, cmds ...*cobra.Command) {
+		for _, c := range cmds {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(GroupWork, a.trainCommand(), a.logsCommand(), a.whyCommand(), a.eventsCommand(), sampleCommand())
+	add(GroupObjects, a.applyCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand())
+	add(GroupCluster, a.zoneCommand(), a.nodeCommand(), a.queueCommand(), a.projectCommand(), a.userCommand(), a.tokenCommand(), a.backupCommand())
+	add(GroupOther, a.versionCommand(), a.whoamiCommand())
+}
+
+// Execute runs the command line, reports what failed on stderr, and is the exit code. ctx should
+// not end by Ctrl-C: commands listen for it themselves.
+func Execute(ctx context.Context, root *cobra.Command) int {
+	cmd, err := root.ExecuteContextC(ctx)
+	if cmd == nil {
+		cmd = root
+	}
+	return report(root.ErrOrStderr(), err, Language(cmd))
+}
+
+// exit ends the process with a code and nothing more to say.
+type exit struct{ code int }
+
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+// ExitCode is the code to end with.
+func (e exit) ExitCode() int { return e.code }
+
+// report prints the error for people and picks the exit code.
+func report(w io.Writer, err error, lang string) int {
+	var coded interface{ ExitCode() int }
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &coded):
+		return coded.ExitCode()
+	}
+	e := fault.From(err)
+	word, hint, cause := fault.T("error", "错误"), fault.T("hint", "提示"), fault.T("cause", "原因")
+	sep := ": "
+	if isChinese(lang) {
+		sep = "："
+	}
+	fmt.Fprintf(w, "%s%s%s\n", word.In(lang), sep, clean(e.Message.In(lang)))
+	for _, f := range e.Fields {
+		fmt.Fprintf(w, "  %s: %s\n", clean(f.Path), clean(f.Message.In(lang)))
+	}
+	if e.Code == fault.Internal && e.Unwrap() != nil {
+		fmt.Fprintf(w, "  %s%s%s\n", cause.In(lang), sep, clean(e.Unwrap().Error()))
+	}
+	if !e.Hint.IsZero() {
+		fmt.Fprintf(w, "  %s%s%s\n", hint.In(lang), sep, clean(e.Hint.In(lang)))
+	}
+	return e.Code.Exit()
+}
+
+// usage is the error for a wrong command line: exit code 2 and the way to the help.
+func usage(cmd *cobra.Command, message fault.Text) error {
+	return fault.New(fault.Invalid, "Usage", message).WithHint(fault.T(
+		"See `%s --help`.", "参见 `%s --help`。", cmd.CommandPath()))
+}
+
+// groupRun is for commands that only hold others: no argument shows the help, any other is wrong.
+func groupRun(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	err := usage(cmd, fault.T("There is no command %q in `%s`.", "`%[2]s` 中没有命令 %[1]q。", args[0], cmd.CommandPath()))
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		list := strings.Join(near, ", ")
+		return fault.From(err).WithHint(fault.T("Did you mean: %s?", "是否想输入：%s？", list))
+	}
+	return err
+}
+
+// sampleCommand is `fermi sample`, which needs no server; only its usage errors are ours.
+func sampleCommand() *cobra.Command {
+	cmd := sample.Command(Both)
+	cmd.Args, cmd.RunE = cobra.ArbitraryArgs, groupRun
+	for _, sub := range cmd.Commands() {
+		sub.Args = needArgs(0, 0, "")
+	}
+	return cmd
+}
+
+func group(use string, short string, cmds ...*cobra.Command) *cobra.Command {
+	g := &cobra.Command{Use: use, Short: short, Args: cobra.ArbitraryArgs, RunE: groupRun}
+	g.AddCommand(cmds...)
+	return g
+}
+
+// action is the body of a command: its client is ready, its ctx ends by Ctrl-C.
+type action func(ctx context.Context, s *session, args []string) error
+
+// session is one run of one command.
+type session struct {
+	*app
+	cmd    *cobra.Command
+	client *client.Client
+	lang   string
+	in     io.Reader
+	out    io.Writer
+	err    io.Writer
+}
+
+// online wraps an action that talks to the server.
+func (a *app) online(do action) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		if s.client, err = s.dial(); err != nil {
+			return err
+		}
+		defer s.client.CloseIdle()
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err = do(ctx, s, args)
+		if err != nil && ctx.Err() != nil && fault.ReasonOf(err) == "Canceled" {
+			return exit{130}
+		}
+		return err
+	}
+}
+
+func (a *app) session(cmd *cobra.Command) (*session, error) {
+	s := &session{
+		app: a, cmd: cmd, lang: Language(cmd),
+		in: cmd.InOrStdin(), out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(),
+	}
+	switch a.flags.output {
+	case "table", "wide", "json", "yaml", "name":
+	default:
+		return nil, usage(cmd, fault.T("%q is no output format; there are table, wide, json, yaml and name.",
+			"没有 %q 这种输出格式；可用 table、wide、json、yaml、name。", a.flags.output))
+	}
+	return s, nil
+}
+
+// say prints chatter on stderr.
+func (s *session) say(en, zh string, args ...any) {
+	fmt.Fprintln(s.err, fault.T(en, zh, args...).In(s.lang))
+}
+
+// t picks a sentence.
+func (s *session) t(en, zh string, args ...any) string { return fault.T(en, zh, args...).In(s.lang) }
+
+// needArgs checks the number of arguments; most < 0 means any. what names them.
+func needArgs(least, most int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usage(cmd, fault.T("Missing: %s.", "缺少参数：%s。", what))
+		case most >= 0 && len(args) > most:
+			return usage(cmd, fault.T("Too many arguments; expected: %s.", "参数过多；应为：%s。", orNothing(what)))
+		}
+		return nil
+	}
+}
+
+func orNothing(what string) string {
+	if what == "" {
+		return "-"
+	}
+	return what
+}

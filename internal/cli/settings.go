@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+const (
+	defaultServer = "http://127.0.0.1:7070"
+	maxTokenFile  = 4096
+)
+
+// dial makes the client from flags and environment.
+func (s *session) dial() (*client.Client, error) {
+	server := first(s.flags.server, os.Getenv("FERMI_SERVER"), defaultServer)
+	token, err := s.token(server)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{
+		Server: server, Token: token, Language: s.lang,
+		UserAgent: "fermi-cli/" + first(s.build.Version, "dev"),
+	})
+}
+
+// token is --token-file, FERMI_TOKEN, or the one `fermi up` left on this machine. The last is
+// only ever shown to this machine: a server elsewhere would get the keys of this one.
+func (s *session) token(server string) (string, error) {
+	if s.flags.tokenFile != "" {
+		token, err := readToken(s.flags.tokenFile)
+		if err != nil {
+			return "", fault.New(fault.Invalid, "BadTokenFile", fault.T(
+				"The token file %s can't be read: %s.", "无法读取令牌文件 %s：%s。", s.flags.tokenFile, reasonOf(err))).Because(err)
+		}
+		return token, nil
+	}
+	if token := strings.TrimSpace(os.Getenv("FERMI_TOKEN")); token != "" {
+		return token, nil
+	}
+	if !isLocal(server) {
+		return "", nil
+	}
+	token, err := readToken(filepath.Join(dataFolder(), "admin.token"))
+	if errors.Is(err, fs.ErrPermission) {
+		s.say("The token of the local server belongs to somebody else; set FERMI_TOKEN.", "本机服务器的令牌属于其他用户；请设置 FERMI_TOKEN。")
+	}
+	return token, nil // without one the server says what is missing
+}
+
+func dataFolder() string {
+	if dir := os.Getenv("FERMI_DATA"); dir != "" {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ".fermi"
+	}
+	return filepath.Join(home, ".fermi")
+}
+
+func readToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
+	if err != nil {
+		return "", err
+	}
+	if len(data) > maxTokenFile {
+		return "", errors.New("too long for a token")
+	}
+	return strings.TrimSpace(string(data)), nil
+}
+
+// isLocal says that a server is on this machine's loopback.
+func isLocal(server string) bool {
+	if !strings.Contains(server, "://") {
+		server = "http://" + server
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
+}
+
+// project is the one asked for; "" leaves it to the server: the default project for a name, all
+// visible ones for a list or an id.
+func (s *session) project(kind api.Kind) string {
+	if !api.MustInfo(kind).Project {
+		return ""
+	}
+	return first(s.flags.project, os.Getenv("FERMI_PROJECT"))
+}
+
+func first(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// reasonOf is an error's last part, for people: "no such file or directory".
+func reasonOf(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,444 @@
+package cli
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
+)
+
+// finish makes a fake that runs every task at once to this end.
+func finish(f *fake, phase api.Phase, code int) {
+	f.run = func(t *api.TrainingTask) {
+		start, end := now.Add(-time.Minute), now
+		t.Status = api.TrainingTaskStatus{Phase: phase, StartedAt: &start, FinishedAt: &end, ExitCode: &code, Zones: []string{"local"}}
+		if phase == api.PhaseFailed {
+			t.Status.Failure = &api.ReplicaFailure{Role: "worker", Node: "n1", ExitCode: code, Reason: "ExitedNonZero"}
+		}
+	}
+}
+
+func TestTrainRun(t *testing.T) {
+	f := newFake(t)
+	finish(f, api.PhaseCompleted, 0)
+	f.log = []client.LogLine{{Time: now, Replica: "worker-0", Stream: "stdout", Text: "step=1 loss=0.5"}}
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"train.py": "print()", ".git/config": "x", "data/a.bin": "x", ".fermiignore": "data/\n"})
+	want := result{out: "step=1 loss=0.5\n", err: "Task python-train-py-77777 submitted.\nTask python-train-py-77777: Completed after 1m in local.\n"}
+	args := []string{
+		"train", "run", "--code", dir, "--gpus", "2", "--gpu-type", "A100", "--cpu", "500m", "--memory", "2Gi", "--env", "A=b=c", "--hp", "lr=0.10",
+		"--hp", "name=x", "--hp", "amp=true", "--priority", "7", "--zone", "bj-1", "--restarts", "2", "--timeout", "2h", "--", "python", "train.py", "--flag", "-o",
+	}
+	check(t, f.fermi(t, "", append(args[:len(args)-2:len(args)-2], "-v")...), result{out: want.out, err: strings.ReplaceAll(want.err, "python-train-py-", "python-train-py-v-")})
+	got := f.fermi(t, "", args...)
+	if got.code != 0 || got.out != want.out {
+		t.Errorf("%+v", got)
+	}
+	if len(f.archives) != 1 {
+		t.Errorf("the same folder gave %d archives", len(f.archives))
+	}
+	task := f.objects[api.KindTrainingTask][1].(*api.TrainingTask)
+	role := task.Spec.Roles[0]
+	spec, _ := json.Marshal(task.Spec.HyperParameters)
+	if diff := cmp.Diff([]string{"python", "train.py", "--flag", "-o"}, append(role.Command, role.Args...)); diff != "" {
+		t.Error(diff)
+	}
+	if string(spec) != `{"amp":true,"lr":0.1,"name":"x"}` && string(spec) != `{"amp":true,"lr":0.10,"name":"x"}` {
+		t.Errorf("hyper-parameters: %s", spec)
+	}
+	if role.Resources.CPU != 500 || role.Resources.Memory != 2<<30 || role.Resources.Accelerators != (api.Accelerators{Type: "A100", Count: 2}) ||
+		*task.Spec.Priority != 7 || task.Spec.Restart.MaxRestarts != 2 || task.Spec.Timeouts.Run.Std() != 2*time.Hour || task.Spec.Zones.Allow[0] != "bj-1" {
+		t.Errorf("%+v", task.Spec)
+	}
+	for digest, data := range f.archives {
+		if task.Spec.Code.Archive != digest {
+			t.Errorf("code %s", task.Spec.Code.Archive)
+		}
+		if diff := cmp.Diff([]string{".fermiignore", "train.py"}, namesIn(t, data)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestTrainRunEnds(t *testing.T) {
+	for _, tt := range []struct {
+		phase api.Phase
+		code  int
+		want  int
+	}{{api.PhaseCompleted, 0, 0}, {api.PhaseFailed, 3, 3}, {api.PhaseStopped, 143, 143}, {api.PhaseFailed, 0, 1}} {
+		f := newFake(t)
+		finish(f, tt.phase, tt.code)
+		got := f.fermi(t, "", "train", "run", "--no-code", "--name", "x1", "--", "false")
+		if got.code != tt.want || got.out != "" || !strings.Contains(got.err, "Task x1: "+string(tt.phase)+" after 1m in local.") {
+			t.Errorf("%s %d: %+v", tt.phase, tt.code, got)
+		}
+		if len(f.archives) != 0 {
+			t.Error("--no-code sent code")
+		}
+	}
+}
+
+func TestTrainRunDetachAndDryRun(t *testing.T) {
+	f := newFake(t)
+	got := f.fermi(t, "", "train", "run", "--no-code", "-d", "--name", "x1", "--", "sleep", "9")
+	if got.code != 0 || got.out != "x1\n" || !strings.Contains(got.err, "fermi logs -f x1") {
+		t.Errorf("%+v", got)
+	}
+	check(t, f.fermi(t, "", "train", "run", "--dry-run", "--name", "x2", "--", "sleep", "9"), result{out: "task/x2 created (dry run)\n"})
+	if len(f.objects[api.KindTrainingTask]) != 1 || len(f.archives) != 0 {
+		t.Error("a dry run changed something")
+	}
+	if got := f.fermi(t, "", "train", "run", "--no-code", "--replicas", "99999", "--", "a"); got.code != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// lockedBuffer may be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		time.Sleep(time.Millisecond) // between looks at a condition
+	}
+}
+
+// TestCtrlC drives the follower with given signals and typed lines.
+func TestCtrlC(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		ask     bool
+		signals int
+		typed   []string
+		stopped bool
+		code    int
+	}{
+		{"no terminal: detach", false, 1, nil, false, 130},
+		{"stop", true, 1, []string{"s"}, true, 143},
+		{"detach", true, 1, []string{"detach"}, false, 130},
+		{"nonsense, then detach", true, 1, []string{"what?", "d"}, false, 130},
+		{"second Ctrl-C", true, 2, nil, false, 130},
+		{"continue, then stop", true, 1, []string{"c", "\x03", "s"}, true, 143},
+		{"input closed", true, 1, []string{"\x04"}, false, 130},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t)
+			task := someTask("gpt-1", "GPT", api.PhaseRunning)
+			f.add(task)
+			f.follow = make(chan struct{})
+			stderr := &lockedBuffer{}
+			in, typed := io.Pipe()
+			signals := make(chan os.Signal, 2)
+			c, err := client.New(client.Config{Server: f.url, Token: "good"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.CloseIdle()
+			s := &session{app: &app{clock: fixedClock{}}, client: c, lang: "en", in: in, out: io.Discard, err: stderr}
+			fo := &follower{s: s, task: task, out: newLogPrinter(s.out, false, false), ask: tt.ask, signals: signals}
+			done := make(chan error, 1)
+			go func() { done <- fo.run(t.Context()) }()
+			go func() { // the task ends when it is stopped
+				select {
+				case <-f.stopped:
+				case <-t.Context().Done():
+					return
+				}
+				code := 143
+				f.mu.Lock()
+				task.Status.Phase, task.Status.ExitCode = api.PhaseStopped, &code
+				f.mu.Unlock()
+				close(f.follow)
+			}()
+			prompts := func() int { return strings.Count(stderr.String(), "[c]ontinue") }
+			for range tt.signals {
+				signals <- os.Interrupt
+			}
+			asked := 1
+			for _, line := range tt.typed {
+				switch line {
+				case "\x03":
+					func() { // held while a question waits: the one before is answered now
+						fo.mu.Lock()
+						defer fo.mu.Unlock()
+					}()
+					signals <- os.Interrupt
+					continue
+				case "\x04":
+					typed.Close()
+					continue
+				}
+				eventually(t, "the question", func() bool { return prompts() >= asked })
+				asked++
+				if _, err := io.WriteString(typed, line+"\n"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if code := report(io.Discard, <-done, "en"); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			typed.Close()
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if task.Spec.Stop != tt.stopped {
+				t.Errorf("stopped: %v", task.Spec.Stop)
+			}
+			if text := stderr.String(); tt.code == 130 && !strings.Contains(text, "fermi train stop gpt-1") {
+				t.Errorf("no way back in %q", text)
+			}
+		})
+	}
+}
+
+// TestWhyLine: while the task waits, stderr says why, once for each change when it is a file.
+func TestWhyLine(t *testing.T) {
+	f := newFake(t)
+	f.follow = make(chan struct{})
+	var once sync.Once
+	f.run = func(task *api.TrainingTask) {
+		go func() {
+			for { // until the reason was asked for twice
+				n := strings.Count(strings.Join(f.called(), "\n"), "/why")
+				if n >= 2 || t.Context().Err() != nil {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			code := 0
+			f.mu.Lock()
+			task.Status.Phase, task.Status.ExitCode = api.PhaseCompleted, &code
+			f.mu.Unlock()
+			once.Do(func() { close(f.follow) })
+		}()
+	}
+	got := f.fermi(t, "", "train", "run", "--no-code", "--name", "x1", "--", "true")
+	if got.code != 0 || strings.Count(got.err, "Pending: The queue is paused. · starts in 5m\n") != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func namesIn(t *testing.T, archive []byte) []string {
+	t.Helper()
+	z, err := zstd.NewReader(bytes.NewReader(archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	var names []string
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || !h.ModTime.Equal(time.Unix(0, 0)) {
+			t.Errorf("%s carries who and when: %+v", h.Name, h)
+		}
+		names = append(names, h.Name)
+	}
+}
+
+func TestPackDeterministic(t *testing.T) {
+	files := map[string]string{"b.py": strings.Repeat("x = 1\n", 10000), "a/z.txt": "z", "a/b/c": "c", "模型.py": "m", "a-b": "", strings.Repeat("long/", 40) + "f": "deep"}
+	var first packed
+	var names []string
+	for i := range 3 {
+		dir := t.TempDir()
+		writeFiles(t, dir, files)
+		stamp := now.Add(time.Duration(i) * time.Hour)
+		for name := range files {
+			if err := os.Chtimes(filepath.Join(dir, name), stamp, stamp); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(filepath.Join(dir, "b.py"), []os.FileMode{0o644, 0o600, 0o664}[i]); err != nil {
+			t.Fatal(err)
+		}
+		var buf bytes.Buffer
+		p, err := pack(t.Context(), dir, &buf, func(int64) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first, names = p, namesIn(t, buf.Bytes())
+		} else if p.Digest != first.Digest {
+			t.Errorf("round %d: %s, then %s", i, first.Digest, p.Digest)
+		}
+		if p.Size != int64(buf.Len()) {
+			t.Errorf("size %d of %d", p.Size, buf.Len())
+		}
+	}
+	if names[0] != "a/" || names[1] != "a/b/" || names[len(names)-1] != "模型.py" {
+		t.Errorf("order: %q", names)
+	}
+}
+
+func TestPackSafe(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"run.sh": "x", "sub/f": "f", ".git/HEAD": "x", "sub/.git": "gitdir: x"})
+	if err := os.Chmod(filepath.Join(dir, "run.sh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"in": "sub/f", "sub/up": "../run.sh", "out": "../secret", "abs": "/etc/passwd", "sub/out": "../../x", "loop": "loop"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	p, err := pack(t.Context(), dir, &buf, func(int64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"in", "loop", "run.sh", "sub/", "sub/f", "sub/up"}, namesIn(t, buf.Bytes())); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"abs", "fifo", "out", "sub/out"}, p.Left); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := pack(t.Context(), filepath.Join(dir, "none"), io.Discard, func(int64) {}); err == nil {
+		t.Error("an absent folder was packed")
+	}
+}
+
+func TestPackTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "huge"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(maxPack + 1); err != nil { // sparse: takes no room
+		t.Fatal(err)
+	}
+	f.Close()
+	_, err = pack(t.Context(), dir, io.Discard, func(int64) {})
+	if err == nil || !strings.Contains(err.Error(), "huge") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestIgnore(t *testing.T) {
+	ig, err := parseIgnore([]byte("# comment\n*.log\n!keep.log\n/build\nout/\ndocs/**/*.tmp\n**/cache\nx[0-9]y?\n\\#odd\nsp\\ \na/**\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		path   string
+		folder bool
+		want   bool
+	}{
+		{"a.log", false, true},
+		{"d/a.log", false, true},
+		{"keep.log", false, false},
+		{"build", false, true},
+		{"d/build", false, false},
+		{"out", true, true},
+		{"out", false, false},
+		{"d/out", true, true},
+		{"docs/a.tmp", false, true},
+		{"docs/x/y/a.tmp", false, true},
+		{"a.tmp", false, false},
+		{"d/e/cache", true, true},
+		{"cache", true, true},
+		{"x5yz", false, true},
+		{"xay", false, false},
+		{"#odd", false, true},
+		{"sp ", false, true},
+		{"a", true, false},
+		{"a/b", false, true},
+		{".git", true, true},
+		{"d/.git", true, true},
+		{".gitignore", false, false},
+	} {
+		if got := ig.ignored(tt.path, tt.folder); got != tt.want {
+			t.Errorf("ignored(%q, %v) = %v", tt.path, tt.folder, got)
+		}
+	}
+	if _, err := parseIgnore([]byte("ok\n[z-a]\n")); err == nil || !strings.Contains(err.Error(), ":2:") {
+		t.Errorf("a bad pattern: %v", err)
+	}
+}
+
+func FuzzIgnore(f *testing.F) {
+	f.Add([]byte("*.log\n!a\n[a-z]\n\\"), "a/b.log")
+	f.Add([]byte("**/x/**\n[!a]\n/"), "x")
+	f.Fuzz(func(t *testing.T, rules []byte, path string) {
+		if ig, err := parseIgnore(rules); err == nil {
+			ig.ignored(path, true)
+		}
+		if !(&ignorer{}).ignored(".git", true) {
+			t.Error(".git is packed")
+		}
+	})
+}
+
+func FuzzManifest(f *testing.F) {
+	f.Add([]byte(twoDocs))
+	f.Add([]byte("items:\n- kind: Queue\n  metadata: {name: a}\n"))
+	f.Add([]byte("--- {kind: Queue}\n...\n---\n\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		objs, err := readManifests(bytes.NewReader(data), []string{"-"})
+		if (err == nil) == (len(objs) == 0) {
+			t.Errorf("%d objects, %v", len(objs), err)
+		}
+	})
+}
+
+func TestTitle(t *testing.T) {
+	for want, argv := range map[string][]string{
+		"python train.py": {"/usr/bin/python", "train.py"}, "sh -c a b": {"sh", "-c", "a\n\tb"}, "task": {"\x01"},
+		"x " + strings.Repeat("训", 61) + "…": {"x", strings.Repeat("训", 100)},
+	} {
+		if got := title(argv); got != want {
+			t.Errorf("title(%q) = %q, want %q", argv, got, want)
+		}
+	}
+}

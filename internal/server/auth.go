@@ -1,0 +1,163 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"io"
+	"strings"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// A secret is "fermi_<token name>_<43 base64url characters>": the name finds the Token, the 256
+// random bits prove it. Names hold no '_', so the first two cut it apart.
+const secretPrefix = "fermi"
+
+// NewSecret makes the secret of a token and what is stored of it.
+func NewSecret(name string, random io.Reader) (secret, hash string, err error) {
+	var buf [32]byte
+	if _, err := io.ReadFull(random, buf[:]); err != nil {
+		return "", "", err
+	}
+	secret = secretPrefix + "_" + name + "_" + base64.RawURLEncoding.EncodeToString(buf[:])
+	return secret, HashSecret(secret), nil
+}
+
+// HashSecret is what a Token keeps: hex SHA-256 of the whole secret.
+func HashSecret(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+func tokenName(secret string) (string, bool) {
+	parts := strings.SplitN(secret, "_", 3)
+	if len(secret) > 256 || len(parts) != 3 || parts[0] != secretPrefix || !api.IsName(parts[1]) || len(parts[2]) != 43 {
+		return "", false
+	}
+	return parts[1], true
+}
+
+// caller is who asks.
+type caller struct {
+	user  *api.User
+	token *api.Token
+}
+
+func (w *caller) name() string       { return w.user.Meta.Name }
+func (w *caller) role() api.UserRole { return w.user.Spec.Role }
+
+// seesAll is for those who look after the cluster.
+func (w *caller) seesAll() bool {
+	return w.token.Spec.Task == "" && (w.role() == api.RoleAdmin || w.role() == api.RoleOperator)
+}
+
+func (w *caller) admin() bool { return w.token.Spec.Task == "" && w.role() == api.RoleAdmin }
+
+// admit finds the caller and counts the call against its token.
+func (c *call) admit(ctx context.Context) error {
+	who, err := c.s.authenticate(ctx, bearer(c.r.Header.Get("Authorization")))
+	if err != nil {
+		if !fault.Is(err, fault.Unauthenticated) {
+			return err
+		}
+		if ok, wait := c.s.limits.refused.take(c.ip); !ok {
+			return tooMany("TooManyRefusals", wait, fault.T(
+				"Too many bad tokens from this address.", "来自该地址的无效令牌过多。"))
+		}
+		return err
+	}
+	c.who = who
+	if ok, wait := c.s.limits.calls.take(who.token.Meta.ID); !ok {
+		return tooMany("TooManyRequests", wait, fault.T(
+			"This token makes more than %v requests a second.", "该令牌的请求超过每秒 %v 次。", c.s.Limits.Rate))
+	}
+	if who.token.Spec.Task != "" && !c.route.scoped {
+		return fault.New(fault.Forbidden, "TaskToken", fault.T(
+			"This token belongs to a task and reaches that task only.", "该令牌属于某个任务，只能访问该任务。"))
+	}
+	return nil
+}
+
+func tooMany(reason string, wait time.Duration, text fault.Text) error {
+	e := fault.New(fault.TooMany, reason, text)
+	e.RetryAfter = max(wait, time.Second)
+	return e
+}
+
+func bearer(header string) string {
+	scheme, secret, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(secret)
+}
+
+var errWho = fault.New(fault.Unauthenticated, "NoToken", fault.T(
+	"This needs a token: send Authorization: Bearer <token>.", "请提供令牌：Authorization: Bearer <令牌>。")).WithHint(fault.T(
+	"fermi up writes the first one to admin.token in its data folder; more are made with `fermi token create`.",
+	"fermi up 会把首个令牌写入数据目录的 admin.token；其余令牌用 `fermi token create` 创建。"))
+
+var errBadToken = fault.New(fault.Unauthenticated, "BadToken", fault.T(
+	"The token is not valid: unknown, revoked, or its user was disabled.", "令牌无效：不存在、已吊销，或其用户已停用。"))
+
+var errExpired = fault.New(fault.Unauthenticated, "TokenExpired", fault.T(
+	"The token has expired.", "令牌已过期。"))
+
+// authenticate finds who a secret speaks for.
+func (s *Server) authenticate(ctx context.Context, secret string) (*caller, error) {
+	if secret == "" {
+		return nil, errWho
+	}
+	name, ok := tokenName(secret)
+	if !ok {
+		return nil, errBadToken
+	}
+	o, err := s.find(ctx, api.Key{Kind: api.KindToken, Name: name}, 0)
+	if fault.Is(err, fault.NotFound) {
+		return nil, errBadToken
+	} else if err != nil {
+		return nil, err
+	}
+	token := o.(*api.Token)
+	if subtle.ConstantTimeCompare([]byte(HashSecret(secret)), []byte(token.Spec.Hash)) != 1 {
+		return nil, errBadToken
+	}
+	return s.callerOf(ctx, token)
+}
+
+// recheck says whether the caller of a stream may still be here.
+func (s *Server) recheck(ctx context.Context, w *caller) (*caller, error) {
+	o, err := s.Store.Get(ctx, api.KeyOf(w.token), 0)
+	if fault.Is(err, fault.NotFound) {
+		return nil, errBadToken
+	} else if err != nil {
+		return nil, err
+	}
+	token := o.(*api.Token)
+	if token.Meta.ID != w.token.Meta.ID || token.Spec.Hash != w.token.Spec.Hash {
+		return nil, errBadToken
+	}
+	return s.callerOf(ctx, token)
+}
+
+func (s *Server) callerOf(ctx context.Context, token *api.Token) (*caller, error) {
+	if at := token.Spec.ExpiresAt; at != nil && !at.After(s.Clock.Now()) {
+		return nil, errExpired
+	}
+	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: token.Spec.User}, 0)
+	if fault.Is(err, fault.NotFound) {
+		return nil, errBadToken
+	} else if err != nil {
+		return nil, err
+	}
+	user := o.(*api.User)
+	if user.Spec.Disabled {
+		return nil, errBadToken
+	}
+	return &caller{user: user, token: token}, nil
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
+)
+
+var eventPage = []param{
+	{name: "after", form: formInt, doc: "Only those behind this seq; the newest ones when absent."},
+	{name: "limit", form: formInt, min: 1, max: 1000, fallback: "100"},
+}
+
+type eventList struct {
+	Items []history.Event `json:"items"`
+	Next  int64           `json:"next,omitempty" doc:"Give it as after for later ones."`
+}
+
+func eventsSchema(reg *schemas) *huma.Schema { return schemaOf[eventList](reg) }
+
+func (s *Server) eventRoutes(reg *schemas) []*route {
+	kinds := param{name: "kind", doc: "Only of this kind."}
+	for _, row := range api.Kinds {
+		kinds.enum = append(kinds.enum, string(row.Kind))
+	}
+	return []*route{
+		{
+			method: http.MethodGet, path: prefix + "/events", id: "listEvents", summary: "What happened, oldest first.", tag: "events",
+			query: append([]param{
+				kinds, paramProject, {name: "name", doc: "Name or id of an object; needs kind."}, {name: "id", doc: "An object's id."},
+			}, eventPage...), data: eventsSchema(reg), handle: s.listEvents,
+		},
+		{
+			method: http.MethodGet, path: prefix + "/audit", id: "listAudit", summary: "Who asked for what, newest first; for admins.", tag: "events",
+			query: []param{{name: "before", form: formInt, doc: "Only those older than this seq."}, {name: "limit", form: formInt, min: 1, max: 1000, fallback: "100"}},
+			data:  schemaOf[audits](reg), handle: s.listAudit,
+		},
+	}
+}
+
+func (s *Server) taskEvents(ctx context.Context, c *call) (*reply, error) {
+	_, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.events(ctx, c, history.EventQuery{ObjectID: task.Meta.ID})
+}
+
+// listEvents shows events of an object, a kind or a project. Who does not see everything sees
+// one project at a time, and the kinds everybody may read.
+func (s *Server) listEvents(ctx context.Context, c *call) (*reply, error) {
+	q := history.EventQuery{Kind: api.Kind(c.q.text("kind")), Project: c.q.text("project"), ObjectID: c.q.text("id")}
+	if name := c.q.text("name"); name != "" {
+		row, ok := api.InfoOf(q.Kind)
+		if !ok {
+			return nil, invalid("query.kind", fault.T("A name needs its kind.", "按名称查询需要同时给出 kind。"))
+		}
+		f, err := s.resolve(ctx, c, row, name)
+		if err != nil {
+			return nil, err
+		}
+		return s.events(ctx, c, history.EventQuery{ObjectID: f.object.GetMeta().ID})
+	}
+	if c.who.seesAll() {
+		return s.events(ctx, c, q)
+	}
+	for _, kind := range sharedReads {
+		if q.Kind == kind {
+			return s.events(ctx, c, q)
+		}
+	}
+	if q.Project == "" {
+		q.Project = api.DefaultProject
+	}
+	ok, err := s.memberOf(ctx, c.who, q.Project)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, fault.New(fault.Forbidden, "NotMember", fault.T(
+			"The project %q does not exist, or you are not a member of it.", "项目 %q 不存在，或您不是其成员。", clip(q.Project, 64)))
+	}
+	return s.events(ctx, c, q)
+}
+
+func (s *Server) events(ctx context.Context, c *call, q history.EventQuery) (*reply, error) {
+	q.After, q.Limit, q.Newest = c.q.number("after"), int(c.q.number("limit")), !c.q.has("after")
+	rows, err := s.History.ListEvents(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := eventList{Items: rows, Next: q.After}
+	if out.Items == nil {
+		out.Items = []history.Event{}
+	}
+	if len(rows) > 0 {
+		out.Next = rows[len(rows)-1].Seq
+	}
+	return &reply{data: out}, nil
+}

@@ -1,0 +1,236 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/blob/logbook"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+var logParams = []param{
+	paramProject, paramRevision,
+	{name: "follow", form: formBool, doc: "Go on until the task has ended."},
+	{name: "tail", form: formInt, max: 1000000, doc: "Only the last lines; all when absent or 0."},
+	{name: "since", form: formTime, doc: "RFC 3339, or a span back from now such as 10m."},
+	{name: "replica", doc: "role-index, such as worker-0, or a replica's whole name."},
+	{name: "timestamps", form: formBool, doc: "Begin each line of text with its time."},
+}
+
+// logLine is one line of the event stream.
+type logLine struct {
+	Time    time.Time `json:"time"`
+	Replica string    `json:"replica" doc:"role-index"`
+	Attempt int       `json:"attempt,omitempty"`
+	Rank    int       `json:"rank"`
+	Stream  string    `json:"stream" doc:"stdout or stderr"`
+	Text    string    `json:"text"`
+	Partial bool      `json:"partial,omitempty" doc:"The line goes on in the next one of this replica and stream."`
+}
+
+// logs streams a task's log as text, or as events where asked for. A followed log ends by itself
+// once the task has finished and its replicas have handed everything over.
+func (s *Server) logs(ctx context.Context, c *call) (*reply, error) {
+	f, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	media := "text/plain"
+	if wantsEvents(c.r) {
+		media = mediaEvents
+	}
+	st, err := c.openStream(ctx, media)
+	if err != nil {
+		return nil, err
+	}
+	defer st.end()
+	if c.r.Method == http.MethodHead {
+		return nil, nil
+	}
+	opts, only := s.logOptions(c, task)
+	if opts.Follow && !f.archived {
+		done := make(chan struct{})
+		opts.Done = done
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			s.untilDone(st.ctx, task, done)
+		}()
+		defer func() { st.cancel(nil); <-ended }()
+	} else {
+		opts.Follow = false
+	}
+	replicas, _ := size(task)
+	w := &logWriter{st: st, task: task.Meta.ID, only: only, prefix: replicas > 1, times: c.q.yes("timestamps")}
+	err = s.Logs.Read(st.ctx, task.Meta.ID, opts, w.line)
+	if gone := st.gone(); gone != nil {
+		st.farewell(gone)
+		return nil, nil
+	}
+	if err != nil {
+		if !st.events {
+			return nil, err // a text cannot say it: the connection is cut
+		}
+		s.Log.Warn("a log could not be read", "task", task.Meta.ID, "error", err)
+		st.farewell(err)
+		return nil, nil
+	}
+	return nil, w.finish()
+}
+
+// logOptions translate the query. A label such as worker-0 means that replica in every attempt,
+// which is a filter; with tail it means the current attempt, so that the count is right.
+func (s *Server) logOptions(c *call, task *api.TrainingTask) (logbook.ReadOptions, string) {
+	opts := logbook.ReadOptions{
+		Tail: int(c.q.number("tail")), Since: c.q.moment("since", s.Clock.Now()), Follow: c.q.yes("follow"),
+	}
+	replica := c.q.text("replica")
+	if strings.HasPrefix(replica, task.Meta.ID+"-") {
+		opts.Replica = replica
+		return opts, ""
+	}
+	if replica != "" && opts.Tail > 0 {
+		if role, index, ok := cutLabel(replica); ok {
+			opts.Replica = string(engine.NameOf(task.Meta.ID, role, index, max(task.Status.Attempt, 1)))
+			return opts, ""
+		}
+	}
+	return opts, replica
+}
+
+func cutLabel(label string) (role string, index int, ok bool) {
+	i := strings.LastIndexByte(label, '-')
+	if i <= 0 {
+		return "", 0, false
+	}
+	n, err := strconv.Atoi(label[i+1:])
+	return label[:i], n, err == nil && n >= 0
+}
+
+// labelOf cuts "task-…-worker-0-2" into worker-0 and attempt 2; other names are left alone.
+func labelOf(taskID, replica string) (string, int) {
+	rest, ok := strings.CutPrefix(replica, taskID+"-")
+	if !ok {
+		return replica, 0
+	}
+	label, attempt, ok := cutLabel(rest)
+	if !ok {
+		return rest, 0
+	}
+	return label, attempt
+}
+
+// logWriter renders lines.
+type logWriter struct {
+	st     *stream
+	task   string
+	only   string
+	prefix bool
+	times  bool
+	buf    bytes.Buffer
+	open   string // replica and stream whose line was cut and goes on
+}
+
+func (w *logWriter) line(replica string, l logbook.Line) error {
+	label, attempt := labelOf(w.task, replica)
+	if w.only != "" && label != w.only {
+		return nil
+	}
+	if w.st.events {
+		stream := "stdout"
+		if l.Stream == 'E' {
+			stream = "stderr"
+		}
+		return w.st.event("", "", logLine{l.Time, label, attempt, l.Rank, stream, string(l.Text), l.Partial})
+	}
+	w.buf.Reset()
+	from := fmt.Sprintf("%s %d %c", replica, l.Rank, l.Stream)
+	switch {
+	case w.open == from: // goes on
+	case w.open != "":
+		w.buf.WriteByte('\n')
+		fallthrough
+	default:
+		if w.times {
+			w.buf.WriteString(l.Time.UTC().Format("2006-01-02T15:04:05.000000Z") + " ")
+		}
+		if w.prefix {
+			w.buf.WriteString("[" + label + "] ")
+		}
+	}
+	w.buf.Write(l.Text)
+	w.open = from
+	if !l.Partial {
+		w.buf.WriteByte('\n')
+		w.open = ""
+	}
+	return w.st.write(w.buf.Bytes())
+}
+
+func (w *logWriter) finish() error {
+	if w.st.events {
+		_ = w.st.event("end", "", struct{}{})
+	} else if w.open != "" {
+		_ = w.st.write([]byte("\n"))
+	}
+	return nil
+}
+
+// untilDone closes done once the task has finished (or is gone) and no replica of it still hands
+// over its log, or has taken longer for that than we wait.
+func (s *Server) untilDone(ctx context.Context, task *api.TrainingTask, done chan<- struct{}) {
+	moved, stop := s.tasks.watch(task.Meta.ID)
+	defer stop()
+	for !s.finished(ctx, task.Meta.ID) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-moved:
+		case <-s.Clock.After(5 * time.Second): // in case nobody counts
+		}
+	}
+	deadline := s.Clock.Now().Add(s.Limits.HandOver)
+	for s.handingOver(ctx, task.Meta.ID) && s.Clock.Now().Before(deadline) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-moved:
+		case <-s.Clock.After(100 * time.Millisecond):
+		}
+	}
+	close(done)
+}
+
+func (s *Server) finished(ctx context.Context, id string) bool {
+	o, err := s.Store.GetByID(ctx, api.KindTrainingTask, id, 0)
+	if fault.Is(err, fault.NotFound) && s.newest.Load() > 0 {
+		o, err = s.Store.GetByID(ctx, api.KindTrainingTask, id, s.newest.Load())
+	}
+	if err != nil {
+		return fault.Is(err, fault.NotFound)
+	}
+	return o.(*api.TrainingTask).Status.Phase.Finished()
+}
+
+func (s *Server) handingOver(ctx context.Context, id string) bool {
+	if s.Live == nil {
+		return false
+	}
+	replicas, err := s.Live.Replicas(ctx, id)
+	if err != nil {
+		return false
+	}
+	for _, r := range replicas {
+		if r.State != string(engine.StateDone) {
+			return true
+		}
+	}
+	return false
+}

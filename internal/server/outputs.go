@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+type outputFile struct {
+	Path     string    `json:"path" doc:"role-index/…"`
+	Size     int64     `json:"size"`
+	Modified time.Time `json:"modified"`
+}
+
+type outputFiles struct {
+	Items []outputFile `json:"items"`
+	Next  string       `json:"next,omitempty"`
+}
+
+func (s *Server) listOutputs(ctx context.Context, c *call) (*reply, error) {
+	_, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	under, after := "outputs/"+task.Meta.ID+"/", ""
+	if at := c.q.text("cursor"); at != "" {
+		after = under + at
+		if err := blob.CheckKey(after); err != nil {
+			return nil, invalid("query.cursor", fault.T("It is not the path of an output.", "不是有效的产出路径。"))
+		}
+	}
+	limit := int(c.q.number("limit"))
+	infos, err := s.Blob.List(ctx, under, after, limit)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	out := outputFiles{Items: make([]outputFile, 0, len(infos))}
+	for _, info := range infos {
+		out.Items = append(out.Items, outputFile{strings.TrimPrefix(info.Key, under), info.Size, info.Modified})
+	}
+	if len(infos) == limit {
+		out.Next = out.Items[limit-1].Path
+	}
+	return &reply{data: out}, nil
+}
+
+// readOutput serves bytes that a user made. They never act in the console's name: always a
+// download, never sniffed, never a document.
+func (s *Server) readOutput(ctx context.Context, c *call) (*reply, error) {
+	_, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	file := c.r.PathValue("path")
+	key := "outputs/" + task.Meta.ID + "/" + file
+	if blob.CheckKey(key) != nil {
+		return nil, noOutput(file)
+	}
+	r, info, err := s.Blob.Open(ctx, key)
+	if fault.Is(err, fault.NotFound) {
+		return nil, noOutput(file)
+	} else if err != nil {
+		return nil, err
+	}
+	defer func() { _ = r.Close() }() // only read
+	h := c.w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+	h.Set("Content-Disposition", attachment(path.Base(file)))
+	http.ServeContent(patient{c}, c.r, "", info.Modified, r)
+	return nil, nil
+}
+
+func attachment(name string) string {
+	if v := mime.FormatMediaType("attachment", map[string]string{"filename": name}); v != "" {
+		return v
+	}
+	return "attachment; filename*=UTF-8''" + url.PathEscape(name)
+}
+
+func noOutput(file string) error {
+	return fault.New(fault.NotFound, "NoOutput", fault.T("The task left no file %q.", "任务没有产出文件 %q。", clip(file, 256)))
+}
+
+type archive struct {
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+}
+
+func (s *Server) archiveRoutes(reg *schemas) []*route {
+	data := schemaOf[archive](reg)
+	return []*route{
+		{
+			method: http.MethodPost, path: prefix + "/archives", id: "putArchive", summary: "Upload a code archive; the same bytes twice are kept once.", tag: "archives", long: true,
+			verb: "upload", kind: "Archive", body: &bodySpec{schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}, media: []string{"application/octet-stream"}, required: true},
+			data: data, handle: s.putArchive,
+		},
+		{
+			method: http.MethodGet, path: prefix + "/archives/{digest}", id: "getArchive", summary: "Whether an archive is there.", tag: "archives",
+			data: data, handle: s.getArchive,
+		},
+	}
+}
+
+func (s *Server) putArchive(ctx context.Context, c *call) (*reply, error) {
+	if c.who.role() == "viewer" {
+		return nil, fault.New(fault.Forbidden, "NotAllowed", fault.T("The role viewer may not upload code.", "viewer 角色不能上传代码。"))
+	}
+	limit := s.Limits.Archive
+	if c.r.ContentLength > limit {
+		return nil, bodyTooLarge(limit)
+	}
+	digest, n, err := blob.PutContent(ctx, s.Blob, "archives", stalling{c, c.r.Body}, limit)
+	if err != nil {
+		var ours *fault.Error
+		if errors.As(err, &ours) {
+			return nil, err
+		}
+		return nil, bodyFault(err, limit)
+	}
+	if n == 0 {
+		return nil, fault.New(fault.Invalid, "BadBody", fault.T("The archive is empty.", "代码包为空。"))
+	}
+	c.note.name, c.note.is = digest, `{"size":`+strconv.FormatInt(n, 10)+`}`
+	return &reply{message: fault.T("Archive stored", "代码包已保存"), data: archive{digest, n}}, nil
+}
+
+func (s *Server) getArchive(ctx context.Context, c *call) (*reply, error) {
+	digest := c.r.PathValue("digest")
+	info, err := s.archiveInfo(ctx, digest)
+	if fault.Is(err, fault.NotFound) {
+		return nil, fault.New(fault.NotFound, "NoArchive", fault.T("This archive was not uploaded.", "该代码包尚未上传。"))
+	} else if err != nil {
+		return nil, err
+	}
+	return &reply{data: archive{digest, info.Size}}, nil
+}

@@ -1,0 +1,216 @@
+package server
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// The document is made from the Go types. What their JSON form hides from reflection is told
+// here: quantities are strings with a pattern, some strings are one of a set.
+
+const (
+	patternBytes    = `^[0-9]+(\.[0-9]+)?([eE][0-9]+|Ki|Mi|Gi|Ti|Pi|Ei|m|k|M|G|T|P|E)?$`
+	patternCPU      = `^[0-9]+(\.[0-9]+)?([eE][0-9]+|m|k|M)?$`
+	patternDuration = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+)
+
+type bytesSchema struct{}
+
+func (bytesSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: patternBytes, Description: "Bytes as a quantity, such as 16Gi.", Examples: []any{"16Gi"}}
+}
+
+type cpuSchema struct{}
+
+func (cpuSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: patternCPU, Description: "Cores as a quantity, such as 500m or 64.", Examples: []any{"500m"}}
+}
+
+type durationSchema struct{}
+
+func (durationSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: patternDuration, Description: "A time span with its unit, such as 90s or 1h30m.", Examples: []any{"1h30m"}}
+}
+
+type slotsSchema struct{}
+
+func (slotsSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, ContentEncoding: "base64", Description: "12 bytes a replica: the node's number and a mask of its devices, big-endian."}
+}
+
+type frameworkSchema struct{}
+
+func (frameworkSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("Launch recipe; only plain is built yet.", api.Frameworks...)
+}
+
+type phaseSchema struct{}
+
+func (phaseSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("Where the task stands.", taskPhases...)
+}
+
+type roleSchema struct{}
+
+func (roleSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("What the user may do.", api.RoleAdmin, api.RoleOperator, api.RoleMember, api.RoleViewer)
+}
+
+type healthSchema struct{}
+
+func (healthSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("The state of the zone.", api.ZoneHealthy, api.ZoneDegraded)
+}
+
+var taskPhases = []api.Phase{
+	api.PhasePending, api.PhaseInitializing, api.PhaseRunning, api.PhaseRecovering,
+	api.PhaseCompleted, api.PhaseFailed, api.PhaseStopped,
+}
+
+func oneOf[S ~string](doc string, words ...S) *huma.Schema {
+	s := &huma.Schema{Type: huma.TypeString, Description: doc}
+	for _, w := range words {
+		s.Enum = append(s.Enum, string(w))
+	}
+	return s
+}
+
+// schemas makes and keeps the schemas of the document.
+type schemas struct{ reg huma.Registry }
+
+func newSchemas(reg huma.Registry) *schemas {
+	alias := func(t, as reflect.Type) { reg.RegisterTypeAlias(t, as) }
+	alias(reflect.TypeFor[api.Bytes](), reflect.TypeFor[bytesSchema]())
+	alias(reflect.TypeFor[api.MilliCPU](), reflect.TypeFor[cpuSchema]())
+	alias(reflect.TypeFor[api.Duration](), reflect.TypeFor[durationSchema]())
+	alias(reflect.TypeFor[api.Slots](), reflect.TypeFor[slotsSchema]())
+	alias(reflect.TypeFor[api.Framework](), reflect.TypeFor[frameworkSchema]())
+	alias(reflect.TypeFor[api.Phase](), reflect.TypeFor[phaseSchema]())
+	alias(reflect.TypeFor[api.UserRole](), reflect.TypeFor[roleSchema]())
+	alias(reflect.TypeFor[api.ZoneHealth](), reflect.TypeFor[healthSchema]())
+	s := &schemas{reg: reg}
+	s.of(reflect.TypeFor[fault.Text]())
+	return s
+}
+
+func (s *schemas) of(t reflect.Type) *huma.Schema { return s.reg.Schema(t, true, t.Name()) }
+
+func schemaOf[T any](s *schemas) *huma.Schema { return s.of(reflect.TypeFor[T]()) }
+
+// kind is the schema of a kind's objects.
+func (s *schemas) kind(row api.KindInfo) *huma.Schema {
+	return s.of(reflect.TypeOf(row.New()).Elem())
+}
+
+func object(required []string, properties map[string]*huma.Schema) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, Properties: properties, Required: required}
+}
+
+func listOf(item *huma.Schema) *huma.Schema { return &huma.Schema{Type: huma.TypeArray, Items: item} }
+
+func textSchema(doc string) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Description: doc}
+}
+
+func numberSchema(doc string) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeInteger, Format: "int64", Description: doc}
+}
+
+// page is the data of a list.
+func page(item *huma.Schema) *huma.Schema {
+	return object([]string{"items"}, map[string]*huma.Schema{
+		"items":    listOf(item),
+		"next":     textSchema("Give it as cursor for the next page; absent on the last."),
+		"revision": numberSchema("Of the live part."),
+	})
+}
+
+func newDocument(version string) *huma.OpenAPI {
+	if version == "" {
+		version = "dev"
+	}
+	return &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "Fermi", Version: version,
+			Description: "AI work on clusters of accelerators. Every answer is {code, message, data}; every refusal carries a machine-readable reason. Write answers carry the header Fermi-Revision; a read with minRevision sees that write. Fields of metadata that the server makes (id, owner, revision, times) and status are never taken from users.",
+		},
+		Components: &huma.Components{
+			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+			SecuritySchemes: map[string]*huma.SecurityScheme{
+				"token": {Type: "http", Scheme: "bearer", BearerFormat: "fermi_<name>_<secret>"},
+			},
+		},
+	}
+}
+
+// operation is the route's place in the document.
+func (rt *route) operation(reg *schemas) *huma.Operation {
+	op := &huma.Operation{
+		Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary,
+		SkipValidateParams: true, SkipValidateBody: true,
+		Responses: map[string]*huma.Response{},
+	}
+	if rt.tag != "" {
+		op.Tags = []string{rt.tag}
+	}
+	if !rt.open {
+		op.Security = []map[string][]string{{"token": {}}}
+	}
+	for segment := range strings.SplitSeq(rt.path, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
+			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Schema: textSchema("")})
+		}
+	}
+	for _, p := range rt.query {
+		op.Parameters = append(op.Parameters, p.document())
+	}
+	if rt.body != nil {
+		op.RequestBody = &huma.RequestBody{Description: rt.body.doc, Required: rt.body.required, Content: map[string]*huma.MediaType{}}
+		for _, media := range rt.body.media {
+			op.RequestBody.Content[media] = &huma.MediaType{Schema: rt.body.schema}
+		}
+	}
+	op.Responses["200"] = rt.good()
+	op.Responses["default"] = &huma.Response{
+		Description: "Refused.",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}},
+	}
+	return op
+}
+
+func (rt *route) good() *huma.Response {
+	if rt.media != "" {
+		out := &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{}}
+		for media := range strings.SplitSeq(rt.media, " ") {
+			out.Content[media] = &huma.MediaType{Schema: textSchema("")}
+		}
+		return out
+	}
+	properties := map[string]*huma.Schema{
+		"code": numberSchema("The HTTP status."), "message": textSchema("For people."),
+	}
+	if rt.data != nil {
+		properties["data"] = rt.data
+	}
+	return &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{
+		"application/json": {Schema: object(slices.Sorted(keysOf(properties)), properties)},
+	}}
+}
+
+func keysOf[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/logbook"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// Store is the truth as the face needs it.
+type Store interface {
+	store.Reader
+	store.Writer
+	// Healthy is nil, or says in words for people what is wrong. Safe for concurrent use.
+	Healthy(ctx context.Context) error
+}
+
+// LogReader gives a task's log and forgets it.
+type LogReader interface {
+	// Read emits existing lines, then with Follow new ones until ctx ends or Done is closed and
+	// everything was emitted. An error of emit ends it and is returned.
+	Read(ctx context.Context, taskID string, opts logbook.ReadOptions, emit func(replica string, l logbook.Line) error) error
+	// Delete removes the task's whole log; absent is fine.
+	Delete(ctx context.Context, taskID string) error
+}
+
+// Live is what the leader knows in memory. Nil where this process has no such knowledge.
+// Both calls are quick and safe for concurrent use; Unavailable means: ask another replica.
+type Live interface {
+	// Why explains why a task is where it is.
+	Why(ctx context.Context, task *api.TrainingTask) (Explanation, error)
+	// Replicas lists the replicas of a task's attempts that are known now; none is fine.
+	Replicas(ctx context.Context, taskID string) ([]ReplicaView, error)
+}
+
+// Explanation is one dominant reason, its evidence, and what would change it.
+type Explanation struct {
+	Reason         string       `json:"reason" doc:"Machine-readable: the one dominant reason."`
+	Message        fault.Text   `json:"message"`
+	Evidence       []fault.Text `json:"evidence,omitempty" doc:"What was looked at."`
+	EstimatedStart *time.Time   `json:"estimatedStart,omitempty"`
+	Action         fault.Text   `json:"action,omitzero" doc:"What would change it."`
+}
+
+// ReplicaView is one replica as people see it.
+type ReplicaView struct {
+	Name      string        `json:"name"`
+	Role      string        `json:"role"`
+	Index     int           `json:"index"`
+	Rank      int           `json:"rank"`
+	Attempt   int           `json:"attempt"`
+	Zone      string        `json:"zone,omitempty"`
+	Node      string        `json:"node,omitempty"`
+	Devices   int           `json:"devices,omitempty"`
+	DeviceIDs []string      `json:"deviceIds,omitempty" doc:"UUIDs, or indices where there is none."`
+	State     string        `json:"state" doc:"Created, Running, Exited or Done."`
+	Attached  bool          `json:"attached,omitempty" doc:"Its launcher is connected."`
+	StartedAt *time.Time    `json:"startedAt,omitempty"`
+	StoppedAt *time.Time    `json:"finishedAt,omitempty"`
+	ExitCode  *int          `json:"exitCode,omitempty"`
+	Signal    string        `json:"signal,omitempty"`
+	Reason    string        `json:"reason,omitempty"`
+	Message   string        `json:"message,omitempty"`
+	CPUTime   time.Duration `json:"cpuTime,omitempty" doc:"Nanoseconds."`
+	Memory    api.Bytes     `json:"memory,omitempty"`
+	PeakBytes api.Bytes     `json:"peakBytes,omitempty"`
+}
+
+// Config is all a Server needs. Live, Backup, Ready, Metrics and Register may be nil.
+type Config struct {
+	Store   Store
+	History history.History
+	Blob    blob.Store
+	Logs    LogReader
+	Live    Live
+	// Backup writes one tar of everything; called by admins only.
+	Backup  func(ctx context.Context, w io.Writer) error
+	Log     *slog.Logger
+	Clock   clock.Clock
+	IDs     *id.Source
+	Random  io.Reader // of secrets; the system's when nil
+	Version string
+	Limits  Limits
+	// Ready says why /readyz must refuse; nil is ready.
+	Ready    func() error
+	Metrics  prometheus.Gatherer
+	Register prometheus.Registerer // for the server's own metrics
+}
+
+// Validate lists what is missing.
+func (c Config) Validate() error {
+	switch {
+	case c.Store == nil:
+		return errors.New("server: no Store")
+	case c.History == nil:
+		return errors.New("server: no History")
+	case c.Blob == nil:
+		return errors.New("server: no Blob")
+	case c.Logs == nil:
+		return errors.New("server: no Logs")
+	}
+	return nil
+}
+
+// Server serves. Safe for concurrent use.
+type Server struct {
+	Config
+	mux     *http.ServeMux
+	doc     func() ([]byte, error) // the OpenAPI document, written when first asked for
+	routes  []*route
+	limits  *limiters
+	tasks   *tracker
+	keys    *sortKeys
+	seen    *meters
+	newest  atomic.Int64 // the newest revision committed through this server
+	closing chan struct{}
+	once    sync.Once
+}
+
+// New builds the routes and the OpenAPI document. It starts nothing.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real
+	}
+	if cfg.IDs == nil {
+		cfg.IDs = id.Default
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	cfg.Limits = cfg.Limits.withDefaults()
+	s := &Server{
+		Config:  cfg,
+		limits:  newLimiters(cfg.Limits, cfg.Clock),
+		tasks:   newTracker(),
+		keys:    &sortKeys{},
+		seen:    newMeters(cfg.Register),
+		closing: make(chan struct{}),
+	}
+	s.build()
+	return s, nil
+}
+
+// Handler is the whole face. Limits on pending tasks and the end of followed logs are exact only
+// while Run runs.
+func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
+
+// Run serves on l until ctx ends, then ends the streams, lets requests finish for up to ten
+// seconds, and returns when everything it started has ended. It closes l. Call it once.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	base, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	hs := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout:      60 * time.Second, // streams move it forward with every write
+		IdleTimeout:       120 * time.Second,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return base },
+	}
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	var wg sync.WaitGroup
+	wg.Go(func() { s.tasks.run(inner, s.Store, s.Log, s.Clock) })
+	failed := make(chan error, 1)
+	wg.Go(func() { failed <- hs.Serve(l) })
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	s.close()
+	grace, done := context.WithTimeout(context.WithoutCancel(ctx), s.Limits.ShutdownGrace)
+	defer done()
+	if hs.Shutdown(grace) != nil {
+		cut()
+		_ = hs.Close()
+	}
+	stop()
+	wg.Wait()
+	s.limits.streams.wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// close ends every stream.
+func (s *Server) close() { s.once.Do(func() { close(s.closing) }) }
+
+// commit writes and remembers the revision, so that a read through this server which misses can
+// look again at least there.
+func (s *Server) commit(ctx context.Context, ops ...store.Op) (int64, error) {
+	rev, err := s.Store.Commit(ctx, store.Txn{Ops: ops})
+	if err != nil {
+		return 0, err
+	}
+	for {
+		old := s.newest.Load()
+		if rev <= old || s.newest.CompareAndSwap(old, rev) {
+			return rev, nil
+		}
+	}
+}
+
+// find reads from the cache; a miss looks again at the newest revision written through this
+// server, so that an object just made is always found.
+func (s *Server) find(ctx context.Context, key api.Key, minRevision int64) (api.Object, error) {
+	o, err := s.Store.Get(ctx, key, minRevision)
+	if newest := s.newest.Load(); fault.Is(err, fault.NotFound) && newest > minRevision {
+		return s.Store.Get(ctx, key, newest)
+	}
+	return o, err
+}

@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// submitted is the answer to a new training task: its true state at that moment.
+type submitted struct {
+	TaskID          string            `json:"taskId"`
+	Name            string            `json:"name"`
+	Status          string            `json:"status" doc:"The phase in lower case."`
+	DistributedInfo *distributedInfo  `json:"distributedInfo,omitempty" doc:"When there is more than one replica."`
+	Task            *api.TrainingTask `json:"task"`
+}
+
+type distributedInfo struct {
+	NodeCount  int    `json:"nodeCount"`
+	TotalGPUs  int    `json:"totalGpus"`
+	MasterNode string `json:"masterNode" doc:"Empty until the task is placed."`
+	Framework  string `json:"framework"`
+}
+
+func submittedOf(t *api.TrainingTask) submitted {
+	out := submitted{TaskID: t.Meta.ID, Name: t.Meta.Name, Status: strings.ToLower(string(t.Status.Phase)), Task: t}
+	replicas, devices := size(t)
+	if replicas > 1 {
+		out.DistributedInfo = &distributedInfo{NodeCount: replicas, TotalGPUs: devices, Framework: string(t.Spec.Framework)}
+	}
+	return out
+}
+
+// size is how many replicas and devices a task asks for.
+func size(t *api.TrainingTask) (replicas, devices int) {
+	for _, role := range t.Spec.Roles {
+		replicas += role.Replicas
+		devices += role.Replicas * role.Resources.Accelerators.Count
+	}
+	return replicas, devices
+}
+
+// admitTask settles queue and phase, and refuses what could never start or does not fit the
+// queue. Project and queue must hold still until the commit.
+func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, dry bool) error {
+	project, err := s.refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
+	if err != nil {
+		return err
+	}
+	if t.Spec.Queue == "" {
+		t.Spec.Queue = queueOf(project.(*api.Project))
+	}
+	queue, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+	if err != nil {
+		return err
+	}
+	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
+		if _, err := s.archiveInfo(ctx, t.Spec.Code.Archive); fault.Is(err, fault.NotFound) {
+			return invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
+		} else if err != nil {
+			return err
+		}
+	}
+	t.Status = api.TrainingTaskStatus{Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting to be looked at.", "等待调度。")}
+	b.ops = []store.Op{
+		store.Unchanged(api.KeyOf(project), project.GetMeta().Revision),
+		store.Unchanged(api.KeyOf(queue), queue.GetMeta().Revision),
+	}
+	if dry {
+		return nil
+	}
+	return s.reserve(ctx, b, t, queue.(*api.Queue))
+}
+
+// maxPending is the limit of a queue that names none.
+const maxPending = 100000
+
+func (s *Server) reserve(ctx context.Context, b *birth, t *api.TrainingTask, q *api.Queue) error {
+	limit := q.Spec.MaxPending
+	if limit == 0 {
+		limit = maxPending
+	}
+	if !s.tasks.ready() {
+		n, err := s.countPending(ctx, q.Meta.Name)
+		if err != nil {
+			return err
+		}
+		if n >= limit {
+			return queueFull(q.Meta.Name, limit)
+		}
+		return nil
+	}
+	if !s.tasks.reserve(t.Meta.ID, q.Meta.Name, limit, s.Clock.Now()) {
+		return queueFull(q.Meta.Name, limit)
+	}
+	id := t.Meta.ID
+	b.undo = func() { s.tasks.release(id) }
+	return nil
+}
+
+// countPending is the slow way, for a server whose Run has not counted yet.
+func (s *Server) countPending(ctx context.Context, queue string) (int, error) {
+	snap, err := s.Store.List(ctx, api.KindTrainingTask, "", 0)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	snap.Ascend("", func(o api.Object) bool {
+		if t := o.(*api.TrainingTask); t.Spec.Queue == queue && t.Status.Phase == api.PhasePending {
+			n++
+		}
+		return true
+	})
+	return n, nil
+}
+
+func queueFull(queue string, limit int) error {
+	e := fault.New(fault.TooMany, "QueueFull", fault.T(
+		"The queue %q holds %d waiting tasks, which is its limit.", "队列 %q 已有 %d 个等待中的任务，达到上限。", queue, limit)).
+		WithHint(fault.T("Wait until some have started, use another queue, or ask an operator to raise maxPending.", "请等待部分任务启动、使用其他队列，或请运维人员提高 maxPending。"))
+	e.RetryAfter = 10 * time.Second
+	return e
+}
+
+// archiveInfo looks for an uploaded archive; NotFound when absent, Invalid for a bad digest.
+func (s *Server) archiveInfo(ctx context.Context, digest string) (blob.Info, error) {
+	key, err := blob.ContentKey("archives", digest)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	r, info, err := s.Blob.Open(ctx, key)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	return info, r.Close()
+}

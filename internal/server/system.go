@@ -1,0 +1,183 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+type versionInfo struct {
+	Version string `json:"version"`
+	API     string `json:"api"`
+	Go      string `json:"go"`
+}
+
+type identity struct {
+	User      string       `json:"user"`
+	Role      api.UserRole `json:"role"`
+	Token     string       `json:"token"`
+	Task      string       `json:"task,omitempty" doc:"The one task this token reaches."`
+	ExpiresAt *time.Time   `json:"expiresAt,omitempty"`
+	Projects  []string     `json:"projects,omitempty" doc:"Those you are a member of."`
+	SeesAll   bool         `json:"seesAll,omitempty"`
+}
+
+// systemRoutes are about the server itself.
+func (s *Server) systemRoutes(reg *schemas) []*route {
+	routes := []*route{
+		{method: http.MethodGet, path: "/healthz", id: "healthz", summary: "The process lives.", tag: "system", open: true, handle: func(context.Context, *call) (*reply, error) {
+			return &reply{}, nil
+		}},
+		{method: http.MethodGet, path: "/readyz", id: "readyz", summary: "The server can work.", tag: "system", open: true, handle: s.readyz},
+		{method: http.MethodGet, path: "/metrics", id: "metrics", summary: "Prometheus metrics; for operators and admins.", tag: "system", media: "text/plain", handle: s.metrics},
+		{method: http.MethodGet, path: prefix + "/openapi.json", id: "openapi", summary: "This document.", tag: "system", media: "application/json", handle: s.openapi},
+		{method: http.MethodGet, path: prefix + "/version", id: "version", summary: "The server's version.", tag: "system", scoped: true, data: schemaOf[versionInfo](reg), handle: func(context.Context, *call) (*reply, error) {
+			return &reply{data: versionInfo{s.Version, "v1", runtime.Version()}}, nil
+		}},
+		{method: http.MethodGet, path: prefix + "/whoami", id: "whoami", summary: "Whom the token speaks for.", tag: "system", scoped: true, data: schemaOf[identity](reg), handle: s.whoami},
+		{method: http.MethodPost, path: prefix + "/backup", id: "backup", summary: "A tar of everything; for admins.", tag: "system", verb: "backup", kind: "Backup", media: "application/x-tar", handle: s.backup},
+	}
+	return append(routes, s.archiveRoutes(reg)...)
+}
+
+func (s *Server) readyz(ctx context.Context, _ *call) (*reply, error) {
+	if s.Ready != nil {
+		if err := s.Ready(); err != nil {
+			return nil, notReady(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if err := s.Store.Healthy(ctx); err != nil {
+		return nil, notReady(err)
+	}
+	return &reply{}, nil
+}
+
+// notReady is always a 503, whatever the cause is in itself.
+func notReady(err error) error {
+	e := *fault.From(err)
+	e.Code = fault.Unavailable
+	return &e
+}
+
+func (s *Server) metrics(_ context.Context, c *call) (*reply, error) {
+	if err := onlySeers(c.who); err != nil {
+		return nil, err
+	}
+	if s.Metrics == nil {
+		return nil, fault.New(fault.NotFound, "NoMetrics", fault.T("This server keeps no metrics.", "该服务器未启用指标。"))
+	}
+	promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}).ServeHTTP(patient{c}, c.r)
+	return nil, nil
+}
+
+func (s *Server) openapi(_ context.Context, c *call) (*reply, error) {
+	doc, err := s.doc()
+	if err != nil {
+		return nil, err
+	}
+	c.send(http.StatusOK, doc)
+	return nil, nil
+}
+
+func (s *Server) whoami(ctx context.Context, c *call) (*reply, error) {
+	w := c.who
+	out := identity{
+		User: w.name(), Role: w.role(), Token: w.token.Meta.Name, Task: w.token.Spec.Task,
+		ExpiresAt: w.token.Spec.ExpiresAt, SeesAll: w.seesAll(),
+	}
+	snap, err := s.Store.List(ctx, api.KindProject, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	if w.token.Spec.Task == "" {
+		out.Projects = memberships(snap, w.name())
+	}
+	return &reply{data: out}, nil
+}
+
+func (s *Server) backup(ctx context.Context, c *call) (*reply, error) {
+	if err := onlyAdmins(c.who); err != nil {
+		return nil, err
+	}
+	if s.Backup == nil {
+		return nil, fault.New(fault.Unavailable, "NoBackup", fault.T("This server makes no backups.", "该服务器不支持备份。"))
+	}
+	c.w.Header().Set("Content-Type", "application/x-tar")
+	c.w.Header().Set("Content-Disposition", attachment(fmt.Sprintf("fermi-%s.tar", s.Clock.Now().UTC().Format("20060102-150405"))))
+	if err := s.Backup(ctx, patient{c}); err != nil {
+		return nil, err // the connection is cut: a short tar must not look whole
+	}
+	s.remember(c, "ok")
+	return nil, nil
+}
+
+// nodeRoutes keep new work away from a node, or let it in again.
+func (s *Server) nodeRoutes(reg *schemas) []*route {
+	row := api.MustInfo(api.KindNode)
+	verb := func(word, summary string, cordoned bool) *route {
+		return &route{
+			method: http.MethodPost, path: prefix + "/nodes/{name}/" + word, id: word + "Node", summary: summary, tag: row.Plural,
+			kind: row.Kind, verb: word, data: reg.kind(row),
+			handle: func(ctx context.Context, c *call) (*reply, error) { return s.cordon(ctx, c, row, cordoned) },
+		}
+	}
+	return []*route{
+		verb("cordon", "Keep new work away.", true),
+		verb("uncordon", "Let new work in.", false),
+	}
+}
+
+func (s *Server) cordon(ctx context.Context, c *call, row api.KindInfo, cordoned bool) (*reply, error) {
+	name := c.r.PathValue("name")
+	c.note.kind, c.note.name = row.Kind, clip(name, 128)
+	var err error
+	var minimum int64
+	for range retries {
+		var o api.Object
+		if o, err = s.find(ctx, api.Key{Kind: row.Kind, Name: name}, minimum); fault.Is(err, fault.NotFound) {
+			return nil, missing(row, name)
+		} else if err != nil {
+			return nil, err
+		}
+		node := o.(*api.Node)
+		c.note.before(node)
+		if err := s.mayWrite(ctx, c.who, node); err != nil {
+			return nil, err
+		}
+		if node.Spec.Cordoned == cordoned {
+			c.note.skip = true
+			return &reply{data: node, revision: node.Meta.Revision}, nil
+		}
+		next := store.Clone(node)
+		next.Spec.Cordoned, next.Meta.UpdatedAt = cordoned, s.Clock.Now().UTC()
+		var rev int64
+		if rev, err = s.commit(ctx, store.Update(next)); err == nil {
+			c.note.after(next)
+			s.tell(c, next, cordonWords[cordoned].reason, cordonWords[cordoned].text)
+			return &reply{data: next, revision: rev}, nil
+		}
+		if fault.ReasonOf(err) != "Stale" {
+			return nil, err
+		}
+		minimum = node.Meta.Revision + 1
+	}
+	return nil, err
+}
+
+var cordonWords = map[bool]struct {
+	reason string
+	text   fault.Text
+}{
+	true:  {"Cordoned", fault.T("New work is kept away.", "已停止接收新任务。")},
+	false: {"Uncordoned", fault.T("New work is let in.", "已恢复接收新任务。")},
+}

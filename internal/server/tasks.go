@@ -1,0 +1,221 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+type cloneBody struct {
+	Name        string `json:"name,omitempty"`
+	DisplayName string `json:"displayName,omitempty"`
+}
+
+// taskRoutes are the verbs that only training tasks have.
+func (s *Server) taskRoutes(reg *schemas) []*route {
+	row := api.MustInfo(api.KindTrainingTask)
+	one := prefix + "/" + row.Plural + "/{name}"
+	both := []param{paramProject, paramRevision}
+	task := reg.kind(row)
+	output := schemaOf[outputFile](reg)
+	read := func(verb, id, summary string, query []param, data *huma.Schema, h handler) *route {
+		return &route{method: http.MethodGet, path: one + "/" + verb, id: id, summary: summary, tag: row.Plural, kind: row.Kind, scoped: true, query: query, data: data, handle: h}
+	}
+	logs := read("logs", "readTaskLog", "The log, as text or as Server-Sent Events.", logParams, nil, s.logs)
+	logs.media = "text/plain " + mediaEvents
+	bytesOf := read("outputs/{path...}", "readTaskOutput", "The bytes of one output; ranges are served.", both, nil, s.readOutput)
+	bytesOf.media = "application/octet-stream"
+	return []*route{
+		{
+			method: http.MethodPost, path: one + "/stop", id: "stopTask", summary: "Ask the task to end; it keeps its outputs.", tag: row.Plural,
+			kind: row.Kind, verb: "stop", query: []param{paramProject}, data: task, handle: s.stopTask,
+		},
+		{
+			method: http.MethodPost, path: one + "/clone", id: "cloneTask", summary: "Submit the same work again.", tag: row.Plural,
+			kind: row.Kind, verb: "clone", query: []param{paramProject, paramDryRun}, data: schemaOf[submitted](reg),
+			body: &bodySpec{schema: schemaOf[cloneBody](reg), media: []string{"application/json"}}, handle: s.cloneTask,
+		},
+		logs,
+		read("events", "listTaskEvents", "What happened to the task.", append(eventPage, both...), eventsSchema(reg), s.taskEvents),
+		read("why", "explainTask", "Why the task is where it is.", both, schemaOf[Explanation](reg), s.why),
+		read("replicas", "listTaskReplicas", "Where its replicas run or ran.", both, object([]string{"items"}, map[string]*huma.Schema{"items": listOf(schemaOf[ReplicaView](reg))}), s.replicas),
+		read("outputs", "listTaskOutputs", "The files the task left.", append([]param{
+			{name: "limit", form: formInt, min: 1, max: 10000, fallback: "10000"}, {name: "cursor", doc: "next of the page before."},
+		}, both...), page(output), s.listOutputs),
+		bytesOf,
+	}
+}
+
+// task finds the task a path names.
+func (s *Server) task(ctx context.Context, c *call) (found, *api.TrainingTask, error) {
+	name := c.r.PathValue("name")
+	c.note.kind, c.note.name = api.KindTrainingTask, clip(name, 128)
+	f, err := s.resolve(ctx, c, api.MustInfo(api.KindTrainingTask), name)
+	if err != nil {
+		return found{}, nil, err
+	}
+	c.note.about(f.object)
+	return f, f.object.(*api.TrainingTask), nil
+}
+
+func (s *Server) stopTask(ctx context.Context, c *call) (*reply, error) {
+	f, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayWrite(ctx, c.who, task); err != nil {
+		return nil, err
+	}
+	over := &reply{message: fault.T("The task has already ended", "任务已结束"), data: task, revision: task.Meta.Revision}
+	if f.archived {
+		c.note.skip = true
+		return over, nil
+	}
+	c.note.before(task)
+	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {
+		if t.Spec.Stop || t.Status.Phase.Finished() {
+			return false
+		}
+		t.Spec.Stop = true
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	if rev == 0 {
+		c.note.skip = true
+		if !next.Status.Phase.Finished() {
+			over.message = fault.T("The task is already stopping", "任务已在停止")
+		}
+		over.data = next
+		return over, nil
+	}
+	c.note.after(next)
+	s.tell(c, next, "StopRequested", fault.T("A stop was asked for.", "已请求停止。"))
+	return &reply{message: fault.T("The task is stopping", "任务正在停止"), data: next, revision: rev}, nil
+}
+
+func (s *Server) cloneTask(ctx context.Context, c *call) (*reply, error) {
+	_, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var body cloneBody
+	if err := c.readJSON(&body); err != nil {
+		return nil, err
+	}
+	next := store.Clone(task)
+	next.Meta = api.Meta{Name: body.Name, DisplayName: body.DisplayName, Project: task.Meta.Project, Labels: next.Meta.Labels}
+	if next.Meta.DisplayName == "" && next.Meta.Name == "" {
+		next.Meta.DisplayName = task.Meta.DisplayName
+	}
+	next.Spec.Stop = false
+	return s.make(ctx, c, next)
+}
+
+// readJSON reads a small, strict and optional JSON body.
+func (c *call) readJSON(into any) error {
+	data, err := c.readBody(64 << 10)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil || dec.More() {
+		return fault.New(fault.Invalid, "BadBody", fault.T(
+			"The body is not the JSON object expected here; fields: name, displayName.", "请求体不是此处要求的 JSON 对象；可用字段：name、displayName。")).Because(err)
+	}
+	return nil
+}
+
+func (s *Server) why(ctx context.Context, c *call) (*reply, error) {
+	f, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if s.Live != nil && !f.archived && !task.Status.Phase.Finished() {
+		e, err := s.Live.Why(ctx, task)
+		if err != nil {
+			return nil, err
+		}
+		return &reply{data: e, revision: task.Meta.Revision}, nil
+	}
+	return &reply{data: written(task), revision: task.Meta.Revision}, nil
+}
+
+// written explains by what is written down.
+func written(task *api.TrainingTask) Explanation {
+	e := Explanation{Reason: task.Status.Reason, Message: task.Status.Message}
+	if e.Reason == "" {
+		e.Reason = string(task.Status.Phase)
+	}
+	if e.Message.IsZero() {
+		e.Message = fault.T("The task is %s.", "任务状态为 %s。", task.Status.Phase)
+	}
+	if fl := task.Status.Failure; fl != nil {
+		e.Evidence = append(e.Evidence, fault.T("%s-%d on %s: %s, exit code %d.", "%s-%d 位于 %s：%s，退出码 %d。", fl.Role, fl.Index, fl.Node, fl.Reason, fl.ExitCode))
+		if !fl.Message.IsZero() {
+			e.Evidence = append(e.Evidence, fl.Message)
+		}
+	}
+	return e
+}
+
+func (s *Server) replicas(ctx context.Context, c *call) (*reply, error) {
+	f, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var items []ReplicaView
+	if s.Live != nil && !f.archived {
+		if items, err = s.Live.Replicas(ctx, task.Meta.ID); err != nil && !fault.Is(err, fault.NotFound) {
+			return nil, err
+		}
+	}
+	if len(items) == 0 {
+		rows, err := s.History.UsageOf(ctx, task.Meta.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			items = append(items, viewOf(task.Meta.ID, r))
+		}
+	}
+	if items == nil {
+		items = []ReplicaView{}
+	}
+	return &reply{data: map[string]any{"items": items}, revision: task.Meta.Revision}, nil
+}
+
+// viewOf is a replica as its usage row remembers it.
+func viewOf(taskID string, r history.UsageRow) ReplicaView {
+	label, attempt := labelOf(taskID, r.Replica)
+	role, index, ok := cutLabel(label)
+	if !ok {
+		role = label
+	}
+	v := ReplicaView{
+		Name: r.Replica, Role: role, Index: index, Attempt: attempt, Zone: r.Zone, Node: r.Node, Devices: r.Devices,
+		State: "Running", Reason: r.Reason, CPUTime: r.CPUTime, PeakBytes: r.PeakBytes, StartedAt: momentOf(r.Start),
+	}
+	if !r.Stop.IsZero() {
+		v.State, v.StoppedAt, v.ExitCode = "Done", momentOf(r.Stop), &r.ExitCode
+	}
+	return v
+}
+
+func momentOf(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

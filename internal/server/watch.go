@@ -1,0 +1,177 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+func watchParams(row api.KindInfo) []param {
+	return append(filterParams(row), param{name: "name", doc: "Only the one with this name or id."}, paramRevision)
+}
+
+// watch tells what exists, then what changes.
+//
+// A first stream is: added for each object, synced with the revision, then added, modified and
+// deleted as they happen. A client that comes back with Last-Event-ID hears reset first; then
+// added for what changed since, and kept with the id alone for what did not: whatever is named
+// in neither before synced is gone. Only synced and what follows carry an id, so that a stream
+// cut within the first part starts again from the beginning. A slow reader gets fewer, newer
+// changes: the feed coalesces them by object.
+func (s *Server) watch(ctx context.Context, c *call, row api.KindInfo) (*reply, error) {
+	since, resumed, err := lastEvent(c.r)
+	if err != nil {
+		return nil, err
+	}
+	w := &watching{s: s, row: row, filter: filterOf(c.q), since: since, resumed: resumed}
+	feed := s.Store.Subscribe(row.Kind) // before the snapshot: nothing falls in between
+	defer feed.Close()
+	snap, err := s.Store.List(ctx, row.Kind, w.filter.project, c.q.number("minRevision"))
+	if err != nil {
+		return nil, err
+	}
+	st, err := c.openStream(ctx, mediaEvents)
+	if err != nil {
+		return nil, err
+	}
+	defer st.end()
+	w.st = st
+	if c.r.Method == http.MethodHead {
+		return nil, nil
+	}
+	if err := w.existing(snap); err != nil {
+		return nil, w.closed(err)
+	}
+	for {
+		changes, err := feed.Next(st.ctx)
+		if err != nil {
+			return nil, w.closed(err)
+		}
+		if err := w.tell(changes, snap.Revision); err != nil {
+			return nil, w.closed(err)
+		}
+	}
+}
+
+// lastEvent reads the revision a client saw last.
+func lastEvent(r *http.Request) (int64, bool, error) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		return 0, false, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, false, fault.New(fault.Invalid, "BadLastEventID", fault.T("Last-Event-ID is not a revision.", "Last-Event-ID 不是有效的 revision。"))
+	}
+	return n, true, nil
+}
+
+type watching struct {
+	s       *Server
+	st      *stream
+	row     api.KindInfo
+	filter  filter
+	since   int64
+	resumed bool
+}
+
+// closed ends the stream: its client hears why where it still listens.
+func (w *watching) closed(err error) error {
+	if gone := w.st.gone(); gone != nil {
+		err = gone
+	}
+	w.st.farewell(err)
+	return nil
+}
+
+func (w *watching) wants(o api.Object) bool {
+	if o == nil || !w.filter.matches(o) {
+		return false
+	}
+	ok, err := w.s.mayRead(w.st.ctx, w.st.who.Load(), o)
+	return err == nil && ok
+}
+
+type keptObject struct {
+	ID       string `json:"id"`
+	Revision int64  `json:"revision"`
+}
+
+type atRevision struct {
+	Revision int64 `json:"revision"`
+}
+
+func (w *watching) existing(snap store.Snapshot) error {
+	if w.resumed {
+		if err := w.st.event("reset", "", atRevision{snap.Revision}); err != nil {
+			return err
+		}
+		if w.since > snap.Revision {
+			w.since = 0 // of another life of the store
+		}
+	}
+	var failed error
+	snap.Ascend("", func(o api.Object) bool {
+		if !w.wants(o) {
+			return true
+		}
+		m := o.GetMeta()
+		if w.resumed && m.Revision <= w.since {
+			failed = w.st.event("kept", "", keptObject{m.ID, m.Revision})
+		} else {
+			failed = w.st.event("added", "", hide(o))
+		}
+		return failed == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	return w.st.event("synced", strconv.FormatInt(snap.Revision, 10), atRevision{snap.Revision})
+}
+
+// tell sends a batch. Only its last event carries the id, the newest revision of all: the order
+// within a batch is that of the first change of each object.
+func (w *watching) tell(changes []store.Change, seen int64) error {
+	type step struct {
+		name   string
+		object api.Object
+	}
+	var steps []step
+	newest := int64(0)
+	for _, ch := range changes {
+		if ch.Revision <= seen {
+			continue
+		}
+		newest = max(newest, ch.Revision)
+		was, is := w.wants(ch.Old), w.wants(ch.New)
+		switch {
+		case is && was:
+			steps = append(steps, step{"modified", hide(ch.New)})
+		case is:
+			steps = append(steps, step{"added", hide(ch.New)})
+		case was:
+			steps = append(steps, step{"deleted", departed(ch)})
+		}
+	}
+	for i, st := range steps {
+		id := ""
+		if i == len(steps)-1 {
+			id = strconv.FormatInt(newest, 10)
+		}
+		if err := w.st.event(st.name, id, st.object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// departed is the last known state, at the revision of its end.
+func departed(ch store.Change) api.Object {
+	gone := store.Clone(hide(ch.Old))
+	gone.GetMeta().Revision = ch.Revision
+	return gone
+}
