@@ -1,0 +1,91 @@
+# Fermi. `make help` lists what there is to do; `make` alone builds bin/fermi.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+
+CACHE       := .cache
+STATICCHECK_VERSION := v0.8.2
+STATICCHECK := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
+PROTOC_GEN_GO      := v1.36.11
+PROTOC_GEN_GO_GRPC := v1.5.1
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || true)
+DATE    := $(shell git log -1 --format=%cI 2>/dev/null || true)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+
+# Everything the binary is made from: unchanged, `make build` does nothing.
+SOURCES := $(shell find api client cmd internal sched -type f ! -name '*_test.go' ! -path '*/testdata/*' 2>/dev/null) go.mod go.sum
+
+DATA   ?= .run/data
+LISTEN ?= 127.0.0.1:7070
+FUZZTIME ?= 10s
+FERMI_CRASH_ROUNDS ?= 50
+
+.PHONY: help run build test fuzz e2e e2e-crash bench bench-start bench-submit bench-archive generate deps clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
+
+run: build ## install what is missing, build, and start the platform with the demo topology
+	@mkdir -p $(dir $(DATA))
+	@echo "starting bin/fermi up --demo --data $(DATA) --listen $(LISTEN) (Ctrl-C ends it; running tasks go on)"
+	@exec bin/fermi up --demo --data $(DATA) --listen $(LISTEN)
+
+build: bin/fermi ## build bin/fermi
+
+bin/fermi: $(SOURCES) Makefile | deps
+	@echo "building bin/fermi $(VERSION)"
+	@mkdir -p bin
+	@go build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/fermi
+
+deps: $(CACHE)/deps.stamp ## install the system packages that are missing
+
+$(CACHE)/deps.stamp: scripts/install-deps.sh go.mod
+	@mkdir -p $(CACHE)
+	@scripts/install-deps.sh
+	@touch $@
+
+$(STATICCHECK): | deps
+	@echo "building staticcheck $(STATICCHECK_VERSION), once"
+	@mkdir -p $(CACHE)/bin
+	@GOBIN=$(abspath $(CACHE)/bin) go install honnef.co/go/tools/cmd/staticcheck@$(STATICCHECK_VERSION)
+	@mv $(CACHE)/bin/staticcheck $@
+
+test: build $(STATICCHECK) ## format, vet, staticcheck, all unit tests with the race detector, a few crash rounds
+	@STATICCHECK=$(STATICCHECK) scripts/test.sh
+
+fuzz: deps ## every fuzz target for FUZZTIME (10s)
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+e2e: build ## the shipped binary from the outside
+	@scripts/suite.sh e2e go test -v -count=1 -timeout 20m ./test/e2e/...
+
+e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
+	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
+
+bench: bench-start bench-submit bench-archive ## all benchmarks, one after the other
+
+bench-start: build ## time to ready, memory at rest, size of the binary
+	@go run ./bench start
+
+bench-submit: build ## submit to first line; reads while writes come in
+	@go run ./bench submit
+
+bench-archive: build ## a million finished and a hundred thousand queued tasks
+	@go run ./bench archive
+
+# One benchmark at a time, also under make -j: they measure the machine.
+.NOTPARALLEL:
+
+generate: deps ## generated code (the link protocol)
+	@command -v protoc >/dev/null || { echo "protoc is missing; on Debian: apt-get install protobuf-compiler"; exit 1; }
+	@mkdir -p $(CACHE)/bin
+	@GOBIN=$(abspath $(CACHE)/bin) go install google.golang.org/protobuf/cmd/protoc-gen-go@$(PROTOC_GEN_GO)
+	@GOBIN=$(abspath $(CACHE)/bin) go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC)
+	@PATH=$(abspath $(CACHE)/bin):$$PATH go generate ./...
+
+clean: ## remove what was built; data in .run and downloaded tools in .cache/bin stay
+	@rm -rf bin $(CACHE)/log $(CACHE)/suites $(CACHE)/deps.stamp

@@ -1,0 +1,19 @@
+// Command fermi is the whole platform: control plane, launcher and client in one binary.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/fermi-cluster/fermi/internal/app"
+	"github.com/fermi-cluster/fermi/internal/cli"
+)
+
+// Set by the linker.
+var version, commit, date = "dev", "", ""
+
+func main() {
+	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
+	root.AddCommand(app.Commands(version)...)
+	os.Exit(cli.Execute(context.Background(), root))
+}

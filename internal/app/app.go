@@ -1,0 +1,387 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/blob/folder"
+	"github.com/fermi-cluster/fermi/internal/blob/logbook"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/control/node"
+	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/control/train"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/localengine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
+	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/run"
+	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/store/embedded"
+)
+
+// Config is one control-plane process.
+type Config struct {
+	Name string // of this replica, for the election
+	// Data is this process's own folder; Shared is where engine, blobs, history and link key are,
+	// for several servers on one machine; Data when "".
+	Data, Shared string
+	Listen       string
+	// TLSCert and TLSKey are files; plain HTTP without them.
+	TLSCert, TLSKey string
+	Etcd            []string // endpoints of an outside etcd; embedded when empty
+	Zones           []api.Zone
+	Inventory       func(context.Context) ([]api.Node, error)
+	ArchiveAfter    time.Duration
+	Processes       int // how many processes virtual nodes may start; the engine's guess when 0
+	Exe             string
+	Version         string
+	Registry        *prometheus.Registry
+	Log             *slog.Logger
+	Out             io.Writer // for the person who started it
+}
+
+// part is everything one process holds.
+type part struct {
+	cfg     Config
+	dir     *embedded.DataDir
+	etcd    *embedded.Server // nil with an outside etcd
+	client  *clientv3.Client
+	store   *store.Store
+	history *sqlstore.Store
+	blob    *folder.Store
+	logs    *logbook.Book
+	hub     *link.Hub
+	tokens  *link.Tokens
+	place   *placement.Controller
+	train   *train.Controller
+	nodes   *node.Controller
+	api     *server.Server
+	engine  atomic.Pointer[localengine.Engine] // nil while not leading
+	started atomic.Bool
+}
+
+// Serve runs a control-plane process until ctx ends or a part of it dies.
+func Serve(ctx context.Context, cfg Config) error {
+	if cfg.Shared == "" {
+		cfg.Shared = cfg.Data
+	}
+	p := &part{cfg: cfg}
+	defer p.close()
+	if err := p.open(ctx); err != nil {
+		return err
+	}
+	listener, err := listen(cfg)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx, listener)
+}
+
+// open makes the parts; nothing runs yet but etcd.
+func (p *part) open(ctx context.Context) error {
+	var err error
+	if p.dir, err = embedded.OpenDataDir(p.cfg.Data); err != nil {
+		return err
+	}
+	p.cfg.Data = p.dir.Path()
+	if p.cfg.Shared, err = filepath.Abs(p.cfg.Shared); err != nil {
+		return err
+	}
+	ready := make(chan error, 1)
+	go func() { ready <- p.openEtcd(ctx) }() // beside the rest: it is the slow one
+	restErr := p.openRest(ctx)
+	if err := <-ready; err != nil {
+		return err
+	}
+	if restErr != nil {
+		return restErr
+	}
+	p.store = store.New(store.Config{
+		Client: p.client, Log: p.cfg.Log.With("part", "store"), Clock: clock.Real, DiskFree: p.dir.Free, Metrics: p.cfg.Registry,
+	})
+	return p.assemble()
+}
+
+func (p *part) openEtcd(ctx context.Context) (err error) {
+	if len(p.cfg.Etcd) > 0 {
+		p.client, err = clientv3.New(clientv3.Config{Endpoints: p.cfg.Etcd, DialTimeout: 5 * time.Second, DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop()})
+		return err
+	}
+	if p.etcd, err = embedded.Start(ctx, embedded.Config{Dir: p.dir.Etcd(), Log: p.cfg.Log.With("part", "etcd")}); err != nil {
+		return err
+	}
+	p.client = p.etcd.Client()
+	return nil
+}
+
+func (p *part) openRest(ctx context.Context) (err error) {
+	if err := os.MkdirAll(filepath.Join(p.cfg.Shared, "engine"), 0o700); err != nil {
+		return err
+	}
+	if p.history, err = sqlstore.Open(ctx, sqlstore.Config{Path: filepath.Join(p.cfg.Shared, "history.db"), Log: p.cfg.Log.With("part", "history"), Clock: clock.Real}); err != nil {
+		return err
+	}
+	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {
+		return err
+	}
+	key, err := secretFile(filepath.Join(p.cfg.Shared, "link.key"))
+	if err != nil {
+		return err
+	}
+	p.tokens = link.NewTokens(key)
+	p.logs = logbook.New(logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real})
+	return nil
+}
+
+// assemble hands the parts to each other.
+func (p *part) assemble() (err error) {
+	cfg := p.cfg
+	p.hub = link.NewHub(link.HubConfig{
+		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
+		Notify: p.notify, ArchiveOf: p.archiveOf,
+	})
+	if p.cfg.Processes == 0 {
+		p.cfg.Processes = processes()
+	}
+	p.place = placement.New(placement.Config{
+		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "placement"), Host: "this", Processes: p.cfg.Processes,
+	})
+	p.train = train.New(train.Config{
+		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real,
+		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
+	})
+	p.nodes = node.New(node.Config{
+		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: cfg.Inventory,
+	})
+	p.api, err = server.New(server.Config{
+		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup,
+		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry,
+	})
+	return err
+}
+
+// run starts everything and ends it in order: first the faces and the leadership, then what they
+// stand on.
+func (p *part) run(ctx context.Context, listener net.Listener) error {
+	below, endBelow := context.WithCancel(context.WithoutCancel(ctx))
+	defer endBelow()
+	above, endAbove := context.WithCancel(ctx)
+	defer endAbove()
+
+	var base run.Group
+	base.Add("store", p.store.Run)
+	base.Add("logbook", p.logs.Run)
+	base.Add("link", p.serveLink)
+	if p.etcd != nil {
+		base.Add("etcd", p.watchEtcd)
+	}
+	baseEnd := make(chan error, 1)
+	go func() {
+		defer endAbove()
+		baseEnd <- base.Run(below)
+	}()
+
+	var faces run.Group
+	faces.Add("api", func(ctx context.Context) error { return p.api.Run(ctx, listener) })
+	faces.Add("start", p.bootstrap)
+	faces.Add("leader", p.campaign)
+	err := faces.Run(above)
+	endBelow()
+	return errors.Join(<-baseEnd, err)
+}
+
+func (p *part) watchEtcd(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-p.etcd.Err():
+		return err
+	}
+}
+
+// campaign leads whenever it can.
+func (p *part) campaign(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.store.Ready():
+	}
+	if p.etcd != nil {
+		// The folder is ours alone, so a leader left in it is a dead predecessor: don't wait for it.
+		if err := p.store.ForgetLeaders(ctx); err != nil {
+			return err
+		}
+	}
+	return p.store.Campaign(ctx, p.cfg.Name, p.lead)
+}
+
+// lead is what only the leader does.
+func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
+	p.cfg.Log.Info("leading", "epoch", epoch.Revision)
+	eng, err := localengine.New(localengine.Config{
+		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint,
+		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
+		Log:      p.cfg.Log.With("part", "engine"), Clock: clock.Real,
+	})
+	if err != nil {
+		return err
+	}
+	p.engine.Store(eng)
+	defer p.engine.Store(nil)
+	var g run.Group
+	g.Add("engine", eng.Run)
+	g.Add("maintenance", p.store.RunMaintenance)
+	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
+	g.Add("expiry", p.expire)
+	g.Add("control", func(ctx context.Context) error {
+		select { // nothing is judged before everything that runs was found again
+		case <-ctx.Done():
+			return nil
+		case <-eng.Ready():
+		}
+		p.hub.Lead(epoch.Revision)
+		defer p.hub.Lead(0)
+		var c run.Group
+		c.Add("placement", func(ctx context.Context) error { return p.place.Run(ctx, epoch) })
+		c.Add("train", func(ctx context.Context) error { return p.train.Run(ctx, epoch) })
+		return c.Run(ctx)
+	})
+	err = g.Run(ctx)
+	p.cfg.Log.Info("leading no more", "epoch", epoch.Revision, "error", err)
+	return err
+}
+
+// notify is the hub's word that a replica changed: the engine reads its records again, then the
+// task gets a turn.
+func (p *part) notify(taskID string, name engine.Name) {
+	if e := p.engine.Load(); e != nil {
+		e.Poke(name)
+	}
+	p.train.Notify(taskID, name)
+}
+
+func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {
+	o, err := p.store.GetByID(ctx, api.KindTrainingTask, taskID, 0)
+	if err != nil {
+		return "", err
+	}
+	if c := o.(*api.TrainingTask).Spec.Code; c != nil {
+		return c.Archive, nil
+	}
+	return "", nil
+}
+
+func (p *part) eraseBytes(ctx context.Context, taskID string) error {
+	if err := p.logs.Delete(ctx, taskID); err != nil {
+		return err
+	}
+	return p.blob.Delete(ctx, "outputs/"+taskID+"/")
+}
+
+// expire deletes logs and outputs whose time to be kept is over.
+func (p *part) expire(ctx context.Context) error {
+	for {
+		rows, err := p.history.Expired(ctx, clock.Real.Now(), 100)
+		for _, row := range rows {
+			meta := row.Object.GetMeta()
+			if err = p.eraseBytes(ctx, meta.ID); err != nil {
+				break
+			}
+			row.Expires = time.Time{}
+			if err = p.history.PutArchived(ctx, row); err != nil {
+				break
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			p.cfg.Log.Warn("expired outputs could not be deleted; trying again", "error", err)
+		}
+		if len(rows) == 100 && err == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-clock.Real.After(10 * time.Minute):
+		}
+	}
+}
+
+func (p *part) ready() error {
+	if !p.started.Load() {
+		return fault.New(fault.Unavailable, "Starting", fault.T("The server is starting.", "服务正在启动。"))
+	}
+	return p.store.Healthy(context.Background())
+}
+
+func (p *part) close() {
+	if p.history != nil {
+		if err := p.history.Close(); err != nil {
+			p.cfg.Log.Error("history was not closed well", "error", err)
+		}
+	}
+	if p.etcd != nil {
+		p.etcd.Close()
+	} else if p.client != nil {
+		_ = p.client.Close()
+	}
+	if p.dir != nil {
+		_ = p.dir.Close()
+	}
+}
+
+// secretFile reads 32 bytes of randomness, or makes them.
+func secretFile(path string) ([]byte, error) {
+	key, err := os.ReadFile(path)
+	if err == nil && len(key) == 32 {
+		return key, nil
+	}
+	if err == nil {
+		return nil, fmt.Errorf("%s has %d bytes, not 32: restore it, or delete it and restart running tasks", path, len(key))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	key = make([]byte, 32)
+	rand.Read(key)
+	if err := writeOnce(path, key); errors.Is(err, fs.ErrExist) {
+		return os.ReadFile(path) // another server was faster
+	} else if err != nil {
+		return nil, err
+	}
+	return key, nil
+}
+
+// writeOnce makes a private file that appears whole, and only if absent.
+func writeOnce(path string, content []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	if _, err := tmp.Write(content); err != nil {
+		return errors.Join(err, tmp.Close())
+	}
+	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Link(tmp.Name(), path)
+}

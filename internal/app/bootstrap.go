@@ -1,0 +1,116 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+const (
+	defaultName = "default"
+	adminName   = "admin"
+	tokenFile   = "admin.token"
+)
+
+// bootstrap makes what every cluster has, once, and then says that the server is up.
+func (p *part) bootstrap(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.store.Ready():
+	}
+	now := clock.Real.Now().UTC()
+	meta := func(prefix, name, display string) api.Meta {
+		return api.Meta{ID: id.Default.New(prefix), Name: name, DisplayName: display, CreatedAt: now, UpdatedAt: now}
+	}
+	for _, o := range []api.Object{
+		&api.Queue{Meta: meta("queue", defaultName, "default")},
+		&api.Project{Meta: meta("proj", defaultName, "default"), Spec: api.ProjectSpec{Queue: defaultName}},
+		&api.User{Meta: meta("user", adminName, "Administrator"), Spec: api.UserSpec{Role: api.RoleAdmin}},
+	} {
+		if err := p.createOnce(ctx, o); err != nil {
+			return err
+		}
+	}
+	if err := p.adminToken(ctx, meta); err != nil {
+		return err
+	}
+	p.started.Store(true)
+	p.greet()
+	return nil
+}
+
+func (p *part) createOnce(ctx context.Context, o api.Object) error {
+	if _, err := p.store.Get(ctx, api.KeyOf(o), 0); err == nil {
+		return nil
+	}
+	revision, err := p.store.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(o)}})
+	if fault.ReasonOf(err) == "NameTaken" {
+		return nil // another server was faster
+	}
+	if err != nil {
+		return err
+	}
+	_, err = p.store.Get(ctx, api.KeyOf(o), revision) // who calls us once we are ready must find it
+	return err
+}
+
+// adminToken sees to it that the token in the file works: the file is written first, then its
+// hash goes into the store; a crash in between is mended here at the next start.
+func (p *part) adminToken(ctx context.Context, meta func(prefix, name, display string) api.Meta) error {
+	path := filepath.Join(p.cfg.Data, tokenFile)
+	secret, err := readToken(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if secret, _, err = server.NewSecret(adminName+"-"+id.Default.Random(6), rand.Reader); err == nil {
+			err = writeOnce(path, []byte(secret+"\n"))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("admin token: %w", err)
+	}
+	name := strings.Split(secret, "_")[1]
+	t := &api.Token{Meta: meta("tok", name, "Administrator's token of this folder"), Spec: api.TokenSpec{User: adminName, Hash: server.HashSecret(secret)}}
+	return p.createOnce(ctx, t)
+}
+
+func readToken(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(raw))
+	if len(strings.Split(secret, "_")) < 3 || len(secret) > 256 {
+		return "", fmt.Errorf("%s does not hold a token; delete it and start again to get a new one", path)
+	}
+	return secret, nil
+}
+
+// greet tells the person who started it what to do next.
+func (p *part) greet() {
+	url := "http://" + p.cfg.Listen
+	if p.cfg.TLSCert != "" {
+		url = "https://" + p.cfg.Listen
+	}
+	fmt.Fprintf(p.cfg.Out, `
+  Fermi %s is up at %s
+  data   %s
+  token  %s
+
+  In another terminal:
+    export FERMI_SERVER=%s FERMI_TOKEN=$(cat %s)
+    fermi train run -- fermi sample train
+
+`, p.cfg.Version, url, p.cfg.Data, filepath.Join(p.cfg.Data, tokenFile), url, filepath.Join(p.cfg.Data, tokenFile))
+}

@@ -1,0 +1,200 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/engine/inventory"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch"
+	"github.com/fermi-cluster/fermi/internal/telemetry"
+)
+
+// Commands are the verbs that run a part of the platform instead of talking to it.
+func Commands(version string) []*cobra.Command {
+	cmds := []*cobra.Command{
+		serveCommand("up", cli.Both("Run the whole platform on this machine", "在本机运行整个平台"), version),
+		serveCommand("server", cli.Both("Run one control-plane replica on an etcd outside", "运行一个控制面副本，使用外部 etcd"), version),
+		configCommand(), restoreCommand(), launchCommand(),
+	}
+	for _, c := range cmds {
+		if !c.Hidden {
+			c.GroupID = cli.GroupCluster
+		}
+	}
+	return cmds
+}
+
+func serveCommand(verb, short, version string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: verb, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := conf.Load(cmd.Flags(), os.Environ())
+			if err != nil {
+				return err
+			}
+			if verb == "server" && len(s.EtcdEndpoints) == 0 {
+				return fault.New(fault.Invalid, "NoEtcd", fault.T("`fermi server` needs an etcd outside.", "fermi server 需要外部 etcd。")).
+					WithHint(fault.T("Give --etcd-endpoints, or use `fermi up`, which has its own.", "请用 --etcd-endpoints 指定，或使用自带 etcd 的 fermi up。"))
+			}
+			return serve(cmd, s, version)
+		},
+	}
+	conf.Bind(cmd.Flags())
+	return cmd
+}
+
+func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
+	log, err := telemetry.NewLogger(cmd.ErrOrStderr(), s.LogLevel, s.LogFormat)
+	if err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	zones, nodes, err := topology(s)
+	if err != nil {
+		return err
+	}
+	registry := telemetry.NewRegistry()
+	registry.MustRegister(telemetry.BuildInfo(version, ""))
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return Serve(ctx, Config{
+		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen, Etcd: s.EtcdEndpoints,
+		TLSCert: s.TLSCert, TLSKey: s.TLSKey,
+		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Processes: s.Processes, Exe: exe,
+		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
+	})
+}
+
+// topology is what the nodes are: the demo's, a file's, or this machine.
+func topology(s *conf.Settings) ([]api.Zone, func(context.Context) ([]api.Node, error), error) {
+	fixed := func(nodes []api.Node) func(context.Context) ([]api.Node, error) {
+		return func(context.Context) ([]api.Node, error) { return nodes, nil }
+	}
+	switch {
+	case s.Demo:
+		zones, nodes := inventory.Demo()
+		return zones, fixed(nodes), nil
+	case s.ZonesFile != "":
+		f, err := os.Open(s.ZonesFile)
+		if err != nil {
+			return nil, nil, fault.New(fault.Invalid, "BadZonesFile", fault.T("Can't read %s.", "无法读取 %s。", s.ZonesFile)).Because(err)
+		}
+		defer f.Close()
+		zones, nodes, err := inventory.LoadZones(f)
+		return zones, fixed(nodes), err
+	}
+	return []api.Zone{inventory.LocalZone()}, func(ctx context.Context) ([]api.Node, error) {
+		n, err := inventory.Local(ctx)
+		return []api.Node{n}, err
+	}, nil
+}
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: cli.Both("Print the settings that `up` would run with, and where each comes from", "显示 up 将使用的设置及其来源"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := conf.Load(cmd.Flags(), os.Environ())
+			if err != nil {
+				return err
+			}
+			return s.Print(cmd.OutOrStdout())
+		},
+	}
+	conf.Bind(cmd.Flags())
+	return cmd
+}
+
+func restoreCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "restore FILE", Short: cli.Both("Make a data folder from a backup", "从备份恢复数据目录"), Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := os.Open(args[0])
+			if err != nil {
+				return fault.New(fault.NotFound, "NoSuchFile", fault.T("Can't read %s.", "无法读取 %s。", args[0])).Because(err)
+			}
+			defer f.Close()
+			if err := Restore(cmd.Context(), f, dir); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "restored into %s; start it with: fermi up --data %s\n", dir, dir)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "data", "", cli.Both("folder to make; must not exist", "要创建的目录，必须不存在"))
+	_ = cmd.MarkFlagRequired("data")
+	return cmd
+}
+
+// launchCommand is what the engine starts; people don't.
+func launchCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "launch", Hidden: true, Short: cli.Both("Run beside one replica (started by the engine)", "在副本旁运行（由引擎启动）"), Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			token, err := tokenFromFD(3)
+			if err != nil {
+				return err
+			}
+			return launch.Run(cmd.Context(), launch.Config{Dir: dir, Token: token})
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "the replica's folder")
+	_ = cmd.MarkFlagRequired("dir")
+	return cmd
+}
+
+// tokenFromFD reads the link token: never from the environment or the command line, where others
+// could read it.
+func tokenFromFD(fd uintptr) (string, error) {
+	f := os.NewFile(fd, "token")
+	if f == nil {
+		return "", errors.New("no token on file descriptor 3: `fermi launch` is started by the engine")
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, 4096))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("no token on file descriptor 3 (`fermi launch` is started by the engine): %w", err)
+	}
+	if len(raw) == 0 {
+		// The server was killed between starting us and handing it over; the next one starts another.
+		return "", errors.New("the server ended before it handed over the token")
+	}
+	return string(raw), nil
+}
+
+// listen opens the API's door, with TLS where a certificate is given.
+func listen(cfg Config) (net.Listener, error) {
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fault.New(fault.Conflict, "AddressInUse", fault.T("Can't listen on %s.", "无法监听 %s。", cfg.Listen)).
+			WithHint(fault.T("Is another fermi running? Choose another address with --listen.", "是否已有 fermi 在运行？可用 --listen 换一个地址。")).Because(err)
+	}
+	if cfg.TLSCert == "" {
+		return l, nil
+	}
+	pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	if err != nil {
+		return nil, errors.Join(l.Close(), fault.New(fault.Invalid, "BadCertificate", fault.T("The certificate or its key can't be used.", "证书或私钥无法使用。")).Because(err))
+	}
+	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
+}

@@ -1,0 +1,11 @@
+// Package app is where all meets: it opens the parts, hands them to each other, and runs them as
+// `fermi up`, `fermi server` and `fermi launch`.
+//
+// Place: layer 6, imported by cmd/fermi only. Promise: parts start in the order they need each
+// other and end in the reverse one; whatever dies ends the process with a sentence a person can
+// act on; a second start finds everything as it was left, however it was left.
+// Enemies: logic of its own.
+//
+// Who runs what: every server has the store's cache, the API and the hub's socket. Only the leader
+// has an engine, controllers and an open hub: they live inside lead, and end with the leadership.
+package app

@@ -1,0 +1,180 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server"
+)
+
+// current is the engine of this leadership, behind the engine port.
+type current part
+
+var errNotLeading = fault.New(fault.Unavailable, "NotLeading", fault.T("This server does not lead.", "本服务不是主节点。"))
+
+func (c *current) Start(ctx context.Context, r engine.Replica) error {
+	if e := c.engine.Load(); e != nil {
+		return e.Start(ctx, r)
+	}
+	return errNotLeading
+}
+
+func (c *current) Stop(ctx context.Context, name engine.Name, grace time.Duration) error {
+	if e := c.engine.Load(); e != nil {
+		return e.Stop(ctx, name, grace)
+	}
+	return errNotLeading
+}
+
+func (c *current) Remove(ctx context.Context, name engine.Name) error {
+	if e := c.engine.Load(); e != nil {
+		return e.Remove(ctx, name)
+	}
+	return errNotLeading
+}
+
+func (c *current) Replicas(taskID string) []engine.Observation {
+	if e := c.engine.Load(); e != nil {
+		return e.Replicas(taskID)
+	}
+	return nil
+}
+
+func (c *current) Nodes(ctx context.Context) ([]api.Node, error) { return c.cfg.Inventory(ctx) }
+
+// live answers what only the leader knows, from memory.
+type live part
+
+// Why explains a waiting task from the planner, any other from its status.
+func (l *live) Why(_ context.Context, t *api.TrainingTask) (server.Explanation, error) {
+	if ex, ok := l.place.Why(t.Meta.ID); ok {
+		out := server.Explanation{Reason: ex.Reason, Message: ex.Message, Action: ex.Action}
+		for _, e := range ex.Evidence {
+			out.Evidence = append(out.Evidence, api.T("%d %s", "%d %s", e.Count, ""))
+			last := &out.Evidence[len(out.Evidence)-1]
+			last.EN, last.ZH = last.EN+e.Text.EN, last.ZH+e.Text.ZH
+		}
+		if ex.Ahead > 0 {
+			out.Evidence = append(out.Evidence, api.T("%d tasks with the same wish were there first", "同类任务中有 %d 个排在前面", ex.Ahead))
+		}
+		return out, nil
+	}
+	return server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}, nil
+}
+
+// Replicas shows what the engine and the link know.
+func (l *live) Replicas(_ context.Context, taskID string) ([]server.ReplicaView, error) {
+	e := l.engine.Load()
+	if e == nil {
+		return nil, nil
+	}
+	var out []server.ReplicaView
+	for _, o := range e.Replicas(taskID) {
+		v := server.ReplicaView{Name: string(o.Name), State: string(o.State), Attached: l.hub.Attached(o.Name)}
+		v.Role, v.Index, v.Attempt = parseName(taskID, o.Name)
+		if !o.Started.IsZero() {
+			v.StartedAt = &o.Started
+		}
+		if x := o.Exit; x != nil {
+			v.StoppedAt, v.ExitCode, v.Signal, v.Reason, v.Message = &x.At, &x.Code, x.Signal, x.Reason, x.Message
+			v.CPUTime, v.PeakBytes = x.CPUTime, api.Bytes(x.PeakBytes)
+		} else if u, ok := l.hub.Usage(o.Name); ok {
+			v.CPUTime, v.Memory, v.PeakBytes = u.CPU, api.Bytes(u.RSS), api.Bytes(u.Peak)
+		}
+		out = append(out, v)
+	}
+	slices.SortFunc(out, func(a, b server.ReplicaView) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// parseName undoes engine.NameOf.
+func parseName(taskID string, name engine.Name) (role string, index, attempt int) {
+	parts := strings.Split(strings.TrimPrefix(string(name), taskID+"-"), "-")
+	if len(parts) < 3 {
+		return "", 0, 0
+	}
+	n := len(parts)
+	return strings.Join(parts[:n-2], "-"), atoi(parts[n-2]), atoi(parts[n-1])
+}
+
+func atoi(s string) int {
+	n := 0
+	for _, r := range s {
+		if r < '0' || r > '9' {
+			return 0
+		}
+		n = n*10 + int(r-'0')
+	}
+	return n
+}
+
+// processes is how many replicas this machine runs at 256 MiB each.
+func processes() int {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 16 * runtime.NumCPU()
+	}
+	return max(1, int(uint64(info.Totalram)*uint64(info.Unit)>>28))
+}
+
+func (p *part) endpointsFile() string { return filepath.Join(p.cfg.Shared, "link.endpoints") }
+
+// serveLink opens the socket that launchers dial and makes it known to them.
+func (p *part) serveLink(ctx context.Context) error {
+	path := filepath.Join(p.cfg.Data, "link.sock")
+	if len(path) > 100 {
+		return fault.New(fault.Invalid, "PathTooLong", fault.T("The data folder's path is too long for a socket: %s", "数据目录路径过长，无法创建套接字：%s", path)).
+			WithHint(fault.T("Use a shorter --data path (at most 90 characters).", "请使用更短的 --data 路径（不超过 90 个字符）。"))
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return err
+	}
+	if err := addEndpoint(p.endpointsFile(), "unix://"+path); err != nil {
+		return err
+	}
+	return p.hub.Serve(ctx, l)
+}
+
+// addEndpoint puts a target into the file once; other servers of this machine do the same.
+func addEndpoint(file, target string) error {
+	f, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	lines := strings.Fields(string(old))
+	if slices.Contains(lines, target) {
+		return nil
+	}
+	tmp := file + ".new"
+	if err := os.WriteFile(tmp, []byte(strings.Join(append(lines, target), "\n")+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# `make test`: everything that needs no outside service. Stops at the first suite that fails.
+set -euo pipefail
+
+begin=$(date +%s)
+suite=scripts/suite.sh
+
+format() {
+	local bad
+	bad=$(gofmt -l $(go list -f '{{.Dir}}' ./...))
+	if [ -n "$bad" ]; then
+		echo "not formatted; run gofmt -w on:"
+		echo "$bad"
+		return 1
+	fi
+}
+export -f format
+
+"$suite" format bash -euo pipefail -c format
+"$suite" vet go vet ./...
+"$suite" staticcheck "$STATICCHECK" ./...
+# The suites that run the shipped binary come by themselves: below, and in `make e2e`.
+"$suite" unit go test -v -race -timeout 15m $(go list ./... | grep -vE '/test/(e2e|crash)$')
+FERMI_CRASH_ROUNDS=3 FERMI_CRASH_SEED=${FERMI_CRASH_SEED:-1} "$suite" crash-sample go test -v -count=1 -timeout 10m -run TestCrash ./test/crash/...
+
+echo "test: $(($(date +%s) - begin)) s in all"

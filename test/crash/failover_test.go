@@ -1,0 +1,171 @@
+package crash
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/test/harness"
+)
+
+// TestMain is also the outside etcd of the fail-over test, in a process of its own.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("FERMI_TEST_ETCD"); dir != "" {
+		s, err := embedded.Start(context.Background(), embedded.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			fmt.Println("failed", err)
+			os.Exit(1)
+		}
+		fmt.Println("endpoint", s.Endpoint())
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func outsideEtcd(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "fe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "FERMI_TEST_ETCD="+filepath.Join(dir, "e"))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		os.RemoveAll(dir)
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	endpoint, ok := strings.CutPrefix(strings.TrimSpace(line), "endpoint ")
+	if err != nil || !ok {
+		t.Fatalf("etcd did not start: %q %v", line, err)
+	}
+	return endpoint
+}
+
+// TestCrashPausedLeader freezes the leader with SIGSTOP until the other server has taken over, and
+// lets it go on: what the old leader still had in its hands must change nothing.
+func TestCrashPausedLeader(t *testing.T) {
+	rnd := seeded(t)
+	bin, err := harness.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint := outsideEtcd(t)
+	shared, err := os.MkdirTemp("/tmp", "fs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(shared) })
+	var servers []*harness.Cluster
+	var clients []*client.Client
+	for range 2 {
+		c, err := harness.New(bin, "server", "--demo", "--etcd-endpoints", endpoint, "--shared", shared)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(c.LogTail())
+			}
+			_ = c.Signal(syscall.SIGCONT)
+			c.Cleanup()
+		})
+		start(t, c)
+		cl, err := c.Client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers, clients = append(servers, c), append(clients, cl)
+	}
+	t.Cleanup(func() { harness.KillMarked(shared) })
+	l := newLoad(t, rnd, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() { l.run(ctx, clients...) })
+	time.Sleep(1500 * time.Millisecond)
+	leader, wanted, took := 0, max(1, envInt("FERMI_CRASH_ROUNDS", 3)/3), 0
+	for round := 0; took < wanted; round++ {
+		if round == 4*wanted {
+			t.Fatalf("the other server took over %d times in %d pauses", took, round)
+		}
+		pause(rnd, time.Second)
+		if err := servers[leader].Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		other := 1 - leader
+		over := waitStarted(t, clients[other], l)
+		pause(rnd, time.Second)
+		if err := servers[leader].Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if over {
+			took++
+		} else {
+			// Frozen inside a write of the SQLite file that both share, it keeps the file's lock until
+			// it goes on or dies; replicas with a history of their own (PostgreSQL) come with part 2.
+			t.Log("the pause fell into a write of the shared history: the other leader could not finish a task meanwhile")
+		}
+		leader = other
+		pause(rnd, 2*time.Second)
+	}
+	cancel()
+	wg.Wait()
+	l.check(t, l.settle(t, clients[leader], shared), nil)
+}
+
+// waitStarted waits until a task submitted now has run: a leader is at work. It gives up after a while.
+func waitStarted(t *testing.T, c *client.Client, l *load) bool {
+	t.Helper()
+	l.mu.Lock()
+	l.next++
+	name := fmt.Sprintf("t%05d", l.next)
+	l.mu.Unlock()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_, err := c.Submit(ctx, l.j.Task(name, 0.1, 0), false)
+		cancel()
+		if err == nil || fault.Is(err, fault.Conflict) { // an earlier try got through
+			break
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	l.mu.Lock()
+	l.acked[name] = true
+	l.mu.Unlock()
+	for {
+		task, err := client.Get[*api.TrainingTask](t.Context(), c, "default", name)
+		if err == nil && task.Status.Phase.Finished() {
+			return true
+		}
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

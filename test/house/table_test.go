@@ -1,0 +1,113 @@
+package house
+
+import "strings"
+
+// row is one layer, or a part of one with its own rights.
+type row struct {
+	name string
+	// packages are the paths under the module; "x/..." is x and all below.
+	packages []string
+	// may are the paths it may import beside the standard library and other people's modules.
+	may []string
+}
+
+var (
+	foundation = []string{
+		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
+	}
+	vocabulary = []string{"api/v1"}
+	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
+	// what is written over them without knowing a technology.
+	ports = []string{
+		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/engine", "internal/engine/record",
+	}
+	below4 = join(foundation, vocabulary, []string{"sched/..."}, ports)
+)
+
+// table is the one of the style page, row by row. The first row that names a package counts.
+var table = []row{
+	{"0 foundation", foundation, []string{"internal/fault"}},
+	{"1 vocabulary", vocabulary, foundation},
+	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
+
+	{"3 store", []string{"internal/store"}, join(foundation, vocabulary)},
+	{"3 store, embedded etcd", []string{"internal/store/embedded"}, join(foundation, vocabulary, []string{"internal/store"})},
+	{"3 history", []string{"internal/history"}, join(foundation, vocabulary)},
+	{"3 history, adapters and their suite", []string{"internal/history/..."}, join(foundation, vocabulary, []string{"internal/history"})},
+	{"3 blob", []string{"internal/blob"}, join(foundation, vocabulary)},
+	{"3 blob, adapters and what stands on the port", []string{"internal/blob/..."}, join(foundation, vocabulary, []string{"internal/blob"})},
+	{"3 engine", []string{"internal/engine"}, join(foundation, vocabulary)},
+	{"3 engine, records", []string{"internal/engine/record"}, join(foundation, vocabulary, []string{"internal/engine"})},
+	{"3 engine, the machine's groups", []string{"internal/engine/cgroup"}, join(foundation, vocabulary)},
+	{"3 engine, the machine's parts", []string{"internal/engine/inventory"}, join(foundation, vocabulary, []string{
+		"internal/engine", "internal/engine/record", "internal/engine/cgroup",
+	})},
+	{"3 engine, local processes", []string{"internal/engine/localengine"}, join(foundation, vocabulary, []string{
+		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory",
+	})},
+
+	{"4 reconcile", []string{"internal/reconcile"}, below4},
+	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb"})},
+	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt"})},
+	// The launcher stands on the node beside its process tree: it knows cgroups, as the local engine does.
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt", "internal/engine/cgroup"})},
+	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
+	// A user's program that happens to be inside the binary: it knows only what any script knows.
+	{"4 sample", []string{"internal/sample"}, foundation},
+
+	{"5 client", []string{"client"}, join(foundation, vocabulary)},
+	{"5 cli", []string{"internal/cli"}, join(foundation, vocabulary, []string{"client", "internal/sample"})},
+	{"5 server", []string{"internal/server/..."}, join(below4, []string{
+		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway",
+	})},
+
+	{"6 assembly", []string{"internal/app", "internal/sim"}, []string{"..."}},
+	{"6 main", []string{"cmd/..."}, []string{"..."}},
+	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
+}
+
+// top is what nobody below may import, whatever the row says.
+var top = []string{"cmd/...", "internal/app", "internal/sim", "test/...", "bench/..."}
+
+// technology names modules that only these packages may speak to.
+var technology = []struct {
+	module string
+	only   []string
+}{
+	{"go.etcd.io/", []string{"internal/store", "internal/store/embedded", "internal/app"}},
+	{"database/sql", []string{"internal/history/..."}},
+	{"modernc.org/", []string{"internal/history/sqlstore"}},
+	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
+	{"k8s.io/", []string{"api/v1", "internal/engine/kubeengine"}},
+	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/store/...", "internal/app", "internal/launch"}},
+}
+
+func join(lists ...[]string) []string {
+	var out []string
+	for _, l := range lists {
+		out = append(out, l...)
+	}
+	return out
+}
+
+func within(path string, patterns []string) bool {
+	for _, p := range patterns {
+		stem, below := strings.CutSuffix(p, "...")
+		switch {
+		case p == path, p == "...":
+			return true
+		case below && (strings.HasPrefix(path, stem) || path+"/" == stem):
+			return true
+		}
+	}
+	return false
+}
+
+func rowOf(path string) (row, bool) {
+	for _, r := range table {
+		if within(path, r.packages) {
+			return r, true
+		}
+	}
+	return row{}, false
+}
