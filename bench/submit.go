@@ -44,7 +44,11 @@ func benchSubmit(ctx context.Context, r *report) error {
 		return err
 	}
 	fmt.Println("submit → first line, 20 at once:   ", together)
-	gets, lists, submits, err := reads(ctx, cl, 30*time.Second, 100)
+	reader, err := secondClient(ctx, cl)
+	if err != nil {
+		return err
+	}
+	gets, lists, submits, err := reads(ctx, cl, reader, 30*time.Second, 100)
 	if err != nil {
 		return err
 	}
@@ -110,8 +114,17 @@ func manyAtOnce(ctx context.Context, cl *client.Client, rounds, width int) (samp
 	return all, nil
 }
 
+// secondClient has a token of its own, as another user's program would: requests are limited per token.
+func secondClient(ctx context.Context, cl *client.Client) (*client.Client, error) {
+	made, err := cl.CreateToken(ctx, &api.Token{Meta: api.Meta{Name: "reader"}, Spec: api.TokenSpec{User: "admin"}}, false)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{Server: cl.Server(), Token: made.Secret})
+}
+
 // reads measures get and list while tasks pour into a paused queue at a fixed rate.
-func reads(ctx context.Context, cl *client.Client, how time.Duration, rate int) (gets, lists, submits sample, err error) {
+func reads(ctx context.Context, cl, reader *client.Client, how time.Duration, rate int) (gets, lists, submits sample, err error) {
 	q := &api.Queue{Meta: api.Meta{Name: "paused"}, Spec: api.QueueSpec{Paused: true}}
 	if _, err := cl.Create(ctx, q, false); err != nil {
 		return nil, nil, nil, err
@@ -153,7 +166,7 @@ func reads(ctx context.Context, cl *client.Client, how time.Duration, rate int) 
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
 			begin := time.Now()
-			_, err := cl.Get(ctx, api.KindTrainingTask, "default", fmt.Sprintf("one-%d", i%200))
+			_, err := reader.Get(ctx, api.KindTrainingTask, "default", fmt.Sprintf("one-%d", i%200))
 			note(&gets, begin, err)
 			pause(ctx, 10*time.Millisecond)
 		}
@@ -161,7 +174,7 @@ func reads(ctx context.Context, cl *client.Client, how time.Duration, rate int) 
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			begin := time.Now()
-			_, err := cl.List(ctx, api.KindTrainingTask, client.ListOptions{Project: "default", Limit: 50})
+			_, err := reader.List(ctx, api.KindTrainingTask, client.ListOptions{Project: "default", Limit: 50})
 			note(&lists, begin, err)
 			pause(ctx, 20*time.Millisecond)
 		}

@@ -123,8 +123,11 @@ func since(d time.Duration) fault.Text {
 	return fault.T("%s ago", "%s前", short(d))
 }
 
-// short is a duration with one or two units: 45s, 3m, 1h20m, 5d.
+// short is a duration with one or two units: 350ms, 45s, 3m, 1h20m, 5d.
 func short(d time.Duration) string {
+	if d > 0 && d < time.Second {
+		return fmt.Sprintf("%dms", max(1, d.Milliseconds()))
+	}
 	d = d.Round(time.Second)
 	switch {
 	case d < time.Minute:

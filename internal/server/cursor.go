@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -117,6 +118,18 @@ type sortKeys struct {
 }
 
 const maxSortKeys = 200000
+
+// warm makes the keys of what is there at the start, so that the first sorted list need not.
+func (k *sortKeys) warm(ctx context.Context, st Store) {
+	snap, err := st.List(ctx, api.KindTrainingTask, "", 0)
+	if err != nil {
+		return // they are made when they are needed
+	}
+	snap.Ascend("", func(o api.Object) bool {
+		k.of(o.GetMeta().DisplayName)
+		return ctx.Err() == nil
+	})
+}
 
 func (k *sortKeys) of(displayName string) string {
 	k.mu.RLock()

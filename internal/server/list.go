@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/text/unicode/norm"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -28,12 +26,9 @@ type filter struct {
 func filterOf(q values) filter {
 	return filter{
 		project: q.text("project"), name: q.text("name"), owner: q.text("owner"), queue: q.text("queue"),
-		phases: q.all("phase"), labels: q.pairs("label"), raw: q.text("search"), search: fold(q.text("search")),
+		phases: q.all("phase"), labels: q.pairs("label"), raw: q.text("search"), search: history.Fold(q.text("search")),
 	}
 }
-
-// fold makes texts that look alike in any case equal.
-func fold(s string) string { return strings.ToLower(norm.NFKC.String(s)) }
 
 func (f *filter) matches(o api.Object) bool {
 	m := o.GetMeta()
@@ -53,7 +48,7 @@ func (f *filter) matches(o api.Object) bool {
 			return false
 		}
 	}
-	return f.search == "" || strings.Contains(fold(m.Name), f.search) || strings.Contains(fold(m.DisplayName), f.search)
+	return f.search == "" || strings.Contains(history.Fold(m.Name), f.search) || strings.Contains(history.Fold(m.DisplayName), f.search)
 }
 
 // entry is an object at its place.
@@ -188,7 +183,11 @@ func (s *Server) liveSource(snap store.Snapshot, sorting order, after *place, li
 // best keeps the n first entries behind after, in order, looking at each object once.
 func (s *Server) best(snap store.Snapshot, sorting order, after *place, n int, want func(api.Object) bool) []entry {
 	h := &worst{order: sorting}
-	snap.Ascend("", func(o api.Object) bool {
+	walk := snap.Ascend
+	if sorting.desc {
+		walk = snap.Descend // likely the best first: the rest is then passed over at once
+	}
+	walk("", func(o api.Object) bool {
 		if !want(o) {
 			return true
 		}

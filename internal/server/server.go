@@ -186,6 +186,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.tasks.run(inner, s.Store, s.Log, s.Clock) })
+	wg.Go(func() { s.keys.warm(inner, s.Store) })
 	failed := make(chan error, 1)
 	wg.Go(func() { failed <- hs.Serve(l) })
 	var err error

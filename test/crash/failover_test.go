@@ -21,8 +21,12 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
-// TestMain is also the outside etcd of the fail-over test, in a process of its own.
+// TestMain is also the outside etcd of the tests, in processes of its own.
 func TestMain(m *testing.M) {
+	if text := os.Getenv("FERMI_TEST_MEMBER"); text != "" {
+		fmt.Println("failed", serveMember(text))
+		os.Exit(1)
+	}
 	if dir := os.Getenv("FERMI_TEST_ETCD"); dir != "" {
 		s, err := embedded.Start(context.Background(), embedded.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {

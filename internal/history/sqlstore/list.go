@@ -137,7 +137,7 @@ func (s *Store) find(ctx context.Context, l *list) ([]int64, error) {
 	}
 	if len(l.needs) > 0 {
 		seqs, err := s.seqs(ctx, `SELECT rowid FROM archived_words WHERE archived_words MATCH ? LIMIT ?`,
-			[]any{l.needs.match(), s.tune.sparse + 1})
+			[]any{wordNeeds(l.ListQuery).match(), s.tune.sparse + 1})
 		if err != nil {
 			return nil, err
 		}

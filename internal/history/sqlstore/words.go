@@ -50,6 +50,7 @@ func (w word) term() string {
 
 const (
 	tagPair    = 'g'
+	tagWindow  = 'w'
 	tagChar    = 'c'
 	tagProject = 'p'
 	tagOwner   = 'o'
@@ -89,9 +90,11 @@ func (e *entry) words() []word {
 // marks are what the zones of a row know it by.
 func (e *entry) marks() []word { return append(e.words(), chars(e.haystack)...) }
 
-// terms is words as text for the full-text index.
+// terms is words and windows as text for the full-text index.
 func (e *entry) terms() string {
-	words := e.words()
+	words := append(e.words(), windows(e.haystack)...)
+	slices.Sort(words)
+	words = slices.Compact(words)
 	b := make([]byte, 0, 9*len(words))
 	for _, w := range words {
 		b = append(append(b, w.term()...), ' ')
@@ -108,6 +111,22 @@ func pairs(s string) []word {
 			out = append(out, mix(tagPair<<56|uint64(last)<<24|uint64(r)))
 		}
 		last = r
+	}
+	return out
+}
+
+// windowSize is how long a search must be to be looked up by windows instead of pairs.
+const windowSize = 6
+
+// windows are the runs of windowSize characters; none crosses a line. The pairs of a long search
+// such as a whole name are all common ("task-0" is in every row); its windows are not.
+func windows(s string) []word {
+	var out []word
+	for line := range strings.SplitSeq(s, "\n") {
+		runes := []rune(line)
+		for i := 0; i+windowSize <= len(runes); i++ {
+			out = append(out, newWord(tagWindow, string(runes[i:i+windowSize])))
+		}
 	}
 	return out
 }
@@ -164,6 +183,19 @@ func needsOf(q history.ListQuery) needs {
 	}
 	for _, w := range pairs(history.Fold(q.Search)) {
 		out = append(out, []word{w})
+	}
+	return out
+}
+
+// wordNeeds is what the full-text index is asked for: the windows of a long search alone, because
+// every other condition is checked on the rows found, and would cost a walk of its own list here.
+func wordNeeds(q history.ListQuery) needs {
+	var out needs
+	for _, w := range windows(history.Fold(q.Search)) {
+		out = append(out, []word{w})
+	}
+	if len(out) == 0 {
+		return needsOf(q)
 	}
 	return out
 }
