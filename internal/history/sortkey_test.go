@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 func TestSortKey(t *testing.T) {
@@ -19,11 +21,15 @@ func TestSortKey(t *testing.T) {
 	if n := len(SortKey(strings.Repeat("模", 128))); n != 128 {
 		t.Fatalf("a long name's key has %d characters", n)
 	}
+	keys := map[string]string{}
+	for _, s := range want {
+		keys[s] = SortKey(s)
+	}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for _, s := range want {
-				if SortKey(s) != SortKey(s) {
+				if SortKey(s) != keys[s] {
 					t.Errorf("%q has two keys", s)
 				}
 			}
@@ -37,6 +43,12 @@ func TestTimeKey(t *testing.T) {
 	if got := TimeKey(at); got != "2026-01-01T19:04:05.000006000Z" {
 		t.Fatal(got)
 	}
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(-62135596800, 253402300799).Draw(t, "s"), rapid.Int64Range(0, 999999999).Draw(t, "ns"))
+		if got, want := TimeKey(at), at.UTC().Format("2006-01-02T15:04:05.000000000Z"); got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+	})
 }
 
 func TestFold(t *testing.T) {
