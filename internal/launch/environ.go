@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -53,7 +52,7 @@ func environ(r engine.Replica, dir string, lookup func(string) (string, bool)) [
 	}
 	slices.Sort(names) // of two names with one spelling the later wins, always the same
 	for _, name := range names {
-		env.set("FERMI_HP_"+upperSnake(name), hyperText(r.HyperParameters[name]))
+		env.set(api.HyperParameterEnv(name), hyperText(r.HyperParameters[name]))
 	}
 	for name, value := range visibleDevices(r.Devices) {
 		env.set(name, value)
@@ -96,30 +95,6 @@ func lookupIn(env []string, name string) string {
 		}
 	}
 	return ""
-}
-
-// upperSnake is "learningRate" → "LEARNING_RATE", "batch-size" → "BATCH_SIZE".
-func upperSnake(name string) string {
-	var b strings.Builder
-	prev := rune(0)
-	runes := []rune(name)
-	for i, r := range runes {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
-			b.WriteRune(unicode.ToUpper(r))
-		case r >= 'A' && r <= 'Z':
-			wordEnds := prev >= 'a' && prev <= 'z' || prev >= '0' && prev <= '9'
-			acronymEnds := prev >= 'A' && prev <= 'Z' && i+1 < len(runes) && runes[i+1] >= 'a' && runes[i+1] <= 'z'
-			if wordEnds || acronymEnds {
-				b.WriteByte('_')
-			}
-			b.WriteRune(r)
-		default:
-			b.WriteByte('_')
-		}
-		prev = r
-	}
-	return b.String()
 }
 
 // hyperText is the value as a shell would want it: strings bare, all else as JSON writes it.

@@ -26,17 +26,6 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func TestUpperSnake(t *testing.T) {
-	for in, want := range map[string]string{
-		"lr": "LR", "learningRate": "LEARNING_RATE", "learning_rate": "LEARNING_RATE", "batch-size": "BATCH_SIZE",
-		"useGPU": "USE_GPU", "GPUCount": "GPU_COUNT", "a.b": "A_B", "layer2Size": "LAYER2_SIZE", "X": "X",
-	} {
-		if got := upperSnake(in); got != want {
-			t.Errorf("%s: %s, not %s", in, got, want)
-		}
-	}
-}
-
 func TestVisibleDevices(t *testing.T) {
 	nv := func(i int, uuid string) api.Device {
 		return api.Device{Index: i, UUID: uuid, Vendor: "NVIDIA", Type: "A100"}

@@ -31,6 +31,12 @@ type Writer interface {
 	Commit(ctx context.Context, txn Txn) (int64, error)
 }
 
+// ReadWriter is what a controller needs.
+type ReadWriter interface {
+	Reader
+	Writer
+}
+
 // Txn is one atomic change of at most 100 operations.
 type Txn struct {
 	Ops []Op

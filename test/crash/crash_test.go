@@ -158,13 +158,14 @@ func newLoad(t *testing.T, rnd *rand.Rand, restart int) *load {
 	return &load{j: harness.Journal{Path: filepath.Join(dir, "journal")}, acked: map[string]bool{}, rnd: rnd, restart: restart}
 }
 
-func up(t *testing.T) (*harness.Cluster, *client.Client) {
+// launch starts a server that ends with the test, also when it is paused.
+func launch(t *testing.T, verb string, args ...string) (*harness.Cluster, *client.Client) {
 	t.Helper()
 	bin, err := harness.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := harness.New(bin, "up", "--demo")
+	c, err := harness.New(bin, verb, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +173,7 @@ func up(t *testing.T) (*harness.Cluster, *client.Client) {
 		if t.Failed() {
 			t.Log(c.LogTail())
 		}
+		_ = c.Signal(syscall.SIGCONT)
 		c.Cleanup()
 	})
 	start(t, c)
@@ -195,7 +197,7 @@ func pause(rnd *rand.Rand, most time.Duration) { time.Sleep(time.Duration(rnd.In
 
 func TestCrashServer(t *testing.T) {
 	rnd := seeded(t)
-	c, cl := up(t)
+	c, cl := launch(t, "up", "--demo")
 	l := newLoad(t, rnd, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -215,7 +217,7 @@ func TestCrashServer(t *testing.T) {
 
 func TestCrashLauncher(t *testing.T) {
 	rnd := seeded(t)
-	c, cl := up(t)
+	c, cl := launch(t, "up", "--demo")
 	l := newLoad(t, rnd, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

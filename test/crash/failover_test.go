@@ -71,10 +71,6 @@ func outsideEtcd(t *testing.T) string {
 // lets it go on: what the old leader still had in its hands must change nothing.
 func TestCrashPausedLeader(t *testing.T) {
 	rnd := seeded(t)
-	bin, err := harness.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	endpoint := outsideEtcd(t)
 	shared, err := os.MkdirTemp("/tmp", "fs")
 	if err != nil {
@@ -84,22 +80,7 @@ func TestCrashPausedLeader(t *testing.T) {
 	var servers []*harness.Cluster
 	var clients []*client.Client
 	for range 2 {
-		c, err := harness.New(bin, "server", "--demo", "--etcd-endpoints", endpoint, "--shared", shared)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Log(c.LogTail())
-			}
-			_ = c.Signal(syscall.SIGCONT)
-			c.Cleanup()
-		})
-		start(t, c)
-		cl, err := c.Client()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, cl := launch(t, "server", "--demo", "--etcd-endpoints", endpoint, "--shared", shared)
 		servers, clients = append(servers, c), append(clients, cl)
 	}
 	t.Cleanup(func() { harness.KillMarked(shared) })

@@ -20,7 +20,6 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // member is one of three real etcd servers, each in a process of its own on loopback.
@@ -115,26 +114,8 @@ func threeMembers(t *testing.T) []*member {
 // TestCrashLostQuorum kills two of three etcd members: writes are refused with a clear sentence, reads
 // go on, the running task is not touched, and when a member is back everything acknowledged is there.
 func TestCrashLostQuorum(t *testing.T) {
-	bin, err := harness.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ms := threeMembers(t)
-	c, err := harness.New(bin, "server", "--demo", "--etcd-endpoints", "http://"+ms[0].Client+",http://"+ms[1].Client+",http://"+ms[2].Client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(c.LogTail())
-		}
-		c.Cleanup()
-	})
-	start(t, c)
-	cl, err := c.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, cl := launch(t, "server", "--demo", "--etcd-endpoints", "http://"+ms[0].Client+",http://"+ms[1].Client+",http://"+ms[2].Client)
 	l := newLoad(t, nil, 0)
 	submit := func(name string, seconds float64) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -151,7 +132,7 @@ func TestCrashLostQuorum(t *testing.T) {
 	untilPhase(t, cl, "before", api.PhaseRunning)
 	ms[1].kill()
 	ms[2].kill()
-	err = submit("during", 0.1)
+	err := submit("during", 0.1)
 	if err == nil || !fault.CodeOf(err).Retry() {
 		t.Errorf("a submit without a quorum: %v", err)
 	}

@@ -19,15 +19,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-// Store is what node needs of the store.
-type Store interface {
-	store.Reader
-	store.Writer
-}
-
 // Config makes a Controller.
 type Config struct {
-	Store Store
+	Store store.ReadWriter
 	Clock clock.Clock
 	IDs   *id.Source
 	Log   *slog.Logger

@@ -16,15 +16,9 @@ import (
 	"github.com/fermi-cluster/fermi/sched"
 )
 
-// Store is what placement needs of the store.
-type Store interface {
-	store.Reader
-	store.Writer
-}
-
 // Config makes a Controller.
 type Config struct {
-	Store Store
+	Store store.ReadWriter
 	Clock clock.Clock
 	IDs   *id.Source
 	Log   *slog.Logger

@@ -169,10 +169,13 @@ func TestNodeSyncKeepsNumbersAndCordons(t *testing.T) {
 		if err := syncer.Sync(t.Context(), store.Epoch{}); err != nil {
 			t.Fatal(err)
 		}
+		// A write of our own is behind all of the syncer's; who reads at least that sees them too.
+		mark := &api.Queue{Meta: api.Meta{ID: id.Default.New("queue"), Name: id.Default.New("mark")}}
+		commit(t, s, store.Create(mark))
 		out := map[string]*api.Node{}
 		for i := range 3 {
 			name := fmt.Sprintf("n%d", i)
-			o, err := s.Get(t.Context(), api.Key{Kind: api.KindNode, Name: name}, 1<<60)
+			o, err := s.Get(t.Context(), api.Key{Kind: api.KindNode, Name: name}, mark.Meta.Revision)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,12 +16,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-// Store is what train needs of the store.
-type Store interface {
-	store.Reader
-	store.Writer
-}
-
 // History is what train needs of the past.
 type History interface {
 	history.Events
@@ -39,7 +33,7 @@ type Hub interface {
 
 // Config makes a Controller.
 type Config struct {
-	Store   Store
+	Store   store.ReadWriter
 	History History
 	Engine  engine.Engine
 	Hub     Hub
