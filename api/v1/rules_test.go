@@ -211,14 +211,14 @@ func TestPrepareRefuses(t *testing.T) {
 				r.Args = append(r.Args, strings.Repeat("a", 120<<10))
 			}
 		}), "spec.roles[0].args", "1048576"},
-		{"env name", role(func(r *Role) { r.Env = []EnvVar{{"1A", ""}} }), "spec.roles[0].env[0].name", "digit"},
-		{"env reserved", role(func(r *Role) { r.Env = []EnvVar{{"FERMI_X", ""}} }), "spec.roles[0].env[0].name", "platform"},
-		{"env twice", role(func(r *Role) { r.Env = []EnvVar{{"A", ""}, {"A", ""}} }), "spec.roles[0].env[1].name", "twice"},
-		{"env value", role(func(r *Role) { r.Env = []EnvVar{{"A", "\x00"}} }), "spec.roles[0].env[0].value", "NUL"},
+		{"env name", role(func(r *Role) { r.Env = []EnvVar{{Name: "1A", Value: ""}} }), "spec.roles[0].env[0].name", "digit"},
+		{"env reserved", role(func(r *Role) { r.Env = []EnvVar{{Name: "FERMI_X", Value: ""}} }), "spec.roles[0].env[0].name", "platform"},
+		{"env twice", role(func(r *Role) { r.Env = []EnvVar{{Name: "A", Value: ""}, {Name: "A", Value: ""}} }), "spec.roles[0].env[1].name", "twice"},
+		{"env value", role(func(r *Role) { r.Env = []EnvVar{{Name: "A", Value: "\x00"}} }), "spec.roles[0].env[0].value", "NUL"},
 		{"env count", role(func(r *Role) { r.Env = make([]EnvVar, 1001) }), "spec.roles[0].env", "1001"},
 		{"env bytes", role(func(r *Role) {
 			for _, w := range words(5) {
-				r.Env = append(r.Env, EnvVar{w, strings.Repeat("a", 120<<10)})
+				r.Env = append(r.Env, EnvVar{Name: w, Value: strings.Repeat("a", 120<<10)})
 			}
 		}), "spec.roles[0].env", "524288"},
 		{"dir absolute", role(func(r *Role) { r.WorkingDir = "/a" }), "spec.roles[0].workingDir", "relative"},

@@ -69,13 +69,16 @@ type Role struct {
 	Command     []string  `json:"command,omitempty"`
 	Args        []string  `json:"args,omitempty"`
 	Env         []EnvVar  `json:"env,omitempty"`
-	WorkingDir  string    `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
+	// SecretFiles appear in $FERMI_SECRETS while the process runs.
+	SecretFiles []SecretFile `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
+	WorkingDir  string       `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
 }
 
 // EnvVar is one environment variable of the user's process.
 type EnvVar struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name      string     `json:"name"`
+	Value     string     `json:"value,omitempty"`
+	ValueFrom *SecretRef `json:"valueFrom,omitempty" doc:"Take the value from a secret instead."`
 }
 
 // Resources is what one replica needs.

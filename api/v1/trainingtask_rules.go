@@ -172,6 +172,7 @@ func (f *faults) role(at string, r *Role) {
 	f.resources(at+".resources", &r.Resources)
 	f.argv(at, r)
 	f.env(at+".env", r.Env)
+	f.secretFiles(at+".secretFiles", r.SecretFiles)
 	f.relative(at+".workingDir", r.WorkingDir)
 }
 
@@ -247,6 +248,12 @@ func (f *faults) env(at string, env []EnvVar) {
 			f.add(name, "%s is given twice; give it once.", "%s 重复出现，请只保留一个。", quote(e.Name))
 		}
 		seen[e.Name] = true
+		if e.ValueFrom != nil {
+			f.secretRef(item(at, i)+".valueFrom", e.ValueFrom.Secret, e.ValueFrom.Key)
+			if e.Value != "" {
+				f.add(item(at, i)+".value", "Give a value or valueFrom, not both.", "value 与 valueFrom 只能填写一个。")
+			}
+		}
 		f.processText(item(at, i)+".value", e.Value)
 		total += len(e.Name) + len(e.Value) + 2
 	}

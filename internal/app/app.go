@@ -32,6 +32,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/run"
+	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
@@ -70,6 +71,7 @@ type part struct {
 	logs    *logbook.Book
 	hub     *link.Hub
 	tokens  *link.Tokens
+	box     *seal.Box
 	place   *placement.Controller
 	train   *train.Controller
 	nodes   *node.Controller
@@ -147,6 +149,13 @@ func (p *part) openRest(ctx context.Context) (err error) {
 		return err
 	}
 	p.tokens = link.NewTokens(key)
+	sealing, err := secretFile(filepath.Join(p.cfg.Shared, "secret.key"))
+	if err != nil {
+		return err
+	}
+	if p.box, err = seal.New(sealing); err != nil {
+		return err
+	}
 	p.logs = logbook.New(logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real})
 	return nil
 }
@@ -156,7 +165,7 @@ func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.hub = link.NewHub(link.HubConfig{
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, ArchiveOf: p.archiveOf,
+		Notify: p.notify, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf,
 	})
 	if p.cfg.Processes == 0 {
 		p.cfg.Processes = processes()
@@ -172,7 +181,7 @@ func (p *part) assemble() (err error) {
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: cfg.Inventory,
 	})
 	p.api, err = server.New(server.Config{
-		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup,
+		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry,
 	})

@@ -125,7 +125,7 @@ func (l *launcher) begin(ctx context.Context, code <-chan error) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	return spawn(l.replica, dir, environ(l.replica, l.dir, os.LookupEnv), l.spool)
+	return spawn(l.replica, dir, environ(l.replica, l.dir, l.secrets, os.LookupEnv), l.spool)
 }
 
 // prepare makes the folders and brings the code, while go is waited for.
@@ -136,6 +136,9 @@ func (l *launcher) prepare(ctx context.Context) error {
 		}
 	}
 	if err := writeHyper(l.replica, l.dir); err != nil {
+		return err
+	}
+	if err := l.bringSecrets(ctx); err != nil {
 		return err
 	}
 	code := filepath.Join(l.dir, record.DirCode)

@@ -12,7 +12,7 @@ import (
 // Who may do what, in one place:
 //
 //	viewer    reads in the projects they are a member of, and zones, nodes and queues
-//	member    also writes tasks there
+//	member    also writes tasks and secrets there
 //	operator  reads everything, writes zones, queues and nodes
 //	admin     everything
 //
@@ -74,17 +74,17 @@ func (s *Server) mayWrite(ctx context.Context, w *caller, o api.Object) error {
 			return nil
 		}
 		return forbidden(fault.T("Only an admin makes or changes tokens of others.", "只有管理员可以管理他人的令牌。"))
-	case *api.TrainingTask:
+	case *api.TrainingTask, *api.Secret:
 		if w.role() != api.RoleMember {
 			return forbidden(fault.T("The role %s may not change tasks; ask for the role member.", "角色 %s 不能修改任务，请申请 member 角色。", w.role()))
 		}
-		ok, err := s.memberOf(ctx, w, o.Meta.Project)
+		ok, err := s.memberOf(ctx, w, o.GetMeta().Project)
 		if err != nil {
 			return err
 		}
 		if !ok {
 			return fault.New(fault.Forbidden, "NotMember", fault.T(
-				"The project %q does not exist, or you are not a member of it.", "项目 %q 不存在，或您不是其成员。", clip(o.Meta.Project, 64)))
+				"The project %q does not exist, or you are not a member of it.", "项目 %q 不存在，或您不是其成员。", clip(o.GetMeta().Project, 64)))
 		}
 		return nil
 	}

@@ -124,6 +124,9 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 	case *api.User:
 		next.Spec = given.(*api.User).Spec
 		check = func() (err error) { guards, err = s.keepAdmin(ctx, current.(*api.User), next); return err }
+	case *api.Secret:
+		next.Spec = given.(*api.Secret).Spec
+		check = func() (err error) { guards, err = s.admitSecret(ctx, next, current.(*api.Secret)); return err }
 	case *api.Token:
 		check = s.changeToken(next, current.(*api.Token), given.(*api.Token))
 	}
