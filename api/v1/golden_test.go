@@ -44,7 +44,7 @@ func whole() map[Kind]Object {
 					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
 					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src",
 				}},
-				Code:            &Code{"/home/li", "sha256:00"},
+				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}},
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
 				Restart:         &RestartPolicy{3, Duration(time.Hour)}, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones:    &ZoneRules{[]string{"beijing-1"}, []string{"shenzhen-1"}},

@@ -263,10 +263,20 @@ func (f *faults) env(at string, env []EnvVar) {
 }
 
 func (f *faults) code(at string, c *Code) {
+	if c == nil {
+		return
+	}
+	given := 0
+	for _, there := range []bool{c.Folder != "", c.Archive != "", c.Git != nil} {
+		if there {
+			given++
+		}
+	}
 	switch {
-	case c == nil:
-	case (c.Folder == "") == (c.Archive == ""):
-		f.add(at, "Give exactly one of folder and archive, or leave code out.", "folder 与 archive 必须且只能填写一个，或去掉 code。")
+	case given != 1:
+		f.add(at, "Give exactly one of folder, archive and git, or leave code out.", "folder、archive 与 git 必须且只能填写一个，或去掉 code。")
+	case c.Git != nil:
+		f.git(at+".git", c.Git)
 	case c.Folder != "":
 		f.absolute(at+".folder", c.Folder)
 	case !digest.MatchString(c.Archive):

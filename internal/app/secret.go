@@ -5,6 +5,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
 )
 
 // secretsOf opens the values that a role of a task names: what its launcher may have, and no more.
@@ -25,7 +26,27 @@ func (p *part) secretsOf(ctx context.Context, taskID, role string) (map[api.Secr
 			}
 		}
 	}
-	return out, nil
+	return out, p.gitSecrets(ctx, task, out)
+}
+
+// gitSecrets adds what the launcher needs to bring the code: those of the known keys that are there.
+func (p *part) gitSecrets(ctx context.Context, task *api.TrainingTask, out map[api.SecretRef]string) error {
+	c := task.Spec.Code
+	if c == nil || c.Git == nil || c.Git.Secret == "" {
+		return nil
+	}
+	for _, key := range gitcode.Keys {
+		ref := api.SecretRef{Secret: c.Git.Secret, Key: key}
+		value, err := p.open1(ctx, task.Meta.Project, ref)
+		if fault.ReasonOf(err) == "NoSuchKey" {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		out[ref] = value
+	}
+	return nil
 }
 
 func refs(r api.Role) []api.SecretRef {

@@ -46,6 +46,7 @@ type launcher struct {
 	client   *link.Client
 	stop     *stopper
 	secrets  map[api.SecretRef]string // set before the process starts
+	gitTries int                      // of prepare alone
 
 	goes     chan int64    // the epoch that said go
 	children chan struct{} // a child ended

@@ -23,6 +23,9 @@ func (l *launcher) bringSecrets(ctx context.Context) error {
 	for _, v := range l.replica.Env {
 		named = named || v.ValueFrom != nil
 	}
+	if c := l.replica.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
+		named = true
+	}
 	if !named {
 		return nil
 	}

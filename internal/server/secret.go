@@ -43,6 +43,11 @@ func (s *Server) admitSecret(ctx context.Context, x, old *api.Secret) ([]store.O
 
 // checkSecrets makes sure that everything a task names is there.
 func (s *Server) checkSecrets(ctx context.Context, t *api.TrainingTask) error {
+	if c := t.Spec.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
+		if _, err := s.refer(ctx, api.Key{Kind: api.KindSecret, Project: t.Meta.Project, Name: c.Git.Secret}, "spec.code.git.secret"); err != nil {
+			return err
+		}
+	}
 	for i, role := range t.Spec.Roles {
 		at := fmt.Sprintf("spec.roles[%d]", i)
 		for j, v := range role.Env {
