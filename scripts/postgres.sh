@@ -66,6 +66,8 @@ begin=$SECONDS
 (
 	cd /
 	"${as[@]}" "$bin/initdb" -D "$dir/data" -U fermi -A trust -E UTF8 --locale=C.UTF-8 --no-sync >"$dir/initdb.log" 2>&1 || { cat "$dir/initdb.log" >&2; exit 1; }
+	# Members of this role need their password, for the tests of passwords.
+	sed -i '1i local all +fermi_test_password scram-sha-256' "$dir/data/pg_hba.conf"
 	"${as[@]}" "$bin/pg_ctl" -D "$dir/data" -s -w -l "$dir/data/log" \
 		-o "-c listen_addresses='' -c unix_socket_directories='$dir' -c max_connections=200" start || { cat "$dir/data/log" >&2; exit 1; }
 )

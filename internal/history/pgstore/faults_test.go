@@ -2,17 +2,21 @@ package pgstore
 
 import (
 	"context"
+	"encoding/hex"
 	"io"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/history/pgstore/pgtest"
 )
 
@@ -44,6 +48,91 @@ func TestRefusals(t *testing.T) {
 		if _, err := Open(t.Context(), Config{URL: tt.url}); fault.ReasonOf(err) != tt.reason {
 			t.Errorf("%s: %v", tt.reason, err)
 		}
+	}
+}
+
+// TestPassword: refused without and with a wrong one; a changed file counts from the next connection.
+func TestPassword(t *testing.T) {
+	at := pgtest.New(t)
+	role := "pw_" + strings.TrimPrefix(must(url.Parse(at)).Path, "/")
+	pgtest.Exec(t, at, `DO $$ BEGIN CREATE ROLE fermi_test_password; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`,
+		`CREATE ROLE `+role+` LOGIN PASSWORD 'first' IN ROLE fermi_test_password`, `GRANT CREATE ON SCHEMA public TO `+role)
+	t.Cleanup(func() { pgtest.Exec(t, at, `DROP OWNED BY `+role, `DROP ROLE `+role) })
+	mine := strings.Replace(at, "fermi@", role+"@", 1)
+	path := filepath.Join(t.TempDir(), "password")
+	put := func(password string) {
+		if err := os.WriteFile(path, []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("wrong")
+	for _, file := range []string{"", path} {
+		s, err := Open(t.Context(), Config{URL: mine, PasswordFile: file})
+		if err == nil {
+			s.Close()
+			t.Skip("this server wants no passwords; make e2e-postgres starts one that does")
+		}
+		if fault.ReasonOf(err) != "HistoryRefused" || strings.Contains(err.Error(), "wrong") {
+			t.Fatalf("with %q: %v", file, err)
+		}
+	}
+	put("first")
+	s, err := Open(t.Context(), Config{URL: mine, PasswordFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	put("second")
+	pgtest.Exec(t, at, `ALTER ROLE `+role+` PASSWORD 'second'`, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '`+role+`'`)
+	if err := s.AddEvents(t.Context(), history.Event{ID: "x"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// TestFull: a database on a full disk says so, and what was acknowledged is there.
+func TestFull(t *testing.T) {
+	at := pgtest.New(t)
+	dir := must(os.MkdirTemp("", "full")) // t.TempDir's parent is closed to the server's user
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
+		t.Skipf("cannot mount: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	owner, err := os.Stat(must(url.Parse(at)).Query().Get("host"))
+	if err != nil {
+		t.Skipf("the server is elsewhere: %v", err)
+	}
+	if err := os.Chown(dir, int(owner.Sys().(*syscall.Stat_t).Uid), -1); err != nil {
+		t.Fatal(err)
+	}
+	space := "full_" + strings.TrimPrefix(must(url.Parse(at)).Path, "/")
+	pgtest.Exec(t, at, `CREATE TABLESPACE `+space+` LOCATION '`+dir+`'`, `CREATE DATABASE `+space+` TABLESPACE `+space+` ENCODING 'UTF8' TEMPLATE template0`)
+	t.Cleanup(func() {
+		pgtest.Exec(t, at, `DROP DATABASE `+space+` WITH (FORCE)`, `DROP TABLESPACE `+space)
+	})
+	u := must(url.Parse(at))
+	u.Path = "/" + space
+	s := openAt(t, u.String())
+	random := make([]byte, 200_000)
+	rand.NewChaCha8([32]byte{}).Read(random)
+	acked := 0
+	for err = nil; acked < 200 && err == nil; acked++ {
+		err = s.AddEvents(t.Context(), history.Event{ID: "x", Message: fault.T(hex.EncodeToString(random), "")})
+	}
+	acked--
+	if !fault.Is(err, fault.Full) {
+		t.Fatalf("after %d: %v", acked, err)
+	}
+	events, err := s.ListEvents(t.Context(), history.EventQuery{ObjectID: "x", Limit: 1000})
+	if err != nil || len(events) != acked || acked == 0 {
+		t.Fatalf("%d events of %d, %v", len(events), acked, err)
 	}
 }
 
