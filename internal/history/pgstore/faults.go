@@ -14,6 +14,9 @@ import (
 // patience is how long an operation waits for a database that is away, which a restart of it takes.
 const patience = 3 * time.Second
 
+// opTimeout bounds one try: a connection whose other end is silent would last for minutes.
+const opTimeout = 15 * time.Second
+
 // answered says that the database itself refused: what was asked for has not been done.
 func answered(err error) bool {
 	var pg *pgconn.PgError
@@ -47,13 +50,15 @@ func passing(err error) (again, sure bool) {
 
 // try runs an operation until it is done, refused, or patience is over. An operation without a key
 // is repeated only when it is sure that nothing was done.
-func (s *Store) try(ctx context.Context, keyed bool, do func() error) error {
+func (s *Store) try(ctx context.Context, keyed bool, do func(context.Context) error) error {
 	begin, wait := s.cfg.Clock.Now(), 20*time.Millisecond
 	for {
 		if s.closed.Load() {
 			return fault.New(fault.Unavailable, "HistoryClosed", fault.T("The history database is closed.", "历史数据库已关闭。"))
 		}
-		err := do()
+		bounded, cancel := context.WithTimeout(ctx, opTimeout)
+		err := do(bounded)
+		cancel()
 		if err == nil {
 			return nil
 		}

@@ -86,7 +86,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
 		return nil, s.sick(err)
 	}
-	if err := s.try(ctx, true, func() error {
+	// Not bounded like the rest: others may be migrating, and building an index takes its time.
+	if err := s.try(ctx, true, func(context.Context) error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return migrate(ctx, tx, cfg.Log) })
 	}); err != nil {
 		s.pool.Close()
@@ -136,7 +137,7 @@ type statement struct {
 
 // write sends all statements as one message, which the database runs as one transaction.
 func (s *Store) write(ctx context.Context, all ...statement) error {
-	return s.try(ctx, true, func() error {
+	return s.try(ctx, true, func(ctx context.Context) error {
 		var b pgx.Batch
 		for _, st := range all {
 			b.Queue(st.sql, clean(st.args)...)
@@ -159,7 +160,7 @@ func (s *Store) inOrder(ctx context.Context, turn chan struct{}, lock int64, all
 
 // read gives what scan makes of each row.
 func read[T any](ctx context.Context, s *Store, sql string, args []any, scan func(pgx.Rows) (T, error)) (out []T, err error) {
-	err = s.try(ctx, true, func() error {
+	err = s.try(ctx, true, func(ctx context.Context) error {
 		rows, err := s.pool.Query(ctx, sql, clean(args)...)
 		if err != nil {
 			return err

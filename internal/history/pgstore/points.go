@@ -27,7 +27,7 @@ func (s *Store) AddPoints(ctx context.Context, taskID, name, replica string, poi
 		return nil
 	}
 	series := clean([]any{taskID, name, replica})
-	return s.try(ctx, false, func() error {
+	return s.try(ctx, false, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return appendPoints(ctx, tx, series, points) })
 	})
 }
