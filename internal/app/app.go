@@ -28,7 +28,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
+	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/run"
@@ -48,6 +48,7 @@ type Config struct {
 	// TLSCert and TLSKey are files; plain HTTP without them.
 	TLSCert, TLSKey string
 	Etcd            []string // endpoints of an outside etcd; embedded when empty
+	Past            Past
 	Zones           []api.Zone
 	Inventory       func(context.Context) ([]api.Node, error)
 	ArchiveAfter    time.Duration
@@ -66,7 +67,7 @@ type part struct {
 	etcd    *embedded.Server // nil with an outside etcd
 	client  *clientv3.Client
 	store   *store.Store
-	history *sqlstore.Store
+	history history.History
 	blob    *folder.Store
 	logs    *logbook.Book
 	hub     *link.Hub
@@ -138,7 +139,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Join(p.cfg.Shared, "engine"), 0o700); err != nil {
 		return err
 	}
-	if p.history, err = sqlstore.Open(ctx, sqlstore.Config{Path: filepath.Join(p.cfg.Shared, "history.db"), Log: p.cfg.Log.With("part", "history"), Clock: clock.Real}); err != nil {
+	if p.history, err = p.cfg.Past.open(ctx, filepath.Join(p.cfg.Shared, entryHistory), p.cfg.Log.With("part", "history")); err != nil {
 		return err
 	}
 	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {

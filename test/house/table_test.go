@@ -78,6 +78,7 @@ var technology = []struct {
 	{"go.etcd.io/", []string{"internal/store", "internal/store/embedded", "internal/app"}},
 	{"database/sql", []string{"internal/history/..."}},
 	{"modernc.org/", []string{"internal/history/sqlstore"}},
+	{"github.com/jackc/", []string{"internal/history/pgstore/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "internal/engine/kubeengine"}},
 	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/store/...", "internal/app", "internal/launch"}},
