@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
+import { Overview } from "./pages/overview";
 import { AnchorLink } from "./parts/link";
 import { Shell } from "./parts/shell";
 import { Empty, Failure, Loading } from "./parts/states";
@@ -20,7 +21,7 @@ const routeTree = root.addChildren([
   createRoute({
     getParentRoute: () => root,
     path: "/",
-    component: lazyRouteComponent(() => import("./pages/overview"), "Overview"),
+    component: Overview, // where people land: no second wait
   }),
   createRoute({
     getParentRoute: () => root,

@@ -10,7 +10,7 @@ export const en: Catalogue = {
   "nav.create": "Create a task",
   "nav.menu": "Open or close navigation",
   "nav.signOut": "Sign out",
-  "nav.language": "Switch to Chinese",
+  "nav.language": "中文 · switch to Chinese",
   "nav.languageShort": "中文",
   "nav.dark": "Switch to dark",
   "nav.light": "Switch to light",

@@ -10,7 +10,7 @@ export const zh = {
   "nav.create": "创建任务",
   "nav.menu": "打开或关闭导航",
   "nav.signOut": "退出登录",
-  "nav.language": "切换到英文",
+  "nav.language": "EN · 切换到英文",
   "nav.languageShort": "EN",
   "nav.dark": "切换到深色",
   "nav.light": "切换到浅色",

@@ -1,4 +1,4 @@
-import { Badge, Group, SimpleGrid, Stack, Text, Title, Tooltip } from "@mantine/core";
+import { Badge, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Zone } from "../api/client";
 import { type Phase, useNodes, usePlacements, useQueues, useTaskStream, useTasks, useZones } from "../api/queries";
@@ -165,11 +165,9 @@ function ZoneDevices({ zone, nodes }: { zone: Zone; nodes: NodePicture[] }) {
             </Badge>
           )}
           {zone.spec.virtual && (
-            <Tooltip label={t("overview.virtualHint")}>
-              <Badge color="gray" variant="light" size="sm" tt="none" title={t("overview.virtualHint")}>
-                {t("overview.virtual")}
-              </Badge>
-            </Tooltip>
+            <Badge color="gray" variant="light" size="sm" tt="none" title={t("overview.virtualHint")}>
+              {t("overview.virtual")}
+            </Badge>
           )}
         </Group>
         <Text size="xs" c="dimmed">

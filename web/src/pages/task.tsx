@@ -121,7 +121,13 @@ function Stop({ name, task }: { name: string; task: TaskObject }) {
       <Button color="red.9" onClick={dialog.open} disabled={task.spec.stop} style={{ flexShrink: 0 }}>
         {t("task.stop")}
       </Button>
-      <Modal opened={open} onClose={dialog.close} title={t("task.stopTitle", { name: title(task) })} centered>
+      <Modal
+        opened={open}
+        onClose={dialog.close}
+        title={t("task.stopTitle", { name: title(task) })}
+        centered
+        closeButtonProps={{ "aria-label": t("task.cancel") }}
+      >
         <Stack>
           <Text size="sm">{t("task.stopText")}</Text>
           {stop.error && <Failure error={stop.error} />}
