@@ -27,6 +27,7 @@ CONSOLE_SOURCES := $(shell find web -type f ! -path 'web/node_modules/*' ! -path
 DATA   ?= .run/data
 LISTEN ?= 127.0.0.1:7070
 FUZZTIME ?= 10s
+PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
 .PHONY: help run build test fuzz e2e e2e-crash e2e-web bench bench-start bench-submit bench-archive generate deps clean
@@ -79,10 +80,10 @@ e2e: build ## the shipped binary from the outside
 e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
 
-e2e-web: ## the console in a real Chromium, in both languages; pictures go to docs/pictures
+e2e-web: ## the console in a real Chromium, in both languages; pictures go to PICTURES (.cache/pictures)
 	@scripts/web.sh browser
 	@$(MAKE) --no-print-directory build
-	@scripts/suite.sh e2e-web node web/e2e/run.mjs
+	@FERMI_PICTURES=$(PICTURES) scripts/suite.sh e2e-web node web/e2e/run.mjs
 
 bench: bench-start bench-submit bench-archive ## all benchmarks, one after the other
 

@@ -1,15 +1,15 @@
 // The console in a real browser, against the shipped binary: `make e2e-web`. Prints "ok" or "FAIL"
-// a scenario, the measured numbers, and writes the pictures of the README to docs/pictures.
+// a scenario and the measured numbers; pictures of the pages go to $FERMI_PICTURES.
 import { spawn } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
+import { cpus, loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
 const root = resolve(fileURLToPath(import.meta.url), "../../..");
-const pictures = join(root, "docs/pictures");
+const pictures = resolve(root, process.env.FERMI_PICTURES || ".cache/pictures");
 const axe = await readFile(join(root, "web/node_modules/axe-core/axe.min.js"), "utf8");
 const words = { zh: await catalogue("zh"), en: await catalogue("en") };
 const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>`;
@@ -210,7 +210,7 @@ async function tour(browser, lang, ids) {
   let name = "";
   await step(`${lang}: create a task from the form, the YAML beside it`, async () => {
     await goTo(page, t["nav.create"]);
-    name = `${lang === "zh" ? "第一个任务" : "first task"} ${Date.now()}`;
+    name = lang === "zh" ? "我的第一个任务" : "my first task";
     await page.getByLabel(t["create.displayName"], { exact: true }).fill(name);
     await page
       .getByLabel(t["create.command"], { exact: true })
@@ -287,7 +287,7 @@ async function tour(browser, lang, ids) {
   await step(`${lang}: the list is searched, filtered and live`, async () => {
     await goTo(page, t["nav.tasks"]);
     await page.getByRole("link", { name }).waitFor();
-    const made = `live ${Date.now()}`;
+    const made = lang === "zh" ? "语音识别微调" : "speech fine-tuning";
     await page.getByText(t["state.live"], { exact: true }).waitFor();
     await submit(made, "true");
     await page.getByRole("row", { name: made }).getByText(t["phase.Completed"]).waitFor();
@@ -304,6 +304,8 @@ async function tour(browser, lang, ids) {
   });
 
   await step(`${lang}: hostile strings execute nothing`, async () => {
+    const id = await submit(hostile, `echo '${hostile}'; echo '${hostile}' >&2; exit 3`);
+    await untilPhase(id, "Failed");
     await page.getByRole("link", { name: hostile }).first().click();
     await page.getByRole("heading", { name: hostile }).waitFor();
     await page.getByRole("log").getByText(hostile).first().waitFor();
@@ -391,12 +393,14 @@ async function measure(browser) {
   }
   times.sort((a, b) => a - b);
   const middle = Math.round(times[2]);
-  console.log(`ok   measured: first load ${(bytes / 1000).toFixed(1)} kB over the wire (<= 250)`);
+  console.log(`ok   measured: first load ${(bytes / 1000).toFixed(1)} kB over the wire (at most 250)`);
+  // What else runs on the machine only ever adds, so the quickest of five is held to the bound; the
+  // median and the load are printed beside it, so that nobody takes the one for the other.
+  const all = times.map(Math.round).join(" ");
   console.log(
-    `ok   measured: interactive after ${middle} ms, median of 5, ${times.map(Math.round).join(" ")} (<= 1500)`,
+    `ok   measured: interactive, quickest ${Math.round(times[0])} ms (held to 1500), median ${middle} ms, all ${all}; load ${loadavg()[0].toFixed(1)} on ${cpus().length} cores`,
   );
   must(bytes > 50_000 && bytes <= budget.bytes, `the first load has ${bytes} bytes`);
-  // Others may use this machine; that only ever adds, so the quickest run is judged.
   must(times[0] <= budget.milliseconds, `interactive only after ${times[0]} ms`);
 }
 
@@ -413,7 +417,7 @@ try {
     const h800 = { resources: { accelerators: { type: "H800", count: 8 } }, replicas: 4 };
     await submit("GPT大模型分布式训练", "sleep 600", h800);
     await submit("图像分类 ResNet", "sleep 600", { resources: { accelerators: { count: 4 } }, replicas: 3 });
-    const dies = await submit(hostile, `echo '${hostile}'; echo '${hostile}' >&2; exit 3`);
+    const dies = await submit("数据预处理", "echo no such file >&2; exit 3");
     ids.done = await submit("带输出的任务", 'echo forty-two > "$FERMI_OUTPUT/result.txt"');
     ids.waits = await submit("放不下的任务", "true", { resources: { accelerators: { type: "A100", count: 16 } } });
     await untilPhase(dies, "Failed");

@@ -143,7 +143,7 @@ export function TaskTable({ tasks, now }: { tasks: readonly Task[]; now: number 
               <Table.Td>
                 <Wish task={task} />
               </Table.Td>
-              <Table.Td>{task.status?.zones?.join(", ") || "—"}</Table.Td>
+              <Table.Td style={{ whiteSpace: "nowrap" }}>{task.status?.zones?.join(", ") || "—"}</Table.Td>
               <Table.Td style={{ whiteSpace: "nowrap" }}>{moment(task.metadata.createdAt, lang)}</Table.Td>
               <Table.Td style={{ whiteSpace: "nowrap" }}>{duration(ran(task, now), t)}</Table.Td>
             </Table.Tr>

@@ -47,7 +47,7 @@ export function TaskRow({ task, now }: { task: Task; now: number }) {
           )}
         </Text>
       </Stack>
-      <Stack gap={2} align="flex-end">
+      <Stack gap={2} align="flex-end" style={{ flexShrink: 0 }}>
         <PhaseBadge phase={task.status?.phase} />
         {Number.isFinite(time) && (
           <Text size="xs" c="dimmed" style={{ whiteSpace: "nowrap" }}>
