@@ -17,29 +17,43 @@ DATE    := $(shell git log -1 --format=%cI 2>/dev/null || true)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
 # Everything the binary is made from: unchanged, `make build` does nothing.
-SOURCES := $(shell find api client cmd internal sched -type f ! -name '*_test.go' ! -path '*/testdata/*' 2>/dev/null) go.mod go.sum
+SOURCES := web/embed.go $(shell find api client cmd internal sched -type f ! -name '*_test.go' ! -path '*/testdata/*' 2>/dev/null) go.mod go.sum
+
+# The console, where npm is there to build it; without, the binary says that it is not in it.
+NPM     := $(shell command -v npm 2>/dev/null)
+CONSOLE := $(if $(NPM),$(CACHE)/web.stamp)
+CONSOLE_SOURCES := $(shell find web -type f ! -path 'web/node_modules/*' ! -path 'web/dist/*' ! -path 'web/e2e/*' ! -name '*.test.*' ! -name '*.go' 2>/dev/null)
 
 DATA   ?= .run/data
 LISTEN ?= 127.0.0.1:7070
 FUZZTIME ?= 10s
+PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres bench bench-start bench-submit bench-archive generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
-run: build ## install what is missing, build, and start the platform with the demo topology
+run: ## install what is missing, build, and start the platform with the demo topology
+	@scripts/web.sh tools
+	@$(MAKE) --no-print-directory build
 	@mkdir -p $(dir $(DATA))
 	@echo "starting bin/fermi up --demo --data $(DATA) --listen $(LISTEN) (Ctrl-C ends it; running tasks go on)"
 	@exec bin/fermi up --demo --data $(DATA) --listen $(LISTEN)
 
 build: bin/fermi ## build bin/fermi
 
-bin/fermi: $(SOURCES) Makefile | deps
+bin/fermi: $(SOURCES) $(CONSOLE) Makefile | deps
+	@$(if $(NPM),,echo "npm is missing: the console is left out")
 	@echo "building bin/fermi $(VERSION)"
 	@mkdir -p bin
 	@go build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/fermi
+
+$(CACHE)/web.stamp: $(CONSOLE_SOURCES) scripts/web.sh
+	@mkdir -p $(CACHE)
+	@scripts/web.sh build
+	@touch $@
 
 deps: $(CACHE)/deps.stamp ## install the system packages that are missing
 
@@ -69,6 +83,11 @@ e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
 
+e2e-web: ## the console in a real Chromium, in both languages; pictures go to PICTURES (.cache/pictures)
+	@scripts/web.sh browser
+	@$(MAKE) --no-print-directory build
+	@FERMI_PICTURES=$(PICTURES) scripts/suite.sh e2e-web node web/e2e/run.mjs
+
 bench: bench-start bench-submit bench-archive ## all benchmarks, one after the other
 
 bench-start: build ## time to ready, memory at rest, size of the binary
@@ -83,12 +102,13 @@ bench-archive: build ## a million finished and a hundred thousand queued tasks
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:
 
-generate: deps ## generated code (the link protocol)
+generate: build ## generated code (the link protocol, the console's client)
 	@command -v protoc >/dev/null || { echo "protoc is missing; on Debian: apt-get install protobuf-compiler"; exit 1; }
 	@mkdir -p $(CACHE)/bin
 	@GOBIN=$(abspath $(CACHE)/bin) go install google.golang.org/protobuf/cmd/protoc-gen-go@$(PROTOC_GEN_GO)
 	@GOBIN=$(abspath $(CACHE)/bin) go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@$(PROTOC_GEN_GO_GRPC)
 	@PATH=$(abspath $(CACHE)/bin):$$PATH go generate ./...
+	@scripts/web.sh generate
 
 clean: ## remove what was built; data in .run and downloaded tools in .cache/bin stay
-	@rm -rf bin $(CACHE)/log $(CACHE)/suites $(CACHE)/deps.stamp
+	@rm -rf bin $(CACHE)/log $(CACHE)/suites $(CACHE)/deps.stamp $(CACHE)/web.stamp

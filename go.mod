@@ -110,3 +110,6 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 )
+
+// What npm puts there is none of Go's business.
+ignore ./web/node_modules

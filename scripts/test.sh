@@ -19,6 +19,15 @@ export -f format
 "$suite" format bash -euo pipefail -c format
 "$suite" vet go vet ./...
 "$suite" staticcheck "$STATICCHECK" ./...
+if command -v npm >/dev/null && [ -e web/node_modules/.package-lock.json ]; then
+	"$suite" web-types npm --prefix web run --silent check
+	"$suite" web-lint npm --prefix web run --silent lint
+	"$suite" web-unit npm --prefix web run --silent test
+else
+	line="skipped web-types, web-lint, web-unit: npm is missing"
+	echo "$line"
+	[ -z "${FERMI_SUITES:-}" ] || echo "$line" >>"$FERMI_SUITES"
+fi
 # The suites that run the shipped binary come by themselves: below, and in `make e2e`.
 "$suite" unit go test -v -race -timeout 15m $(go list ./... | grep -vE '/test/(e2e|crash)$')
 FERMI_CRASH_ROUNDS=3 FERMI_CRASH_SEED=${FERMI_CRASH_SEED:-1} "$suite" crash-sample go test -v -count=1 -timeout 10m -run TestCrash ./test/crash/...

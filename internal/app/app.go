@@ -36,6 +36,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/web"
 )
 
 // Config is one control-plane process.
@@ -184,7 +185,7 @@ func (p *part) assemble() (err error) {
 	p.api, err = server.New(server.Config{
 		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry,
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Console: web.Files(),
 	})
 	return err
 }

@@ -87,7 +87,7 @@ func (s *Server) build() {
 			s.dispatch(rt, w, r)
 		})
 	}
-	s.mux.HandleFunc("/", s.unknown)
+	s.mux.HandleFunc("/", s.pages)
 	s.doc = sync.OnceValues(spec.MarshalJSON)
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -84,7 +85,7 @@ type ReplicaView struct {
 	PeakBytes api.Bytes     `json:"peakBytes,omitempty"`
 }
 
-// Config is all a Server needs. Live, Backup, Ready, Metrics and Register may be nil.
+// Config is all a Server needs. Live, Backup, Ready, Metrics, Register and Console may be nil.
 type Config struct {
 	Store   Store
 	History history.History
@@ -105,6 +106,8 @@ type Config struct {
 	Ready    func() error
 	Metrics  prometheus.Gatherer
 	Register prometheus.Registerer // for the server's own metrics
+	// Console are the pages for browsers; without an index.html they only say that they are missing.
+	Console fs.FS
 }
 
 // Validate lists what is missing.
@@ -132,6 +135,7 @@ type Server struct {
 	tasks   *tracker
 	keys    *sortKeys
 	seen    *meters
+	console *console
 	newest  atomic.Int64 // the newest revision committed through this server
 	closing chan struct{}
 	once    sync.Once
@@ -161,6 +165,7 @@ func New(cfg Config) (*Server, error) {
 		tasks:   newTracker(),
 		keys:    &sortKeys{},
 		seen:    newMeters(cfg.Register),
+		console: newConsole(cfg.Console),
 		closing: make(chan struct{}),
 	}
 	s.build()

@@ -61,6 +61,8 @@ var table = []row{
 	{"5 server", []string{"internal/server/..."}, join(below4, []string{
 		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway",
 	})},
+	// The console's files, nothing more: handed to the server by the assembly.
+	{"5 console", []string{"web"}, nil},
 
 	{"6 assembly", []string{"internal/app", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},

@@ -1,0 +1,385 @@
+import {
+  type InfiniteData,
+  keepPreviousData,
+  type QueryClient,
+  useInfiniteQuery,
+  useMutation,
+  useQuery,
+  useQueryClient,
+} from "@tanstack/react-query";
+import { useCallback, useEffect, useRef, useState } from "react";
+import { forget, keep, signedIn } from "../session";
+import { api, ask, dataOf, type Node, type Placement, type Schemas, type Task } from "./client";
+import { type Liveness, useStream } from "./live";
+import type { ServerEvent } from "./sse";
+
+export type Phase = "Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped";
+export const phases: readonly Phase[] = [
+  "Pending",
+  "Initializing",
+  "Running",
+  "Recovering",
+  "Completed",
+  "Failed",
+  "Stopped",
+];
+export const sorts = ["-createdAt", "createdAt", "displayName", "-updatedAt"] as const;
+export type Sort = (typeof sorts)[number];
+
+export interface TaskFilter {
+  phase?: Phase[];
+  search?: string;
+  sort?: Sort;
+  limit?: number;
+}
+
+/** Every key under which something of the server is kept. */
+export const keys = {
+  whoami: ["whoami"] as const,
+  zones: ["zones"] as const,
+  nodes: ["nodes"] as const,
+  placements: ["placements"] as const,
+  queues: ["queues"] as const,
+  lists: ["tasks"] as const,
+  list: (filter: TaskFilter) => ["tasks", filter] as const,
+  task: (name: string) => ["task", name] as const,
+  why: (name: string) => ["task", name, "why"] as const,
+  events: (name: string) => ["task", name, "events"] as const,
+  outputs: (name: string) => ["task", name, "outputs"] as const,
+  replicas: (name: string) => ["task", name, "replicas"] as const,
+};
+
+type TaskPage = { items: Task[]; next?: string; revision?: number };
+type Listed<T> = { items: T[]; revision: number };
+
+/** A page shows at most this many pages of 500. */
+const maxPages = 40;
+
+async function everything<T>(
+  fetchPage: (cursor?: string) => Promise<{ items: T[] | null; next?: string; revision?: number }>,
+): Promise<Listed<T>> {
+  const out: Listed<T> = { items: [], revision: 0 };
+  let cursor: string | undefined;
+  for (let i = 0; i < maxPages; i++) {
+    const page = await fetchPage(cursor);
+    out.items.push(...(page.items ?? []));
+    if (i === 0) out.revision = page.revision ?? 0;
+    if (!page.next) break;
+    cursor = page.next;
+  }
+  return out;
+}
+
+export function useWhoami() {
+  return useQuery({
+    queryKey: keys.whoami,
+    queryFn: () => dataOf(api.GET("/api/v1/whoami")),
+    enabled: signedIn(),
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+}
+
+/** Checks a token with the server and keeps it when it is good. */
+export function useSignIn() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async (token: string) => {
+      const response = await ask("/api/v1/whoami", { headers: { Authorization: `Bearer ${token}` } });
+      const body: { data: Schemas["Identity"] } = await response.json();
+      client.clear();
+      keep(token);
+      return body.data;
+    },
+  });
+}
+
+export function useSignOut(): () => void {
+  const client = useQueryClient();
+  return () => {
+    forget();
+    client.clear();
+  };
+}
+
+export function useZones() {
+  return useQuery({
+    queryKey: keys.zones,
+    queryFn: () =>
+      everything((cursor) =>
+        dataOf(api.GET("/api/v1/zones", { params: { query: { limit: 500, sort: "name", cursor } } })),
+      ),
+  });
+}
+
+/** The nodes, live. Zones count their nodes, so they are read again with them. */
+export function useNodes() {
+  const client = useQueryClient();
+  const query = useQuery({
+    queryKey: keys.nodes,
+    queryFn: () =>
+      everything<Node>((cursor) =>
+        dataOf(api.GET("/api/v1/nodes", { params: { query: { limit: 500, sort: "name", cursor } } })),
+      ),
+  });
+  const again = useSoon(() => {
+    void client.invalidateQueries({ queryKey: keys.nodes });
+    void client.invalidateQueries({ queryKey: keys.zones });
+  });
+  const live = useKindStream("nodes", query.data?.revision, again);
+  return { ...query, live };
+}
+
+/** Who stands on which device, live. */
+export function usePlacements() {
+  const client = useQueryClient();
+  const query = useQuery({
+    queryKey: keys.placements,
+    queryFn: () =>
+      everything<Placement>((cursor) =>
+        dataOf(api.GET("/api/v1/placements", { params: { query: { limit: 500, cursor } } })),
+      ),
+  });
+  const again = useSoon(() => void client.invalidateQueries({ queryKey: keys.placements }));
+  useKindStream("placements", query.data?.revision, again);
+  return query;
+}
+
+/** Calls again on every change of a kind. */
+function useKindStream(plural: string, revision: number | undefined, again: () => void): Liveness {
+  const since = revision === undefined ? undefined : String(revision);
+  return useStream(`/api/v1/watch/${plural}`, {
+    enabled: revision !== undefined,
+    since,
+    onGap: again,
+    onEvent: (event) => {
+      if (event.name === "synced" ? syncedElsewhere(event, since) : event.name !== "reset" && event.name !== "kept") {
+        again();
+      }
+    },
+  });
+}
+
+/** Whether the stream began at another revision than the list: something may have gone unseen. */
+function syncedElsewhere(event: ServerEvent, since: string | undefined): boolean {
+  return event.id !== since;
+}
+
+export function useQueues() {
+  return useQuery({
+    queryKey: keys.queues,
+    queryFn: () =>
+      everything((cursor) => dataOf(api.GET("/api/v1/queues", { params: { query: { limit: 500, cursor } } }))),
+  });
+}
+
+export function useTasks(filter: TaskFilter) {
+  return useInfiniteQuery({
+    queryKey: keys.list(filter),
+    initialPageParam: "",
+    placeholderData: keepPreviousData,
+    queryFn: async ({ pageParam }): Promise<TaskPage> => {
+      const { phase, search, sort, limit } = filter;
+      const query = { phase, search: search || undefined, sort, limit: limit ?? 50, cursor: pageParam || undefined };
+      const page = await dataOf(api.GET("/api/v1/training-tasks", { params: { query } }));
+      return { ...page, items: page.items ?? [] };
+    },
+    getNextPageParam: (page) => page.next,
+  });
+}
+
+/** Keeps every list of tasks live over one stream; since is the revision of a list already read. */
+export function useTaskStream(since: number | undefined): Liveness {
+  const client = useQueryClient();
+  const from = since === undefined ? undefined : String(since);
+  const again = useSoon(() => {
+    void client.invalidateQueries({ queryKey: keys.lists });
+    void client.invalidateQueries({ queryKey: keys.queues });
+  });
+  return useStream("/api/v1/watch/training-tasks", {
+    enabled: since !== undefined,
+    since: from,
+    onGap: again,
+    onEvent: (event) => {
+      if (event.name === "added" || event.name === "modified") patchLists(client, JSON.parse(event.data));
+      if (event.name === "synced" ? syncedElsewhere(event, from) : event.name !== "reset" && event.name !== "kept") {
+        again();
+      }
+    },
+  });
+}
+
+/** Puts a newer task into the lists it is in. */
+function patchLists(client: QueryClient, task: Task): void {
+  client.setQueriesData<InfiniteData<TaskPage>>(
+    { queryKey: keys.lists },
+    (old) =>
+      old && {
+        ...old,
+        pages: old.pages.map((page) => ({ ...page, items: page.items.map((t) => newer(t, task)) })),
+      },
+  );
+}
+
+export function newer(old: Task, next: Task): Task {
+  return old.metadata.id === next.metadata.id && (next.metadata.revision ?? 0) > (old.metadata.revision ?? 0)
+    ? next
+    : old;
+}
+
+const one = (name: string) => ({ params: { path: { name } } });
+
+/** One task, live; what hangs on it is read again whenever it changes. */
+export function useTask(name: string) {
+  const client = useQueryClient();
+  const query = useQuery({
+    queryKey: keys.task(name),
+    queryFn: () => dataOf(api.GET("/api/v1/training-tasks/{name}", one(name))),
+  });
+  const again = useSoon(() => void client.invalidateQueries({ queryKey: keys.task(name) }));
+  const live = useStream(`/api/v1/watch/training-tasks?name=${encodeURIComponent(name)}`, {
+    enabled: query.data !== undefined,
+    onGap: again,
+    onEvent: (event) => {
+      if (event.name === "added" || event.name === "modified") {
+        const next: Task = JSON.parse(event.data);
+        client.setQueryData<Task>(keys.task(name), (old) => (old ? newer(old, next) : next));
+      }
+      if (event.name === "modified" || event.name === "deleted") again();
+    },
+  });
+  return { ...query, live };
+}
+
+export function useWhy(name: string) {
+  return useQuery({
+    queryKey: keys.why(name),
+    queryFn: () => dataOf(api.GET("/api/v1/training-tasks/{name}/why", one(name))),
+  });
+}
+
+export function useTaskEvents(name: string) {
+  return useQuery({
+    queryKey: keys.events(name),
+    queryFn: async () => {
+      const query = { limit: 200 };
+      const list = await dataOf(api.GET("/api/v1/training-tasks/{name}/events", { params: { path: { name }, query } }));
+      return list.items ?? [];
+    },
+  });
+}
+
+export function useOutputs(name: string) {
+  return useQuery({
+    queryKey: keys.outputs(name),
+    queryFn: async () => {
+      const query = { limit: 1000 };
+      const page = await dataOf(
+        api.GET("/api/v1/training-tasks/{name}/outputs", { params: { path: { name }, query } }),
+      );
+      return page.items ?? [];
+    },
+  });
+}
+
+export function useReplicas(name: string) {
+  return useQuery({
+    queryKey: keys.replicas(name),
+    queryFn: async () => (await dataOf(api.GET("/api/v1/training-tasks/{name}/replicas", one(name)))).items ?? [],
+  });
+}
+
+export function useStop(name: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: () => dataOf(api.POST("/api/v1/training-tasks/{name}/stop", one(name))),
+    onSuccess: (task) => client.setQueryData<Task>(keys.task(name), (old) => (old ? newer(old, task) : task)),
+  });
+}
+
+/** Saves one output as a file. */
+export function useDownload(name: string) {
+  return useMutation({
+    mutationFn: async (path: string) => {
+      const parts = path.split("/").map(encodeURIComponent).join("/");
+      const response = await ask(`/api/v1/training-tasks/${encodeURIComponent(name)}/outputs/${parts}`);
+      const url = URL.createObjectURL(await response.blob());
+      const link = document.createElement("a");
+      link.href = url;
+      link.download = path.split("/").at(-1) ?? "output";
+      link.click();
+      URL.revokeObjectURL(url);
+    },
+  });
+}
+
+/** Submits a manifest as it is written; with dryRun it is only checked. */
+export function useSubmit() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async ({ yaml, dryRun }: { yaml: string; dryRun: boolean }) => {
+      const path = `/api/v1/training-tasks${dryRun ? "?dryRun=true" : ""}`;
+      const response = await ask(path, { method: "POST", body: yaml, headers: { "Content-Type": "application/yaml" } });
+      const body: { data: Schemas["Submitted"] } = await response.json();
+      return { ...body.data, dryRun };
+    },
+    onSuccess: ({ dryRun }) => {
+      if (!dryRun) void client.invalidateQueries({ queryKey: keys.lists });
+    },
+  });
+}
+
+export interface LogLine {
+  key: number;
+  time: string;
+  replica: string;
+  stream: string;
+  text: string;
+}
+
+export const maxLogLines = 2000;
+
+/** The end of a task's log, growing while it runs. */
+export function useLog(name: string): { lines: readonly LogLine[]; dropped: boolean; state: Liveness } {
+  const [shown, setShown] = useState<{ lines: LogLine[]; dropped: boolean }>({ lines: [], dropped: false });
+  const waiting = useRef<LogLine[]>([]);
+  const count = useRef(0);
+  const flush = useSoon(() => {
+    const fresh = waiting.current;
+    waiting.current = [];
+    setShown((old) => {
+      const lines = [...old.lines, ...fresh];
+      const over = lines.length > maxLogLines;
+      return { lines: over ? lines.slice(-maxLogLines) : lines, dropped: old.dropped || over };
+    });
+  }, 80);
+  const path = `/api/v1/training-tasks/${encodeURIComponent(name)}/logs?follow=true&tail=${maxLogLines}`;
+  const state = useStream(path, {
+    onGap: () => {
+      waiting.current = []; // the log comes again from its tail
+      setShown({ lines: [], dropped: false });
+    },
+    onEvent: (event) => {
+      if (event.name !== "message") return;
+      const { time, replica, stream, text } = JSON.parse(event.data) as Omit<LogLine, "key">;
+      waiting.current.push({ key: count.current++, time, replica, stream, text });
+      if (waiting.current.length > maxLogLines) waiting.current.shift();
+      flush();
+    },
+  });
+  return { ...shown, state };
+}
+
+/** A call that happens once, soon, however often it is asked for. */
+function useSoon(action: () => void, ms = 300): () => void {
+  const latest = useRef(action);
+  latest.current = action;
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return useCallback(() => {
+    if (timer.current !== undefined) return;
+    timer.current = setTimeout(() => {
+      timer.current = undefined;
+      latest.current();
+    }, ms);
+  }, [ms]);
+}

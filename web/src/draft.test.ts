@@ -1,0 +1,55 @@
+import { expect, test } from "vitest";
+import { emptyDraft, toForm, withForm } from "./draft";
+
+test("the form writes YAML and reads the same back", () => {
+  const filled = {
+    displayName: 'GPT "大模型": <b>&amp;',
+    command: "python train.py --lr '0.1' # not a comment",
+    replicas: 4,
+    deviceType: "Ascend 910",
+    devices: 8,
+    cpu: "500m",
+    memory: "16Gi",
+    priorityClass: "preemptible",
+    zones: ["beijing-1", "shanghai-1"],
+  };
+  expect(toForm(withForm(emptyDraft, filled))).toEqual(filled);
+});
+
+test("comments and unknown fields survive, emptied values leave no trace", () => {
+  const yaml = `# mine
+metadata: {displayName: a}
+spec:
+  hyperParameters: {lr: 0.1} # keep
+  roles:
+    - command: [python, "my file.py"]
+      resources: {cpu: "2", accelerators: {type: H800, count: 8}}
+`;
+  expect(toForm(yaml)?.command).toBe("python 'my file.py'");
+  const next = withForm(yaml, { cpu: "", deviceType: "", devices: 0, displayName: "b" });
+  expect(next).toContain("# mine");
+  expect(next).toContain("lr: 0.1");
+  expect(next).toContain("# keep");
+  expect(next).toContain("displayName: b");
+  expect(next).not.toContain("resources");
+});
+
+test("what is no manifest is left alone", () => {
+  for (const bad of ["a: [", "- 1", "just text", "a: 1\na: 2"]) {
+    expect(toForm(bad), bad).toBeUndefined();
+    expect(withForm(bad, { displayName: "x" }), bad).toBe(bad);
+  }
+  expect(withForm("spec: {roles: {}}", { command: "true" })).toContain("sh");
+  const odd = "metadata: 7\n";
+  expect(withForm(odd, { displayName: "x" })).toBe(odd);
+  expect(toForm(withForm("", { displayName: "x", command: "true" }))?.command).toBe("true");
+});
+
+test("aliases cannot grow without end", () => {
+  let bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n";
+  for (let i = 1; i < 9; i++)
+    bomb += `a${i}: &a${i} [${Array(9)
+      .fill(`*a${i - 1}`)
+      .join(",")}]\n`;
+  expect(toForm(bomb)).toBeUndefined();
+});

@@ -1,0 +1,135 @@
+// A task being written: the YAML is the truth, the form a view of it. Comments and fields the form
+// does not know survive every edit in the form.
+import { Document, isMap, parseDocument } from "yaml";
+
+export interface Form {
+  displayName: string;
+  command: string;
+  replicas: number;
+  deviceType: string;
+  devices: number;
+  cpu: string;
+  memory: string;
+  priorityClass: string;
+  zones: string[];
+}
+
+export const emptyDraft = `kind: TrainingTask
+metadata:
+  displayName: ""
+spec:
+  roles:
+    - name: worker
+      replicas: 1
+      command: [sh, -c, ""]
+`;
+
+const role = ["spec", "roles", 0] as const;
+const where: { [K in keyof Form]: readonly (string | number)[] } = {
+  displayName: ["metadata", "displayName"],
+  command: [...role, "command"],
+  replicas: [...role, "replicas"],
+  deviceType: [...role, "resources", "accelerators", "type"],
+  devices: [...role, "resources", "accelerators", "count"],
+  cpu: [...role, "resources", "cpu"],
+  memory: [...role, "resources", "memory"],
+  priorityClass: ["spec", "priorityClass"],
+  zones: ["spec", "zones", "allow"],
+};
+
+/** A manifest longer than this is refused by the server too. */
+const maxDraft = 4 << 20;
+
+function parse(yaml: string): Document | undefined {
+  if (yaml.length > maxDraft) return undefined;
+  try {
+    const doc = parseDocument(yaml, { uniqueKeys: true });
+    if (doc.errors.length > 0) return undefined;
+    doc.toJS({ maxAliasCount: 100 });
+    return doc.contents === null || isMap(doc.contents) ? doc : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What the YAML says, as far as the form knows it; undefined where it cannot be read. */
+export function toForm(yaml: string): Form | undefined {
+  const doc = parse(yaml);
+  if (!doc) return undefined;
+  const js: unknown = doc.toJS({ maxAliasCount: 100 });
+  const at = (path: readonly (string | number)[]): unknown =>
+    path.reduce<unknown>(
+      (o, key) => (typeof o === "object" && o !== null ? (o as Record<string | number, unknown>)[key] : undefined),
+      js,
+    );
+  const text = (key: keyof Form): string => {
+    const v = at(where[key]);
+    return typeof v === "string" || typeof v === "number" ? String(v) : "";
+  };
+  const count = (key: keyof Form, fallback: number): number => {
+    const v = at(where[key]);
+    return typeof v === "number" && Number.isFinite(v) ? v : fallback;
+  };
+  const zones = at(where.zones);
+  return {
+    displayName: text("displayName"),
+    command: commandLine(at(where.command)),
+    replicas: count("replicas", 1),
+    deviceType: text("deviceType"),
+    devices: count("devices", 0),
+    cpu: text("cpu"),
+    memory: text("memory"),
+    priorityClass: text("priorityClass"),
+    zones: Array.isArray(zones) ? zones.filter((z): z is string => typeof z === "string") : [],
+  };
+}
+
+/** sh -c X is shown as X, another command as a shell would need it written. */
+function commandLine(command: unknown): string {
+  if (!Array.isArray(command)) return "";
+  const words = command.map(String);
+  if (words.length === 3 && words[0] === "sh" && words[1] === "-c") return words[2] ?? "";
+  return words.map((w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : `'${w.replaceAll("'", `'\\''`)}'`)).join(" ");
+}
+
+/** The YAML with the form's change in it; unchanged where it cannot be read or has no place for it. */
+export function withForm(yaml: string, patch: Partial<Form>): string {
+  const doc = parse(yaml);
+  if (!doc) return yaml;
+  try {
+    return edit(doc, patch);
+  } catch {
+    return yaml;
+  }
+}
+
+function edit(doc: Document, patch: Partial<Form>): string {
+  if (doc.contents === null) doc.contents = new Document({}).contents;
+  const js = doc.toJS({ maxAliasCount: 100 }) as { spec?: { roles?: unknown } };
+  if (!Array.isArray(js.spec?.roles)) doc.setIn(["spec", "roles"], doc.createNode([{}]));
+  for (const key of Object.keys(patch) as (keyof Form)[]) {
+    const value = patch[key];
+    if (value === undefined) continue;
+    const path = where[key];
+    const absent = value === "" || (key === "devices" && value === 0) || (Array.isArray(value) && value.length === 0);
+    if (key === "command") {
+      doc.setIn(path, doc.createNode(["sh", "-c", value], { flow: true }));
+    } else if (absent && key !== "displayName") {
+      remove(doc, path);
+    } else {
+      doc.setIn(path, doc.createNode(value, { flow: true }));
+    }
+  }
+  return doc.toString({ lineWidth: 0, flowCollectionPadding: false });
+}
+
+/** Deletes a value and the maps it leaves empty. */
+function remove(doc: Document, path: readonly (string | number)[]): void {
+  doc.deleteIn(path);
+  for (let n = path.length - 1; n > 0; n--) {
+    const parent = path.slice(0, n);
+    const node = doc.getIn(parent);
+    if (!isMap(node) || node.items.length > 0 || typeof parent.at(-1) === "number") return;
+    doc.deleteIn(parent);
+  }
+}

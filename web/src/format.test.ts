@@ -1,0 +1,71 @@
+import { expect, test } from "vitest";
+import type { Node, Placement } from "./api/client";
+import { bytes, duration, picture, said, slots } from "./format";
+import { en } from "./i18n/en";
+import { zh } from "./i18n/zh";
+
+test("durations are said in the two largest units", () => {
+  const words = (ms: number) => duration(ms, (key) => en[key]);
+  expect(words(171)).toBe("171 ms");
+  expect(words(65_000)).toBe("1 m 5 s");
+  expect(words(3_600_000)).toBe("1 h");
+  expect(words(90_061_000)).toBe("1 d 1 h");
+  expect(words(Number.NaN)).toBe("—");
+  expect(words(-5)).toBe("—");
+  expect(duration(65_000, (key) => zh[key])).toBe("1 分 5 秒");
+});
+
+test("bytes", () => {
+  expect([0, 1023, 1536, 5 << 20, 200 * 1024].map(bytes)).toEqual(["0 B", "1023 B", "1.5 KiB", "5.0 MiB", "200 KiB"]);
+});
+
+test("a text falls back to the other language", () => {
+  expect(said({ en: "a", zh: "甲" }, "zh")).toBe("甲");
+  expect(said({ en: "a" }, "zh")).toBe("a");
+  expect(said(undefined, "en")).toBe("");
+});
+
+function pack(entries: [number, bigint][]): string {
+  const view = new DataView(new ArrayBuffer(entries.length * 12));
+  entries.forEach(([node, mask], i) => {
+    view.setUint32(i * 12, node);
+    view.setBigUint64(i * 12 + 4, mask);
+  });
+  return btoa(String.fromCharCode(...new Uint8Array(view.buffer)));
+}
+
+test("slots are unpacked, and damaged ones are not believed", () => {
+  expect(slots(pack([[4016, 1n << 63n]]))).toEqual([{ node: 4016, devices: 1n << 63n }]);
+  expect(slots("***")).toEqual([]);
+  expect(slots(btoa("short"))).toEqual([]);
+});
+
+test("the picture marks what is used, free and away", () => {
+  const node = (number: number, ready: boolean): Node => ({
+    metadata: { id: `node-${number}` },
+    spec: {
+      number,
+      zone: "z",
+      cpu: "1",
+      memory: "1Gi",
+      devices: [0, 1, 2].map((index) => ({ index, type: "A100" })),
+    },
+    status: { ready },
+  });
+  const placement = {
+    metadata: {},
+    spec: { taskId: "t", attempt: 1, placedAt: "", roles: [{ role: "worker", slots: pack([[1, 5n]]) }] },
+  } satisfies Placement;
+  const [one, two] = picture([node(1, true), node(2, false)], [placement]);
+  expect(one?.devices).toEqual(["used", "free", "used"]);
+  expect(one?.used).toBe(2);
+  expect(two?.devices).toEqual(["down", "down", "down"]);
+});
+
+test("both languages use the same values in the same sentence", () => {
+  const values = (text: string) => [...text.matchAll(/{{(\w+)}}/g)].map((m) => m[1]).sort();
+  for (const key of Object.keys(zh) as (keyof typeof zh)[]) {
+    expect(values(en[key]), key).toEqual(values(zh[key]));
+    expect(en[key], key).not.toBe("");
+  }
+});

@@ -1,0 +1,137 @@
+import type { Node, Placement, Task, Text } from "./api/client";
+import type { Language } from "./i18n/setup";
+import type { Key } from "./i18n/zh";
+
+type Unit = Extract<Key, "unit.day" | "unit.hour" | "unit.minute" | "unit.second" | "unit.ms">;
+type Words = (key: Unit) => string;
+
+/** Milliseconds in the two largest units. */
+export function duration(ms: number, t: Words): string {
+  if (!Number.isFinite(ms) || ms < 0) return "—";
+  if (ms < 1000) return `${Math.round(ms)} ${t("unit.ms")}`;
+  const s = Math.floor(ms / 1000);
+  const parts: [number, Unit][] = [
+    [Math.floor(s / 86400), "unit.day"],
+    [Math.floor(s / 3600) % 24, "unit.hour"],
+    [Math.floor(s / 60) % 60, "unit.minute"],
+    [s % 60, "unit.second"],
+  ];
+  const first = parts.findIndex(([n]) => n > 0);
+  return parts
+    .slice(first, first + 2)
+    .filter(([n]) => n > 0)
+    .map(([n, unit]) => `${n} ${t(unit)}`)
+    .join(" ");
+}
+
+export function bytes(n: number): string {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let i = 0;
+  while (n >= 1024 && i < units.length - 1) {
+    n /= 1024;
+    i++;
+  }
+  return `${i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
+}
+
+export function moment(iso: string | undefined, lang: Language): string {
+  const at = iso ? new Date(iso) : undefined;
+  if (!at || Number.isNaN(at.getTime())) return "—";
+  return at.toLocaleString(lang === "zh" ? "zh-CN" : "en-GB", {
+    month: "short",
+    day: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hour12: false,
+  });
+}
+
+/** How long the task ran, or has run until now. */
+export function ran(task: Task, now: number): number {
+  const { startedAt, finishedAt } = task.status ?? {};
+  if (!startedAt) return Number.NaN;
+  return (finishedAt ? Date.parse(finishedAt) : now) - Date.parse(startedAt);
+}
+
+/** The text in the reader's language, or in the other one where there is only that. */
+export function said(text: Text | undefined, lang: Language): string {
+  return (lang === "zh" ? text?.zh || text?.en : text?.en || text?.zh) ?? "";
+}
+
+export function title(object: { metadata: { displayName?: string; name?: string; id?: string } }): string {
+  const { displayName, name, id } = object.metadata;
+  return displayName || name || id || "—";
+}
+
+/** The replicas and devices a task asks for. */
+export function wish(task: Task): { replicas: number; devices: number; type: string } {
+  const roles = task.spec.roles ?? [];
+  const out = { replicas: 0, devices: 0, type: "" };
+  for (const role of roles) {
+    const n = role.replicas ?? 1;
+    out.replicas += n;
+    out.devices += n * (role.resources?.accelerators?.count ?? 0);
+    out.type ||= role.resources?.accelerators?.type ?? "";
+  }
+  return out;
+}
+
+/** One replica's place: a node's number and which of its devices. */
+export interface Slot {
+  node: number;
+  devices: bigint;
+}
+
+/** Unpacks 12 bytes a replica; what does not fit is left out. */
+export function slots(packed: string): Slot[] {
+  let raw: string;
+  try {
+    raw = atob(packed);
+  } catch {
+    return [];
+  }
+  const view = new DataView(Uint8Array.from(raw, (c) => c.charCodeAt(0)).buffer);
+  const out: Slot[] = [];
+  for (let at = 0; at + 12 <= view.byteLength; at += 12) {
+    out.push({ node: view.getUint32(at), devices: view.getBigUint64(at + 4) });
+  }
+  return out;
+}
+
+export type DeviceState = "used" | "free" | "down";
+
+export interface NodePicture {
+  node: Node;
+  devices: DeviceState[];
+  used: number;
+}
+
+/** Which device of which node is in use. */
+export function picture(nodes: readonly Node[], placements: readonly Placement[]): NodePicture[] {
+  const taken = new Map<number, bigint>();
+  for (const p of placements) {
+    for (const role of p.spec.roles ?? []) {
+      for (const s of slots(role.slots)) taken.set(s.node, (taken.get(s.node) ?? 0n) | s.devices);
+    }
+  }
+  return nodes.map((node) => {
+    const mask = taken.get(node.spec.number) ?? 0n;
+    const away = !node.status?.ready || node.spec.cordoned === true;
+    const devices = (node.spec.devices ?? []).map(
+      (_, i): DeviceState => (((mask >> BigInt(i)) & 1n) === 1n ? "used" : away ? "down" : "free"),
+    );
+    return { node, devices, used: devices.filter((d) => d === "used").length };
+  });
+}
+
+export function groupBy<T>(items: readonly T[], key: (item: T) => string): Map<string, T[]> {
+  const out = new Map<string, T[]>();
+  for (const item of items) {
+    const k = key(item);
+    const list = out.get(k);
+    if (list) list.push(item);
+    else out.set(k, [item]);
+  }
+  return out;
+}

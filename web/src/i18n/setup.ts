@@ -1,0 +1,48 @@
+import i18next from "i18next";
+import { initReactI18next } from "react-i18next";
+import { en } from "./en";
+import { zh } from "./zh";
+
+export type Language = "zh" | "en";
+
+declare module "i18next" {
+  interface CustomTypeOptions {
+    resources: { translation: typeof zh };
+    keySeparator: false;
+    nsSeparator: false;
+  }
+}
+
+const place = "fermi.language";
+
+/** The language last chosen here; Chinese where nobody chose. */
+export function chosenLanguage(): Language {
+  return localStorage.getItem(place) === "en" ? "en" : "zh";
+}
+
+export function htmlLanguage(lang: Language): string {
+  return lang === "zh" ? "zh-CN" : "en";
+}
+
+/** Remembers the choice and changes every text on the page. */
+export async function chooseLanguage(lang: Language): Promise<void> {
+  localStorage.setItem(place, lang);
+  document.documentElement.lang = htmlLanguage(lang);
+  await i18next.changeLanguage(lang);
+}
+
+/** Must be awaited before the first render. */
+export async function startLanguages(): Promise<void> {
+  const lang = chosenLanguage();
+  document.documentElement.lang = htmlLanguage(lang);
+  await i18next.use(initReactI18next).init({
+    lng: lang,
+    fallbackLng: false,
+    supportedLngs: ["zh", "en"],
+    keySeparator: false,
+    nsSeparator: false,
+    // React escapes what it shows.
+    interpolation: { escapeValue: false },
+    resources: { zh: { translation: zh }, en: { translation: en } },
+  });
+}

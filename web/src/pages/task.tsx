@@ -1,0 +1,357 @@
+import {
+  Alert,
+  Badge,
+  Button,
+  Code,
+  CopyButton,
+  Group,
+  List,
+  Modal,
+  Stack,
+  Table,
+  Tabs,
+  Text,
+  Title,
+} from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { getRouteApi } from "@tanstack/react-router";
+import { lazy, Suspense } from "react";
+import { useTranslation } from "react-i18next";
+import type { Task as TaskObject } from "../api/client";
+import { useDownload, useLog, useOutputs, useReplicas, useStop, useTask, useTaskEvents, useWhy } from "../api/queries";
+import { bytes, duration, moment, ran, said, title, wish } from "../format";
+import { LogView } from "../parts/log-view";
+import { useLanguage, useNow } from "../parts/now";
+import { PhaseBadge } from "../parts/phase";
+import { Empty, Failure, LiveLight, Loading, Panel, View } from "../parts/states";
+import { Wish } from "../parts/task-row";
+
+const Manifest = lazy(() => import("../parts/manifest"));
+const route = getRouteApi("/tasks/$name");
+const over = ["Completed", "Failed", "Stopped"];
+
+export function TaskPage() {
+  const { name } = route.useParams();
+  const read = useTask(name);
+  return (
+    <View read={read} rows={10}>
+      {(task) => <Ready key={task.metadata.id} name={name} task={task} live={<LiveLight state={read.live} />} />}
+    </View>
+  );
+}
+
+function Ready({ name, task, live }: { name: string; task: TaskObject; live: React.ReactNode }) {
+  const { t } = useTranslation();
+  const now = useNow();
+  return (
+    <Stack>
+      <Group justify="space-between" align="flex-start" wrap="nowrap">
+        <Stack gap={4} miw={0}>
+          <Group gap="sm">
+            <Title order={1} size="h3" className="break">
+              {title(task)}
+            </Title>
+            <PhaseBadge phase={task.status?.phase} />
+            {live}
+          </Group>
+          <Text size="sm" c="dimmed" className="break">
+            {task.metadata.name} · <Wish task={task} />
+            {task.status?.zones && ` · ${task.status.zones.join(", ")}`}
+            {task.metadata.owner && ` · ${task.metadata.owner}`}
+          </Text>
+        </Stack>
+        <Stop name={name} task={task} />
+      </Group>
+      <Panel title={t("task.timeline")}>
+        <Timeline task={task} now={now} />
+      </Panel>
+      <Why name={name} task={task} />
+      <Tabs defaultValue="log" keepMounted={false}>
+        <Tabs.List mb="md">
+          <Tabs.Tab value="log">{t("task.log")}</Tabs.Tab>
+          <Tabs.Tab value="events">{t("task.events")}</Tabs.Tab>
+          <Tabs.Tab value="outputs">{t("task.outputs")}</Tabs.Tab>
+          <Tabs.Tab value="replicas">{t("task.replicas")}</Tabs.Tab>
+          <Tabs.Tab value="yaml">{t("task.yaml")}</Tabs.Tab>
+        </Tabs.List>
+        <Tabs.Panel value="log">
+          <Log name={name} prefix={wish(task).replicas > 1} />
+        </Tabs.Panel>
+        <Tabs.Panel value="events">
+          <Events name={name} />
+        </Tabs.Panel>
+        <Tabs.Panel value="outputs">
+          <Outputs name={name} />
+        </Tabs.Panel>
+        <Tabs.Panel value="replicas">
+          <Replicas name={name} />
+        </Tabs.Panel>
+        <Tabs.Panel value="yaml">
+          <Suspense fallback={<Loading />}>
+            <Manifest task={task}>
+              {(text) => (
+                <Stack gap="xs" align="flex-start">
+                  <CopyButton value={text}>
+                    {({ copied, copy }) => (
+                      <Button size="xs" variant="default" onClick={copy}>
+                        {copied ? t("task.copied") : t("task.copy")}
+                      </Button>
+                    )}
+                  </CopyButton>
+                  <Code block w="100%" tabIndex={0}>
+                    {text}
+                  </Code>
+                </Stack>
+              )}
+            </Manifest>
+          </Suspense>
+        </Tabs.Panel>
+      </Tabs>
+    </Stack>
+  );
+}
+
+function Stop({ name, task }: { name: string; task: TaskObject }) {
+  const { t } = useTranslation();
+  const [open, dialog] = useDisclosure(false);
+  const stop = useStop(name);
+  if (over.includes(task.status?.phase ?? "")) return null;
+  return (
+    <>
+      <Button color="red.9" onClick={dialog.open} disabled={task.spec.stop} style={{ flexShrink: 0 }}>
+        {t("task.stop")}
+      </Button>
+      <Modal
+        opened={open}
+        onClose={dialog.close}
+        title={t("task.stopTitle", { name: title(task) })}
+        centered
+        closeButtonProps={{ "aria-label": t("task.cancel") }}
+      >
+        <Stack>
+          <Text size="sm">{t("task.stopText")}</Text>
+          {stop.error && <Failure error={stop.error} />}
+          <Group justify="flex-end">
+            <Button variant="default" onClick={dialog.close}>
+              {t("task.cancel")}
+            </Button>
+            <Button
+              color="red.9"
+              loading={stop.isPending}
+              onClick={() => stop.mutate(undefined, { onSuccess: dialog.close })}
+            >
+              {t("task.stopConfirm")}
+            </Button>
+          </Group>
+        </Stack>
+      </Modal>
+    </>
+  );
+}
+
+export function Timeline({ task, now }: { task: TaskObject; now: number }) {
+  const { t } = useTranslation();
+  const lang = useLanguage();
+  const s = task.status;
+  const steps = [
+    { word: t("task.created"), at: task.metadata.createdAt },
+    { word: t("task.placed"), at: s?.placedAt },
+    { word: t("task.started"), at: s?.startedAt },
+    { word: t("task.finished"), at: s?.finishedAt },
+  ];
+  const time = ran(task, now);
+  return (
+    <Stack gap="xs">
+      <ol className="timeline">
+        {steps.map(({ word, at }) => (
+          <li key={word} className={at ? "done" : undefined}>
+            <Text size="sm" fw={500}>
+              {word}
+            </Text>
+            <Text size="xs" c="dimmed">
+              {at ? moment(at, lang) : t("task.notYet")}
+            </Text>
+          </li>
+        ))}
+      </ol>
+      <Group gap="md">
+        {Number.isFinite(time) && (
+          <Text size="sm" c="dimmed">
+            {t("tasks.duration")}: {duration(time, t)}
+          </Text>
+        )}
+        {(s?.attempt ?? 0) > 1 && (
+          <Badge variant="light" color="orange" tt="none">
+            {t("task.attempt", { n: s?.attempt ?? 0 })}
+          </Badge>
+        )}
+      </Group>
+    </Stack>
+  );
+}
+
+/** Why the task is where it is: the explanation while it lives, its first failure afterwards. */
+function Why({ name, task }: { name: string; task: TaskObject }) {
+  const { t } = useTranslation();
+  const lang = useLanguage();
+  const why = useWhy(name);
+  const failure = task.status?.failure;
+  const phase = task.status?.phase;
+  if (phase === "Completed" || phase === "Running") return null;
+  if (!why.data)
+    return why.error ? <Failure error={why.error} retry={() => void why.refetch()} /> : <Loading rows={2} />;
+  const { message, evidence, action, estimatedStart, reason } = why.data;
+  return (
+    <Alert color={phase === "Failed" ? "red" : "yellow"} variant="light" title={`${t("task.why")} · ${reason}`}>
+      <Stack gap={6}>
+        <Text size="sm" className="break">
+          {said(message, lang)}
+        </Text>
+        {failure && (
+          <Text size="sm" className="break">
+            {t("task.failure", { replica: failure.replica, node: failure.node })} · {t("task.exit")} {failure.exitCode}
+          </Text>
+        )}
+        {evidence && evidence.length > 0 && (
+          <List size="sm">
+            {evidence.map((e) => (
+              <List.Item key={said(e, "en")} className="break">
+                {said(e, lang)}
+              </List.Item>
+            ))}
+          </List>
+        )}
+        {said(action, lang) !== "" && (
+          <Text size="sm" className="break">
+            <b>{t("task.action")}</b> {said(action, lang)}
+          </Text>
+        )}
+        {estimatedStart && <Text size="sm">{t("task.estimated", { time: moment(estimatedStart, lang) })}</Text>}
+      </Stack>
+    </Alert>
+  );
+}
+
+function Log({ name, prefix }: { name: string; prefix: boolean }) {
+  const log = useLog(name);
+  return <LogView {...log} prefix={prefix} />;
+}
+
+function Events({ name }: { name: string }) {
+  const { t } = useTranslation();
+  const lang = useLanguage();
+  const read = useTaskEvents(name);
+  return (
+    <View read={read} empty={(d) => d.length === 0} whenEmpty={<Empty text={t("task.eventsEmpty")} />}>
+      {(events) => (
+        <Stack gap="xs">
+          {events.map((e) => (
+            <Group key={e.seq} gap="sm" align="flex-start" wrap="nowrap">
+              <Text size="xs" c="dimmed" w={130} style={{ flexShrink: 0 }} pt={2}>
+                {moment(e.time, lang)}
+              </Text>
+              <Badge
+                color={e.type === "Warning" ? "orange" : "gray"}
+                variant="light"
+                tt="none"
+                style={{ flexShrink: 0 }}
+              >
+                {e.reason}
+              </Badge>
+              <Text size="sm" className="break">
+                {said(e.message, lang)}
+              </Text>
+            </Group>
+          ))}
+        </Stack>
+      )}
+    </View>
+  );
+}
+
+function Outputs({ name }: { name: string }) {
+  const { t } = useTranslation();
+  const lang = useLanguage();
+  const read = useOutputs(name);
+  const download = useDownload(name);
+  return (
+    <View read={read} empty={(d) => d.length === 0} whenEmpty={<Empty text={t("task.outputsEmpty")} />}>
+      {(files) => (
+        <Stack gap="xs">
+          {download.error && <Failure error={download.error} />}
+          <Table.ScrollContainer minWidth={520}>
+            <Table>
+              <Table.Thead>
+                <Table.Tr>
+                  <Table.Th>{t("task.path")}</Table.Th>
+                  <Table.Th>{t("task.size")}</Table.Th>
+                  <Table.Th>{t("task.modified")}</Table.Th>
+                  <Table.Th>{t("task.download")}</Table.Th>
+                </Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {files.map((f) => (
+                  <Table.Tr key={f.path}>
+                    <Table.Td className="break">{f.path}</Table.Td>
+                    <Table.Td>{bytes(f.size)}</Table.Td>
+                    <Table.Td>{moment(f.modified, lang)}</Table.Td>
+                    <Table.Td>
+                      <Button
+                        size="compact-xs"
+                        variant="default"
+                        aria-label={t("task.downloadLabel", { path: f.path })}
+                        onClick={() => download.mutate(f.path)}
+                      >
+                        {t("task.download")}
+                      </Button>
+                    </Table.Td>
+                  </Table.Tr>
+                ))}
+              </Table.Tbody>
+            </Table>
+          </Table.ScrollContainer>
+        </Stack>
+      )}
+    </View>
+  );
+}
+
+function Replicas({ name }: { name: string }) {
+  const { t } = useTranslation();
+  const read = useReplicas(name);
+  return (
+    <View read={read} empty={(d) => d.length === 0} whenEmpty={<Empty text={t("task.replicasEmpty")} />}>
+      {(replicas) => (
+        <Table.ScrollContainer minWidth={520}>
+          <Table>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>{t("task.replicas")}</Table.Th>
+                <Table.Th>{t("task.state")}</Table.Th>
+                <Table.Th>{t("task.node")}</Table.Th>
+                <Table.Th>{t("task.exit")}</Table.Th>
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {replicas.map((r) => (
+                <Table.Tr key={r.name}>
+                  <Table.Td>
+                    {r.role}-{r.index}{" "}
+                    <Text span size="xs" c="dimmed">
+                      {t("task.attempt", { n: r.attempt })}
+                    </Text>
+                  </Table.Td>
+                  <Table.Td className="break">
+                    {r.state} {r.message}
+                  </Table.Td>
+                  <Table.Td>{r.node}</Table.Td>
+                  <Table.Td>{r.signal || (r.exitCode ?? "—")}</Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      )}
+    </View>
+  );
+}

@@ -1,0 +1,155 @@
+import { Button, Card, Group, MultiSelect, Select, Stack, Table, Text, TextInput, Title } from "@mantine/core";
+import { useDebouncedCallback } from "@mantine/hooks";
+import { getRouteApi } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
+import { useTranslation } from "react-i18next";
+import type { Task } from "../api/client";
+import { phases, type Sort, sorts, useTaskStream, useTasks } from "../api/queries";
+import { duration, moment, ran, said } from "../format";
+import { ButtonLink } from "../parts/link";
+import { useLanguage, useNow } from "../parts/now";
+import { PhaseBadge } from "../parts/phase";
+import { Empty, LiveLight, View } from "../parts/states";
+import { TaskLink, Wish } from "../parts/task-row";
+import { isPhase, readSearch, type Search } from "../search";
+
+const route = getRouteApi("/tasks/");
+
+export function Tasks() {
+  const { t } = useTranslation();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const now = useNow();
+  const list = useTasks({ sort: "-createdAt", ...search });
+  const live = useTaskStream(list.data?.pages[0]?.revision);
+  const change = (next: Partial<Search>) =>
+    void navigate({ to: "/tasks", search: readSearch({ ...search, ...next }), replace: true });
+  const filtered = search.search !== undefined || search.phase !== undefined;
+  return (
+    <Stack>
+      <Group justify="space-between">
+        <Group>
+          <Title order={1} size="h3">
+            {t("tasks.title")}
+          </Title>
+          <LiveLight state={live} />
+        </Group>
+        <ButtonLink to="/create" size="sm">
+          {t("nav.create")}
+        </ButtonLink>
+      </Group>
+      <Filters search={search} change={change} />
+      <Card withBorder padding={0}>
+        <View
+          read={list}
+          rows={8}
+          empty={(d) => (d.pages[0]?.items.length ?? 0) === 0}
+          whenEmpty={
+            <Empty text={filtered ? t("tasks.noMatch") : t("tasks.empty")}>
+              {filtered ? (
+                <Button size="xs" variant="default" onClick={() => void navigate({ to: "/tasks", search: {} })}>
+                  {t("tasks.clear")}
+                </Button>
+              ) : (
+                <ButtonLink to="/create" size="xs" variant="light">
+                  {t("overview.first")}
+                </ButtonLink>
+              )}
+            </Empty>
+          }
+        >
+          {(d) => <TaskTable tasks={d.pages.flatMap((p) => p.items)} now={now} />}
+        </View>
+      </Card>
+      {list.hasNextPage && (
+        <Button variant="default" onClick={() => void list.fetchNextPage()} loading={list.isFetchingNextPage}>
+          {t("tasks.more")}
+        </Button>
+      )}
+    </Stack>
+  );
+}
+
+function Filters({ search, change }: { search: Search; change: (next: Partial<Search>) => void }) {
+  const { t } = useTranslation();
+  const [text, setText] = useState(search.search ?? "");
+  useEffect(() => setText(search.search ?? ""), [search.search]);
+  const look = useDebouncedCallback((value: string) => change({ search: value }), 250);
+  return (
+    <Group align="flex-end">
+      <TextInput
+        label={t("tasks.search")}
+        value={text}
+        maxLength={128}
+        onChange={(e) => {
+          setText(e.currentTarget.value);
+          look(e.currentTarget.value);
+        }}
+        style={{ flex: "1 1 200px" }}
+      />
+      <MultiSelect
+        label={t("tasks.phase")}
+        placeholder={search.phase ? undefined : t("tasks.allPhases")}
+        data={phases.map((p) => ({ value: p, label: t(`phase.${p}`) }))}
+        value={search.phase ?? []}
+        onChange={(value) => change({ phase: value.filter(isPhase) })}
+        style={{ flex: "1 1 240px" }}
+      />
+      <Select
+        label={t("tasks.sort")}
+        data={sorts.map((s) => ({ value: s, label: t(`tasks.sort.${s}`) }))}
+        value={search.sort ?? "-createdAt"}
+        onChange={(value) => change({ sort: value as Sort })}
+        allowDeselect={false}
+        w={170}
+      />
+    </Group>
+  );
+}
+
+export function TaskTable({ tasks, now }: { tasks: readonly Task[]; now: number }) {
+  const { t } = useTranslation();
+  const lang = useLanguage();
+  return (
+    <Table.ScrollContainer minWidth={760}>
+      <Table highlightOnHover verticalSpacing="sm" horizontalSpacing="md">
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>{t("tasks.name")}</Table.Th>
+            <Table.Th>{t("tasks.phase")}</Table.Th>
+            <Table.Th>{t("tasks.resources")}</Table.Th>
+            <Table.Th>{t("tasks.zone")}</Table.Th>
+            <Table.Th>{t("tasks.created")}</Table.Th>
+            <Table.Th>{t("tasks.duration")}</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {tasks.map((task) => (
+            <Table.Tr key={task.metadata.id}>
+              <Table.Td maw={360}>
+                <TaskLink task={task} />
+                <Text size="xs" c="dimmed" lineClamp={1} className="break">
+                  {task.metadata.name}
+                </Text>
+              </Table.Td>
+              <Table.Td>
+                <PhaseBadge phase={task.status?.phase} />
+                {task.status?.phase !== "Completed" && (
+                  <Text size="xs" c="dimmed" lineClamp={2} maw={260} className="break">
+                    {said(task.status?.message, lang)}
+                  </Text>
+                )}
+              </Table.Td>
+              <Table.Td>
+                <Wish task={task} />
+              </Table.Td>
+              <Table.Td style={{ whiteSpace: "nowrap" }}>{task.status?.zones?.join(", ") || "—"}</Table.Td>
+              <Table.Td style={{ whiteSpace: "nowrap" }}>{moment(task.metadata.createdAt, lang)}</Table.Td>
+              <Table.Td style={{ whiteSpace: "nowrap" }}>{duration(ran(task, now), t)}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}

@@ -1,0 +1,62 @@
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { useTranslation } from "react-i18next";
+import { Overview } from "./pages/overview";
+import { AnchorLink } from "./parts/link";
+import { Shell } from "./parts/shell";
+import { Empty, Failure, Loading } from "./parts/states";
+import { readSearch } from "./search";
+
+function NotFound() {
+  const { t } = useTranslation();
+  return (
+    <Empty text={t("state.notFound")}>
+      <AnchorLink to="/">{t("state.home")}</AnchorLink>
+    </Empty>
+  );
+}
+
+const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
+
+const routeTree = root.addChildren([
+  createRoute({
+    getParentRoute: () => root,
+    path: "/",
+    component: Overview, // where people land: no second wait
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/zones",
+    component: lazyRouteComponent(() => import("./pages/zones"), "Zones"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/tasks/",
+    validateSearch: readSearch,
+    component: lazyRouteComponent(() => import("./pages/tasks"), "Tasks"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/tasks/$name",
+    component: lazyRouteComponent(() => import("./pages/task"), "TaskPage"),
+  }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/create",
+    component: lazyRouteComponent(() => import("./pages/create"), "Create"),
+  }),
+]);
+
+export const router = createRouter({
+  routeTree,
+  trailingSlash: "never",
+  defaultPendingComponent: () => <Loading rows={8} />,
+  defaultErrorComponent: ({ error, reset }) => (
+    <Failure error={error instanceof Error ? error : new Error(String(error))} retry={reset} />
+  ),
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}
