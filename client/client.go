@@ -38,6 +38,9 @@ type Config struct {
 	Token string
 	// Language is sent as Accept-Language: "zh", "en" or anything starting with them.
 	Language string
+	// TLSFingerprint pins the server's certificate: its SHA-256 in hexadecimal, colons allowed.
+	// Then nothing else about the certificate is looked at. Ignored where HTTP is given.
+	TLSFingerprint string
 	// HTTP is used for all calls; a private one with sensible limits when nil. Its Timeout must
 	// be zero, because streams live long.
 	HTTP      *http.Client
@@ -73,8 +76,14 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{base: u, token: cfg.Token, language: cfg.Language, agent: cfg.UserAgent, http: cfg.HTTP}
 	if c.http == nil {
+		transport := newTransport()
+		if cfg.TLSFingerprint != "" {
+			if transport.TLSClientConfig, err = pinned(cfg.TLSFingerprint, u.Scheme); err != nil {
+				return nil, err
+			}
+		}
 		c.http = &http.Client{
-			Transport:     newTransport(),
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
@@ -158,6 +167,10 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fault.From(ctx.Err())
+	}
+	var wrong *fault.Error
+	if errors.As(err, &wrong) && wrong.Reason == "WrongCertificate" {
+		return wrong
 	}
 	var netErr net.Error
 	if errors.As(err, &netErr) && netErr.Timeout() {

@@ -301,7 +301,6 @@ func TestAccessMatrix(t *testing.T) {
 		}
 	}
 	t.Logf("access matrix: %d routes, %d kinds of callers, %d cases, %d audited changes", len(m.server.routes), len(m.people), cases, changes)
-	fmt.Printf("access matrix: %d routes × %d callers: %d cases, %d audited changes\n", len(m.server.routes), len(m.people), cases, changes)
 }
 
 // check compares one answer with the table; true when it was allowed.
