@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -171,6 +172,13 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	var wrong *fault.Error
 	if errors.As(err, &wrong) && wrong.Reason == "WrongCertificate" {
 		return wrong
+	}
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return fault.New(fault.Forbidden, "UntrustedCertificate", fault.T(
+			"The certificate of %s is signed by nobody this machine trusts.", "%s 的证书不受本机信任。", c.Server())).WithHint(fault.T(
+			"If it is self-signed, compare the fingerprint that the server prints and give it with --tls-fingerprint or FERMI_TLS_FINGERPRINT.",
+			"若为自签名证书，请核对服务器显示的指纹，并用 --tls-fingerprint 或 FERMI_TLS_FINGERPRINT 指定。")).Because(err)
 	}
 	var netErr net.Error
 	if errors.As(err, &netErr) && netErr.Timeout() {

@@ -269,6 +269,34 @@ func TestSignOut(t *testing.T) {
 	}
 }
 
+// TestOtherReplica: a session works on every server of the store, also on one that started later,
+// and ends on all of them.
+func TestOtherReplica(t *testing.T) {
+	w := newWorld(t)
+	w.withPassword("ann", api.RoleMember)
+	cookie := w.signedIn("ann")
+	other, err := New(Config{Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs})
+	must(t, err)
+	srv := httptest.NewServer(other.Handler())
+	defer srv.Close()
+	there := func() int {
+		req, err := http.NewRequest("GET", srv.URL+"/api/v1/session", nil)
+		must(t, err)
+		req.Header.Set("Cookie", cookie)
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := there(); got != 200 {
+		t.Fatalf("on the other replica: %d", got)
+	}
+	if a := w.browser("DELETE", "/api/v1/session", cookie, nil); a.status != 200 {
+		t.Fatalf("%s", a.raw)
+	}
+	eventually(t, "it ends there too", func() bool { return there() == 401 })
+}
+
 func TestSessionLife(t *testing.T) {
 	clock := &shifted{}
 	w := newWorld(t, func(c *Config) { c.Clock = clock })
