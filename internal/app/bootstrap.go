@@ -48,7 +48,8 @@ func (p *part) bootstrap(ctx context.Context) error {
 		return err
 	}
 	p.started.Store(true)
-	return p.greet(ctx)
+	p.greet(ctx)
+	return nil
 }
 
 func (p *part) createOnce(ctx context.Context, o api.Object) error {
@@ -98,7 +99,7 @@ func readToken(path string) (string, error) {
 
 // greet tells the person who started it what to do next. The sign-in code works once, and stands in
 // the fragment, which no browser sends anywhere.
-func (p *part) greet(ctx context.Context) error {
+func (p *part) greet(ctx context.Context) {
 	url := "http://" + p.cfg.Listen
 	tlsLine, tlsEnv := "", ""
 	if p.cert != nil {
@@ -109,13 +110,10 @@ func (p *part) greet(ctx context.Context) error {
 		tlsEnv = " FERMI_TLS_FINGERPRINT=" + fingerprint(p.cert)
 	}
 	code, err := p.api.SignInCode(ctx, adminName)
-	if fault.Is(err, fault.NotFound) {
-		code = "" // somebody else is the admin now
-	} else if err != nil {
-		return err
-	}
 	signIn := ""
-	if code != "" {
+	if err != nil { // no store just now, or somebody else is the admin: `fermi signin` makes another
+		p.cfg.Log.Warn("no sign-in code was made", "error", err)
+	} else {
 		signIn = "\n  sign in within 5 minutes, once: " + url + "/#code=" + code
 	}
 	token := filepath.Join(p.cfg.Data, tokenFile)
@@ -129,5 +127,4 @@ func (p *part) greet(ctx context.Context) error {
     fermi train run -- fermi sample train
 
 `, p.cfg.Version, url, tlsLine, p.cfg.Data, token, signIn, url, tlsEnv, token)
-	return nil
 }

@@ -42,11 +42,12 @@ var (
 // passwords hashes, a few at a time. Safe for concurrent use.
 type passwords struct {
 	random io.Reader
+	cost   cost // of new ones
 	slots  chan struct{}
 }
 
 func newPasswords(random io.Reader) *passwords {
-	return &passwords{random: random, slots: make(chan struct{}, hashers)}
+	return &passwords{random: random, cost: usualCost, slots: make(chan struct{}, hashers)}
 }
 
 func (p *passwords) derive(ctx context.Context, password string, salt []byte, c cost, n uint32) ([]byte, error) {
@@ -65,11 +66,11 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	if _, err := io.ReadFull(p.random, salt); err != nil {
 		return "", err
 	}
-	key, err := p.derive(ctx, password, salt, usualCost, keyBytes)
+	key, err := p.derive(ctx, password, salt, p.cost, keyBytes)
 	if err != nil {
 		return "", err
 	}
-	return formatHash(usualCost, salt, key), nil
+	return formatHash(p.cost, salt, key), nil
 }
 
 // matches says whether a password is the one that was hashed. An empty or unreadable hash
@@ -78,7 +79,7 @@ func (p *passwords) matches(ctx context.Context, password, stored string) (bool,
 	c, salt, key, err := parseHash(stored)
 	known := err == nil
 	if !known {
-		c, salt, key = usualCost, make([]byte, saltBytes), make([]byte, keyBytes)
+		c, salt, key = p.cost, make([]byte, saltBytes), make([]byte, keyBytes)
 	}
 	got, err := p.derive(ctx, password, salt, c, uint32(len(key)))
 	if err != nil {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -630,6 +631,25 @@ func (w *world) anyTask() string {
 		w.submit("any")
 	}
 	return "any"
+}
+
+func TestPasswordHash(t *testing.T) {
+	p := newPasswords(rand.Reader)
+	hash, err := p.hash(t.Context(), testPassword)
+	must(t, err)
+	if !strings.HasPrefix(hash, "$argon2id$v=19$m=19456,t=2,p=1$") {
+		t.Error(hash)
+	}
+	for password, want := range map[string]bool{testPassword: true, testPassword + " ": false, "": false} {
+		if ok, err := p.matches(t.Context(), password, hash); ok != want || err != nil {
+			t.Errorf("%q: %v %v", password, ok, err)
+		}
+	}
+	for _, bad := range []string{"", "x", strings.Replace(hash, "m=19456", "m=9999999", 1), strings.Replace(hash, "argon2id", "argon2i", 1)} {
+		if ok, _ := p.matches(t.Context(), testPassword, bad); ok {
+			t.Errorf("%q matches", bad)
+		}
+	}
 }
 
 func FuzzPasswordHash(f *testing.F) {
