@@ -24,7 +24,7 @@ LISTEN ?= 127.0.0.1:7070
 FUZZTIME ?= 10s
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash bench bench-start bench-submit bench-archive generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres bench bench-start bench-submit bench-archive generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -65,6 +65,9 @@ e2e: build ## the shipped binary from the outside
 
 e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
+
+e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
+	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
 
 bench: bench-start bench-submit bench-archive ## all benchmarks, one after the other
 

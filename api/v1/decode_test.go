@@ -73,7 +73,7 @@ func TestDecodeYAML(t *testing.T) {
 		want := []Role{{
 			Name: "worker", Replicas: 2, Command: []string{"python", "train.py"},
 			Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{Type: "Ascend 910", Count: 8}},
-			Env:       []EnvVar{{"A", "1"}},
+			Env:       []EnvVar{{Name: "A", Value: "1"}},
 		}}
 		if diff := cmp.Diff(want, task.Spec.Roles); diff != "" {
 			t.Error(diff)

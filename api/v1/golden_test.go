@@ -41,9 +41,10 @@ func whole() map[Kind]Object {
 				Roles: []Role{{
 					Name: "worker", Replicas: 2, MinReplicas: ptr(2), MaxReplicas: ptr(2),
 					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100", 8}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
-					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1"}}, WorkingDir: "src",
+					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
+					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src",
 				}},
-				Code:            &Code{"/home/li", "sha256:00"},
+				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}},
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
 				Restart:         &RestartPolicy{3, Duration(time.Hour)}, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones:    &ZoneRules{[]string{"beijing-1"}, []string{"shenzhen-1"}},
@@ -57,6 +58,11 @@ func whole() map[Kind]Object {
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, "node-1", 1, "SIGKILL", "Signaled", text, at},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
 			},
+		},
+		KindSecret: &Secret{
+			Meta:   meta(MustInfo(KindSecret), "密钥"),
+			Spec:   SecretSpec{"说明", map[string]string{"k": "v"}, map[string]string{"k": "v1:AAAA"}},
+			Status: SecretStatus{[]string{"k"}},
 		},
 		KindPlacement: &Placement{
 			Meta: meta(MustInfo(KindPlacement), "放置"),

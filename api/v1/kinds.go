@@ -30,6 +30,7 @@ var Kinds = []KindInfo{
 	{KindProject, "project", "projects", []string{}, "proj", false, false, true, func() Object { return &Project{} }},
 	{KindUser, "user", "users", []string{}, "user", false, false, true, func() Object { return &User{} }},
 	{KindToken, "token", "tokens", []string{}, "tok", false, false, true, func() Object { return &Token{} }},
+	{KindSecret, "secret", "secrets", []string{}, "sec", true, false, true, func() Object { return &Secret{} }},
 }
 
 // InfoOf is the row of a kind; ok is false for an unknown one.

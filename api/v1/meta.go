@@ -17,6 +17,7 @@ const (
 	KindProject      Kind = "Project"
 	KindUser         Kind = "User"
 	KindToken        Kind = "Token"
+	KindSecret       Kind = "Secret"
 )
 
 // Meta is what every object has.

@@ -211,21 +211,30 @@ func TestPrepareRefuses(t *testing.T) {
 				r.Args = append(r.Args, strings.Repeat("a", 120<<10))
 			}
 		}), "spec.roles[0].args", "1048576"},
-		{"env name", role(func(r *Role) { r.Env = []EnvVar{{"1A", ""}} }), "spec.roles[0].env[0].name", "digit"},
-		{"env reserved", role(func(r *Role) { r.Env = []EnvVar{{"FERMI_X", ""}} }), "spec.roles[0].env[0].name", "platform"},
-		{"env twice", role(func(r *Role) { r.Env = []EnvVar{{"A", ""}, {"A", ""}} }), "spec.roles[0].env[1].name", "twice"},
-		{"env value", role(func(r *Role) { r.Env = []EnvVar{{"A", "\x00"}} }), "spec.roles[0].env[0].value", "NUL"},
+		{"env name", role(func(r *Role) { r.Env = []EnvVar{{Name: "1A", Value: ""}} }), "spec.roles[0].env[0].name", "digit"},
+		{"env reserved", role(func(r *Role) { r.Env = []EnvVar{{Name: "FERMI_X", Value: ""}} }), "spec.roles[0].env[0].name", "platform"},
+		{"env twice", role(func(r *Role) { r.Env = []EnvVar{{Name: "A", Value: ""}, {Name: "A", Value: ""}} }), "spec.roles[0].env[1].name", "twice"},
+		{"env value", role(func(r *Role) { r.Env = []EnvVar{{Name: "A", Value: "\x00"}} }), "spec.roles[0].env[0].value", "NUL"},
 		{"env count", role(func(r *Role) { r.Env = make([]EnvVar, 1001) }), "spec.roles[0].env", "1001"},
 		{"env bytes", role(func(r *Role) {
 			for _, w := range words(5) {
-				r.Env = append(r.Env, EnvVar{w, strings.Repeat("a", 120<<10)})
+				r.Env = append(r.Env, EnvVar{Name: w, Value: strings.Repeat("a", 120<<10)})
 			}
 		}), "spec.roles[0].env", "524288"},
+		{"git and folder", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Folder: "/a", Git: &Git{URL: "https://h/p"}} }), "spec.code", "exactly one"},
+		{"git option", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "--upload-pack=touch /tmp/x"}} }), "spec.code.git.url", "address"},
+		{"git ext", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "ext::sh -c id"}} }), "spec.code.git.url", "address"},
+		{"git file", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "file:///etc"}} }), "spec.code.git.url", "address"},
+		{"git host option", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "ssh://-oProxyCommand=id/p"}} }), "spec.code.git.url", "address"},
+		{"git password", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "https://u:p@h/p"}} }), "spec.code.git.url", "password"},
+		{"git plain secret", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "http://example.org/p", Secret: "s"}} }), "spec.code.git.url", "https"},
+		{"git revision", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "git@h:p", Revision: "--output=x"}} }), "spec.code.git.revision", "branch"},
+		{"git range", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "git@h:p", Revision: "a..b"}} }), "spec.code.git.revision", "branch"},
 		{"dir absolute", role(func(r *Role) { r.WorkingDir = "/a" }), "spec.roles[0].workingDir", "relative"},
 		{"dir out", role(func(r *Role) { r.WorkingDir = "../a" }), "spec.roles[0].workingDir", "relative"},
 		{"dir unclean", role(func(r *Role) { r.WorkingDir = "a/../../b" }), "spec.roles[0].workingDir", "relative"},
 		{"code none", spec(func(s *TrainingTaskSpec) { s.Code = &Code{} }), "spec.code", "exactly one"},
-		{"code both", spec(func(s *TrainingTaskSpec) { s.Code = &Code{"/a", "b"} }), "spec.code", "exactly one"},
+		{"code both", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Folder: "/a", Archive: "b"} }), "spec.code", "exactly one"},
 		{"code relative", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Folder: "a"} }), "spec.code.folder", "absolute"},
 		{"code unclean", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Folder: "/a/../b"} }), "spec.code.folder", "absolute"},
 		{"code digest", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Archive: "sha256:12"} }), "spec.code.archive", "64"},

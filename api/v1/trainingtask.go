@@ -69,13 +69,16 @@ type Role struct {
 	Command     []string  `json:"command,omitempty"`
 	Args        []string  `json:"args,omitempty"`
 	Env         []EnvVar  `json:"env,omitempty"`
-	WorkingDir  string    `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
+	// SecretFiles appear in $FERMI_SECRETS while the process runs.
+	SecretFiles []SecretFile `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
+	WorkingDir  string       `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
 }
 
 // EnvVar is one environment variable of the user's process.
 type EnvVar struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name      string     `json:"name"`
+	Value     string     `json:"value,omitempty"`
+	ValueFrom *SecretRef `json:"valueFrom,omitempty" doc:"Take the value from a secret instead."`
 }
 
 // Resources is what one replica needs.
@@ -97,6 +100,16 @@ type Accelerators struct {
 type Code struct {
 	Folder  string `json:"folder,omitempty" doc:"Absolute path on the node, used in place."`
 	Archive string `json:"archive,omitempty" doc:"Digest of an uploaded archive: sha256:<64 hex>."`
+	Git     *Git   `json:"git,omitempty"`
+}
+
+// Git is a revision of a repository, brought by each replica's launcher; no git program is needed.
+type Git struct {
+	URL        string `json:"url" doc:"https://…, ssh://… or git@host:path; never with a password."`
+	Revision   string `json:"revision,omitempty" doc:"Branch, tag or commit; the default branch when absent."`
+	Submodules bool   `json:"submodules,omitempty"`
+	// Secret names a Secret with username and password, or ssh-privatekey and known_hosts.
+	Secret string `json:"secret,omitempty" doc:"A Secret with username and password, or ssh-privatekey and known_hosts."`
 }
 
 // RestartPolicy allows MaxRestarts within Window; outside it old ones are forgotten.

@@ -172,6 +172,7 @@ func (f *faults) role(at string, r *Role) {
 	f.resources(at+".resources", &r.Resources)
 	f.argv(at, r)
 	f.env(at+".env", r.Env)
+	f.secretFiles(at+".secretFiles", r.SecretFiles)
 	f.relative(at+".workingDir", r.WorkingDir)
 }
 
@@ -247,6 +248,12 @@ func (f *faults) env(at string, env []EnvVar) {
 			f.add(name, "%s is given twice; give it once.", "%s 重复出现，请只保留一个。", quote(e.Name))
 		}
 		seen[e.Name] = true
+		if e.ValueFrom != nil {
+			f.secretRef(item(at, i)+".valueFrom", e.ValueFrom.Secret, e.ValueFrom.Key)
+			if e.Value != "" {
+				f.add(item(at, i)+".value", "Give a value or valueFrom, not both.", "value 与 valueFrom 只能填写一个。")
+			}
+		}
 		f.processText(item(at, i)+".value", e.Value)
 		total += len(e.Name) + len(e.Value) + 2
 	}
@@ -256,10 +263,20 @@ func (f *faults) env(at string, env []EnvVar) {
 }
 
 func (f *faults) code(at string, c *Code) {
+	if c == nil {
+		return
+	}
+	given := 0
+	for _, there := range []bool{c.Folder != "", c.Archive != "", c.Git != nil} {
+		if there {
+			given++
+		}
+	}
 	switch {
-	case c == nil:
-	case (c.Folder == "") == (c.Archive == ""):
-		f.add(at, "Give exactly one of folder and archive, or leave code out.", "folder 与 archive 必须且只能填写一个，或去掉 code。")
+	case given != 1:
+		f.add(at, "Give exactly one of folder, archive and git, or leave code out.", "folder、archive 与 git 必须且只能填写一个，或去掉 code。")
+	case c.Git != nil:
+		f.git(at+".git", c.Git)
 	case c.Folder != "":
 		f.absolute(at+".folder", c.Folder)
 	case !digest.MatchString(c.Archive):

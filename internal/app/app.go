@@ -29,10 +29,11 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
+	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/run"
+	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
@@ -52,6 +53,7 @@ type Config struct {
 	// Hosts are further names by which browsers may call this server.
 	Hosts        []string
 	Etcd         []string // endpoints of an outside etcd; embedded when empty
+	Past         Past
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
@@ -70,11 +72,12 @@ type part struct {
 	etcd    *embedded.Server // nil with an outside etcd
 	client  *clientv3.Client
 	store   *store.Store
-	history *sqlstore.Store
+	history history.History
 	blob    *folder.Store
 	logs    *logbook.Book
 	hub     *link.Hub
 	tokens  *link.Tokens
+	box     *seal.Box
 	place   *placement.Controller
 	train   *train.Controller
 	nodes   *node.Controller
@@ -145,7 +148,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Join(p.cfg.Shared, "engine"), 0o700); err != nil {
 		return err
 	}
-	if p.history, err = sqlstore.Open(ctx, sqlstore.Config{Path: filepath.Join(p.cfg.Shared, "history.db"), Log: p.cfg.Log.With("part", "history"), Clock: clock.Real}); err != nil {
+	if p.history, err = p.cfg.Past.open(ctx, filepath.Join(p.cfg.Shared, entryHistory), p.cfg.Log.With("part", "history")); err != nil {
 		return err
 	}
 	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {
@@ -156,6 +159,13 @@ func (p *part) openRest(ctx context.Context) (err error) {
 		return err
 	}
 	p.tokens = link.NewTokens(key)
+	sealing, err := secretFile(filepath.Join(p.cfg.Shared, "secret.key"))
+	if err != nil {
+		return err
+	}
+	if p.box, err = seal.New(sealing); err != nil {
+		return err
+	}
 	p.logs = logbook.New(logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real})
 	return nil
 }
@@ -165,7 +175,7 @@ func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.hub = link.NewHub(link.HubConfig{
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, ArchiveOf: p.archiveOf,
+		Notify: p.notify, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf,
 	})
 	if p.cfg.Processes == 0 {
 		p.cfg.Processes = processes()
@@ -181,7 +191,7 @@ func (p *part) assemble() (err error) {
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: cfg.Inventory,
 	})
 	p.api, err = server.New(server.Config{
-		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup,
+		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert),
 	})

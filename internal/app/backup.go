@@ -19,13 +19,15 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
 
-// A backup is a tar: manifest.json, etcd.snapshot, history.db, then blobs/KEY for each object.
+// A backup is a tar: manifest.json, etcd.snapshot, history.db (or history.copy, from
+// PostgreSQL), then blobs/KEY for each object.
 // The order is the order of taking: a task that moves from the store to history meanwhile is in
 // both, never in neither; an object's bytes are never older than what speaks of them.
 const (
 	entryManifest = "manifest.json"
 	entryEtcd     = "etcd.snapshot"
 	entryHistory  = "history.db"
+	entryCopy     = "history.copy"
 	entryBlobs    = "blobs/"
 	backupFormat  = 1
 )
@@ -43,7 +45,7 @@ func (p *part) backup(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	snapshot, past := filepath.Join(tmp, entryEtcd), filepath.Join(tmp, entryHistory)
+	snapshot, past := filepath.Join(tmp, entryEtcd), filepath.Join(tmp, p.cfg.Past.entry())
 	if err := toFile(snapshot, func(f io.Writer) error { return embedded.Backup(ctx, p.client, f) }); err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func (p *part) backup(ctx context.Context, w io.Writer) error {
 	if err := addBytes(t, entryManifest, note); err != nil {
 		return err
 	}
-	if err := errors.Join(addFile(t, entryEtcd, snapshot), addFile(t, entryHistory, past)); err != nil {
+	if err := errors.Join(addFile(t, entryEtcd, snapshot), addFile(t, p.cfg.Past.entry(), past)); err != nil {
 		return err
 	}
 	if err := p.addBlobs(ctx, t); err != nil {
@@ -135,9 +137,9 @@ func addFile(t *tar.Writer, name, path string) error {
 	return err
 }
 
-// Restore unpacks a backup into a folder that does not exist yet. The folder appears whole or not
-// at all.
-func Restore(ctx context.Context, r io.Reader, dir string) error {
+// Restore unpacks a backup into a folder that does not exist yet, and its history, when it comes
+// from PostgreSQL, into an empty database. The folder appears whole or not at all, and last.
+func Restore(ctx context.Context, r io.Reader, dir string, past Past) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -154,7 +156,7 @@ func Restore(ctx context.Context, r io.Reader, dir string) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if err := unpackBackup(ctx, r, tmp); err != nil {
+	if err := unpackBackup(ctx, r, tmp, past); err != nil {
 		return err
 	}
 	d, err := embedded.OpenDataDir(filepath.Join(tmp, "data"))
@@ -164,15 +166,24 @@ func Restore(ctx context.Context, r io.Reader, dir string) error {
 	if err := errors.Join(embedded.Restore(filepath.Join(tmp, entryEtcd), d.Etcd()), d.Close()); err != nil {
 		return err
 	}
-	for _, name := range []string{entryHistory, "blobs"} {
+	names := []string{entryHistory, "blobs"}
+	if past.URL != "" {
+		names = names[1:]
+	}
+	for _, name := range names {
 		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(tmp, "data", name)); err != nil {
 			return badBackup(err)
+		}
+	}
+	if past.URL != "" {
+		if err := past.fill(ctx, filepath.Join(tmp, entryCopy)); err != nil {
+			return err
 		}
 	}
 	return os.Rename(filepath.Join(tmp, "data"), dir)
 }
 
-func unpackBackup(ctx context.Context, r io.Reader, tmp string) error {
+func unpackBackup(ctx context.Context, r io.Reader, tmp string, past Past) error {
 	blobs, err := folder.Open(filepath.Join(tmp, "blobs"))
 	if err != nil {
 		return err
@@ -186,6 +197,11 @@ func unpackBackup(ctx context.Context, r io.Reader, tmp string) error {
 		if err != nil {
 			return badBackup(err)
 		}
+		if h.Name == entryHistory || h.Name == entryCopy {
+			if err := past.accept(h.Name); err != nil {
+				return err
+			}
+		}
 		if err := unpackEntry(ctx, t, h, tmp, blobs, first); err != nil {
 			return err
 		}
@@ -196,7 +212,7 @@ func unpackEntry(ctx context.Context, t io.Reader, h *tar.Header, tmp string, bl
 	switch {
 	case first:
 		return checkManifest(t, h)
-	case h.Name == entryEtcd || h.Name == entryHistory:
+	case h.Name == entryEtcd || h.Name == entryHistory || h.Name == entryCopy:
 		return toFile(filepath.Join(tmp, h.Name), func(w io.Writer) error {
 			_, err := io.Copy(w, t)
 			return err

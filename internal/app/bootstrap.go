@@ -40,6 +40,9 @@ func (p *part) bootstrap(ctx context.Context) error {
 		&api.Project{Meta: meta("proj", defaultName, "default"), Spec: api.ProjectSpec{Queue: defaultName}},
 		&api.User{Meta: meta("user", adminName, "Administrator"), Spec: api.UserSpec{Role: api.RoleAdmin}},
 	} {
+		if d, ok := o.(api.Defaulter); ok {
+			d.Default()
+		}
 		if err := p.createOnce(ctx, o); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/cli"
@@ -77,7 +78,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	defer stop()
 	return Serve(ctx, Config{
 		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen, Etcd: s.EtcdEndpoints,
-		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts,
+		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
 		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Processes: s.Processes, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
 	})
@@ -124,15 +125,24 @@ func configCommand() *cobra.Command {
 
 func restoreCommand() *cobra.Command {
 	var dir string
+	settings := pflag.NewFlagSet("", pflag.ContinueOnError)
+	conf.Bind(settings)
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: cli.Both("Make a data folder from a backup", "从备份恢复数据目录"), Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := settings.Set("data", dir); err != nil {
+				return err
+			}
+			s, err := conf.Load(settings, os.Environ())
+			if err != nil {
+				return err
+			}
 			f, err := os.Open(args[0])
 			if err != nil {
 				return fault.New(fault.NotFound, "NoSuchFile", fault.T("Can't read %s.", "无法读取 %s。", args[0])).Because(err)
 			}
 			defer f.Close()
-			if err := Restore(cmd.Context(), f, dir); err != nil {
+			if err := Restore(cmd.Context(), f, dir, Past{s.HistoryURL, s.HistoryPasswordFile}); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "restored into %s; start it with: fermi up --data %s\n", dir, dir)
@@ -141,6 +151,9 @@ func restoreCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "data", "", cli.Both("folder to make; must not exist", "要创建的目录，必须不存在"))
 	_ = cmd.MarkFlagRequired("data")
+	for _, name := range []string{"history-url", "history-password-file", "insecure"} { // of the settings, what matters here
+		cmd.Flags().AddFlag(settings.Lookup(name))
+	}
 	return cmd
 }
 

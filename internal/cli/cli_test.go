@@ -94,7 +94,7 @@ func TestGet(t *testing.T) {
 	}
 	check(t, f.fermi(t, "", "get", "queues"), result{err: "Nothing found.\n"})
 	check(t, f.fermi(t, "", "get", "task", "none"), result{err: "error: There is no task none.\n", code: 5})
-	check(t, f.fermi(t, "", "get", "pods"), result{code: 2, err: "error: There is no kind \"pods\"; there are: task, placement, zone, node, queue, project, user, token.\n"})
+	check(t, f.fermi(t, "", "get", "pods"), result{code: 2, err: "error: There is no kind \"pods\"; there are: task, placement, zone, node, queue, project, user, token, secret.\n"})
 }
 
 // TestYAMLRoundTrip: what get prints can be applied again.

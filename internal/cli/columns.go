@@ -111,6 +111,11 @@ var sheets = map[api.Kind][]field{
 		{fixed("DISABLED", "已停用"), false, of(func(s *session, u *api.User) cell { return text(s.yes(u.Spec.Disabled)) })},
 		ageField, idField,
 	},
+	api.KindSecret: {
+		nameField, displayField,
+		{fixed("KEYS", "键"), false, of(func(_ *session, x *api.Secret) cell { return text(strings.Join(x.Status.Keys, ",")) })},
+		ageField, idField,
+	},
 	api.KindToken: {
 		nameField, displayField,
 		{fixed("USER", "用户"), false, of(func(_ *session, t *api.Token) cell { return text(t.Spec.User) })},

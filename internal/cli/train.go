@@ -174,6 +174,7 @@ func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task 
 type runFlags struct {
 	name, displayName, code  string
 	noCode, detach, dryRun   bool
+	git                      api.Git
 	replicas, gpus, priority int
 	gpuType, cpu, memory     string
 	priorityClass, queue     string
@@ -188,6 +189,10 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringVar(&r.displayName, "display-name", "", Both("name shown to people; the command when absent", "显示名；默认取命令"))
 	f.StringVar(&r.code, "code", "", Both("folder to send along; the current one when absent", "随任务发送的文件夹；默认当前文件夹"))
 	f.BoolVar(&r.noCode, "no-code", false, Both("send no files", "不发送文件"))
+	f.StringVar(&r.git.URL, "git", "", Both("take the code from this repository instead of a folder", "从该仓库获取代码，而不是文件夹"))
+	f.StringVar(&r.git.Revision, "revision", "", Both("branch, tag or commit of --git; the default branch when absent", "--git 的分支、标签或提交；默认取默认分支"))
+	f.BoolVar(&r.git.Submodules, "submodules", false, Both("with the submodules of --git", "同时获取 --git 的子模块"))
+	f.StringVar(&r.git.Secret, "git-secret", "", Both("secret with the credentials of --git", "--git 使用的凭据（密钥名）"))
 	f.IntVar(&r.replicas, "replicas", 1, Both("number of equal processes", "副本数"))
 	f.IntVar(&r.gpus, "gpus", 0, Both("accelerators for each replica", "每个副本的加速卡数"))
 	f.StringVar(&r.gpuType, "gpu-type", "", Both("type of accelerator, such as A100", "加速卡型号，如 A100"))

@@ -42,6 +42,14 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 	if r.noCode && r.code != "" {
 		return usage(s.cmd, fault.T("--code and --no-code contradict each other.", "--code 与 --no-code 互相矛盾。"))
 	}
+	if r.git.URL != "" {
+		if r.noCode || r.code != "" {
+			return usage(s.cmd, fault.T("--git brings the code; leave --code and --no-code out.", "--git 已提供代码，请去掉 --code 和 --no-code。"))
+		}
+		task.Spec.Code = &api.Code{Git: &r.git}
+	} else if r.git != (api.Git{}) {
+		return usage(s.cmd, fault.T("--revision, --submodules and --git-secret belong to --git.", "--revision、--submodules 和 --git-secret 需与 --git 一起使用。"))
+	}
 	if r.dryRun {
 		// Without its code: a check uploads nothing.
 		made, err := s.client.Submit(ctx, task, true)
@@ -57,7 +65,7 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 		s.tell(outcome{Kind: api.KindTrainingTask, Name: first(made.Name, made.Task.Meta.DisplayName), Result: "created", DryRun: true})
 		return nil
 	}
-	if !r.noCode {
+	if !r.noCode && task.Spec.Code == nil {
 		code, err := s.ship(ctx, first(r.code, "."))
 		if err != nil {
 			return err

@@ -36,6 +36,10 @@ type Settings struct {
 	Hosts         []string
 	Insecure      bool
 
+	// HistoryURL never holds a password: Validate refuses it.
+	HistoryURL          string
+	HistoryPasswordFile string
+
 	// sources says where each value came from, by key.
 	sources map[string]string
 }
@@ -56,6 +60,8 @@ var table = []entry{
 	{"demo", "false", "start with the demo topology", func(s *Settings) value { return (*flagged)(&s.Demo) }},
 	{"zones", "", "file with Zone and Node manifests to start with", func(s *Settings) value { return (*text)(&s.ZonesFile) }},
 	{"etcd.endpoints", "", "endpoints of an etcd outside; embedded when empty", func(s *Settings) value { return (*texts)(&s.EtcdEndpoints) }},
+	{"history.url", "", "postgres://USER@HOST/DATABASE?sslmode=verify-full of a PostgreSQL for history; SQLite in shared when empty", func(s *Settings) value { return (*address)(&s.HistoryURL) }},
+	{"history.password.file", "", "file with the password for history.url; without it PGPASSFILE and PGPASSWORD count", func(s *Settings) value { return (*text)(&s.HistoryPasswordFile) }},
 	{"log.level", "info", "debug, info, warn or error", func(s *Settings) value { return (*text)(&s.LogLevel) }},
 	{"log.format", "text", "text or json", func(s *Settings) value { return (*text)(&s.LogFormat) }},
 	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},

@@ -3,6 +3,7 @@ package conf
 import (
 	"bytes"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,6 +112,16 @@ func TestRefusals(t *testing.T) {
 		{"half of TLS", "", nil, []string{"--tls-cert", os.Args[0]}, []string{"tls.key"}},
 		{"TLS absent", "", nil, []string{"--tls-cert", os.Args[0], "--tls-key", "/nowhere/key"}, []string{"tls.key"}},
 		{"etcd", "", nil, []string{"--etcd-endpoints", "etcd:2379"}, []string{"etcd.endpoints"}},
+		{"history, no URL", "", nil, []string{"--history-url", "db"}, []string{"history.url"}},
+		{"history, no host", "", nil, []string{"--history-url", "postgres:///fermi"}, []string{"history.url"}},
+		{"history, SQLite", "", nil, []string{"--history-url", "sqlite:///x"}, []string{"history.url"}},
+		{"history, password", "", nil, []string{"--history-url", "postgres://u:hunter2@localhost/x"}, []string{"history.url"}},
+		{"history, password as option", "history: {url: 'postgres://u@localhost/x?password=hunter2'}\n", nil, nil, []string{"history.url"}},
+		{"history, password in no URL", "", []string{"FERMI_HISTORY_URL=postgres://u:hunter2@h:port/" + strings.Repeat("x", 5000)}, nil, []string{"history.url"}},
+		{"history, twice the host", "", nil, []string{"--history-url", "postgres://u@localhost/x?host=/a&host=b"}, []string{"history.url"}},
+		{"history, far and open", "", nil, []string{"--history-url", "postgres://u@db/x?host=/tmp,db.example&sslmode=prefer"}, []string{"history.url"}},
+		{"history, password file absent", "", nil, []string{"--history-url", "postgres://u@localhost/x", "--history-password-file", "/nowhere"}, []string{"history.password.file"}},
+		{"history, password file alone", "", nil, []string{"--history-password-file", os.Args[0]}, []string{"history.password.file"}},
 		{"archive", "", nil, []string{"--archive-after", "-1s"}, []string{"archive.after"}},
 		{"no home", "", []string{"HOME="}, nil, []string{"data"}},
 	}
@@ -121,8 +132,14 @@ func TestRefusals(t *testing.T) {
 			if !errors.As(err, &e) || e.Reason != "BadSettings" {
 				t.Fatal(err)
 			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a password is repeated: %v", err)
+			}
 			var got []string
 			for _, f := range e.Fields {
+				if strings.Contains(f.Message.EN+f.Message.ZH, "hunter2") {
+					t.Errorf("a password is repeated: %+v", f)
+				}
 				got = append(got, f.Path)
 				if f.Message.EN == "" || f.Message.ZH == "" || strings.Contains(f.Message.EN+f.Message.ZH, "%!") {
 					t.Errorf("bad text %+v", f)
@@ -143,6 +160,33 @@ func TestInsecureAndTLS(t *testing.T) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
+}
+
+func TestHistory(t *testing.T) {
+	for _, args := range [][]string{
+		{"postgres://u@localhost:5433/x"}, {"postgresql://u@[::1]/x"}, {"postgres://u@/x?host=/run/postgresql"}, {"postgres://u@db.example/x?sslmode=verify-full"},
+		{"postgres://u@db.example/x", "--insecure"}, {"postgres://u@127.0.0.1/x", "--history-password-file", os.Args[0]},
+	} {
+		s, err := load(t, "", nil, append([]string{"--history-url"}, args...)...)
+		if err != nil || s.HistoryURL != args[0] {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+func FuzzHistoryURL(f *testing.F) {
+	for _, s := range []string{"postgres://u@h/x", "postgres://u:p@h,i/x?host=/a,b&sslmode=require", "postgres:%zz", "postgres://h/?password="} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		hosts, _, password, ok := takeApart(raw)
+		if !ok {
+			return
+		}
+		if u, err := url.Parse(raw); err != nil || len(hosts) == 0 || !password && strings.Contains(u.User.String(), ":") {
+			t.Fatalf("%q: %v %v %v", raw, hosts, password, err)
+		}
+	})
 }
 
 func TestFileTrouble(t *testing.T) {

@@ -45,7 +45,7 @@ func (s *Settings) Validate() []fault.Field {
 			add("etcd.endpoints", "%s is not an endpoint such as https://etcd-1:2379.", "%s 不是合法的端点，例如 https://etcd-1:2379。", strconv.Quote(e))
 		}
 	}
-	return append(out, s.doors()...)
+	return append(append(out, s.past()...), s.doors()...)
 }
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)

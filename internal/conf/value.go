@@ -20,6 +20,8 @@ type (
 	flagged bool
 	number  int
 	span    time.Duration
+	// address is a text that is not repeated in a refusal: it may hold a password by mistake.
+	address string
 )
 
 func bad(en, zh string) *fault.Text {
@@ -33,6 +35,13 @@ func (t *text) set(s string) *fault.Text {
 	*t = text(s)
 	return nil
 }
+
+func (a *address) set(s string) *fault.Text {
+	*a = address(s)
+	return nil
+}
+
+func (a *address) yaml() string { return strconv.Quote(string(*a)) }
 
 func (t *text) yaml() string { return strconv.Quote(string(*t)) }
 

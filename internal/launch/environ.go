@@ -24,7 +24,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // environ builds the process's environment. Later ones win: ours, then the user's; but the marks
 // by which we find the tree stay ours.
-func environ(r engine.Replica, dir string, lookup func(string) (string, bool)) []string {
+func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, lookup func(string) (string, bool)) []string {
 	env := newEnv()
 	env.set("PATH", defaultPath)
 	for _, name := range inherited {
@@ -45,6 +45,9 @@ func environ(r engine.Replica, dir string, lookup func(string) (string, bool)) [
 	env.set("FERMI_ZONE", r.Zone)
 	env.set("FERMI_OUTPUT", filepath.Join(dir, record.DirOutput))
 	env.set("FERMI_HP_FILE", filepath.Join(dir, fileHyper))
+	if len(r.SecretFiles) > 0 {
+		env.set("FERMI_SECRETS", filepath.Join(dir, dirSecrets))
+	}
 	env.set("TMPDIR", filepath.Join(dir, record.DirTmp))
 	names := make([]string, 0, len(r.HyperParameters))
 	for name := range r.HyperParameters {
@@ -58,9 +61,13 @@ func environ(r engine.Replica, dir string, lookup func(string) (string, bool)) [
 		env.set(name, value)
 	}
 	for _, v := range r.Env {
-		if !strings.HasPrefix(v.Name, "FERMI_") {
-			env.set(v.Name, v.Value)
+		if strings.HasPrefix(v.Name, "FERMI_") {
+			continue
 		}
+		if v.ValueFrom != nil {
+			v.Value = secrets[*v.ValueFrom]
+		}
+		env.set(v.Name, v.Value)
 	}
 	return env.list()
 }

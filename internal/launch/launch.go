@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
@@ -44,6 +45,8 @@ type launcher struct {
 	spool    *spool
 	client   *link.Client
 	stop     *stopper
+	secrets  map[api.SecretRef]string // set before the process starts
+	gitTries int                      // of prepare alone
 
 	goes     chan int64    // the epoch that said go
 	children chan struct{} // a child ended
@@ -183,6 +186,7 @@ func (l *launcher) run(ctx context.Context) error {
 func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}) error {
 	outs := l.outputs(l.spool.notice)
 	exit := l.live(ctx, outs)
+	l.dropSecrets()
 	found := outs.scan()
 	l.spool.close()
 	exit.At = l.clock.Now()

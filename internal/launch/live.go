@@ -15,9 +15,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
 	"github.com/fermi-cluster/fermi/internal/launch/unpack"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -125,7 +127,7 @@ func (l *launcher) begin(ctx context.Context, code <-chan error) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	return spawn(l.replica, dir, environ(l.replica, l.dir, os.LookupEnv), l.spool)
+	return spawn(l.replica, dir, environ(l.replica, l.dir, l.secrets, os.LookupEnv), l.spool)
 }
 
 // prepare makes the folders and brings the code, while go is waited for.
@@ -138,12 +140,15 @@ func (l *launcher) prepare(ctx context.Context) error {
 	if err := writeHyper(l.replica, l.dir); err != nil {
 		return err
 	}
+	if err := l.bringSecrets(ctx); err != nil {
+		return err
+	}
 	code := filepath.Join(l.dir, record.DirCode)
-	if l.replica.Code == nil || l.replica.Code.Archive == "" {
+	if l.replica.Code == nil || l.replica.Code.Folder != "" {
 		return os.MkdirAll(code, 0o700)
 	}
 	for pause := uploadPause; ; pause = min(2*pause, maxRetry) {
-		err := l.fetch(ctx, l.replica.Code.Archive, code)
+		err := l.bring(ctx, l.replica.Code, code)
 		if err == nil || ctx.Err() != nil || finalFault(err) {
 			return asStartFault(err)
 		}
@@ -154,6 +159,46 @@ func (l *launcher) prepare(ctx context.Context) error {
 		case <-l.clock.After(pause):
 		}
 	}
+}
+
+// bring puts the code into place, from the server or from Git.
+func (l *launcher) bring(ctx context.Context, code *api.Code, place string) error {
+	if code.Git != nil {
+		return l.clone(ctx, code.Git, place)
+	}
+	return l.fetch(ctx, code.Archive, place)
+}
+
+// gitPatience is how long one try to clone may take.
+const gitPatience = 30 * time.Minute
+
+// maxGitTries is after how many failures a repository counts as out of reach.
+const maxGitTries = 6
+
+// clone brings a revision beside its place and moves it there when it is whole.
+func (l *launcher) clone(ctx context.Context, g *api.Git, place string) error {
+	ctx, cancel := context.WithTimeout(ctx, gitPatience)
+	defer cancel()
+	tmp := place + ".new"
+	if err := errors.Join(os.RemoveAll(tmp), os.RemoveAll(place), os.Mkdir(tmp, 0o700)); err != nil {
+		return err
+	}
+	secret := map[string]string{}
+	for ref, value := range l.secrets {
+		if ref.Secret == g.Secret {
+			secret[ref.Key] = value
+		}
+	}
+	commit, err := gitcode.Clone(ctx, gitcode.Source{URL: g.URL, Revision: g.Revision, Submodules: g.Submodules, Secret: secret}, tmp, filepath.Join(l.dir, record.DirTmp))
+	if err != nil {
+		if l.gitTries++; l.gitTries >= maxGitTries && !isOurs(err) {
+			return fault.New(fault.Unavailable, "GitUnreachable", fault.T("The repository could not be brought in %d tries: %v.", "尝试 %d 次仍无法获取仓库：%v。", l.gitTries, err)).
+				WithHint(fault.T("Check spec.code.git.url and that the node reaches it.", "请检查 spec.code.git.url 以及节点能否访问。")).Because(err)
+		}
+		return err
+	}
+	l.spool.notice("code %s at %s", g.URL, commit)
+	return os.Rename(tmp, place)
 }
 
 // finalFault says that fetching again brings the same.

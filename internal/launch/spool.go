@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,14 @@ type spool struct {
 	dropped  int64 // lines that the disk did not take, since the last notice
 	lostEver int64
 	changed  chan struct{}
+	mask     *strings.Replacer // nil: nothing to hide
+}
+
+// hide makes these texts unseen in every line from now on.
+func (s *spool) hide(values []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mask = masker(values)
 }
 
 // openSpool opens or creates the file. The torn end that a killed launcher may leave is cut off.
@@ -123,6 +132,9 @@ func dropNotice(n int64) []byte {
 }
 
 func (s *spool) line(dst []byte, stream byte, t text) []byte {
+	if s.mask != nil {
+		t.bytes = []byte(s.mask.Replace(string(t.bytes)))
+	}
 	return logbook.AppendLine(dst, logbook.Line{Time: s.last, Rank: s.rank, Stream: stream, Partial: t.partial, Text: t.bytes})
 }
 

@@ -100,6 +100,24 @@ func (h *Hub) FetchArchive(req *linkpb.FetchArchiveRequest, stream linkpb.Link_F
 	}
 }
 
+// FetchSecrets streams the values that the caller's role names.
+func (h *Hub) FetchSecrets(_ *linkpb.FetchSecretsRequest, stream linkpb.Link_FetchSecretsServer) error {
+	parts := caller(stream.Context()).parts
+	if h.cfg.SecretsOf == nil {
+		return nil
+	}
+	values, err := h.cfg.SecretsOf(stream.Context(), parts.TaskID, parts.Role)
+	if err != nil {
+		return toStatus(err)
+	}
+	for ref, value := range values {
+		if err := stream.Send(&linkpb.SecretValue{Secret: ref.Secret, Key: ref.Key, Value: value}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // PutOutput stores one file. A later attempt's file is never replaced by an earlier attempt's
 // that was still on its way: such a one is taken in and dropped.
 func (h *Hub) PutOutput(stream linkpb.Link_PutOutputServer) error {

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -35,6 +36,31 @@ func (c *Client) FetchArchive(ctx context.Context, digest string, w io.Writer) e
 			}
 		}
 	})
+}
+
+// FetchSecrets brings the values that the replica names. After an error that is not Permanent it
+// may be called again.
+func (c *Client) FetchSecrets(ctx context.Context) (map[api.SecretRef]string, error) {
+	out := map[api.SecretRef]string{}
+	err := c.withBulk(func(conn *grpc.ClientConn) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream, err := linkpb.NewLinkClient(conn).FetchSecrets(ctx, &linkpb.FetchSecretsRequest{})
+		if err != nil {
+			return err
+		}
+		for {
+			v, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			out[api.SecretRef{Secret: v.GetSecret(), Key: v.GetKey()}] = v.GetValue()
+		}
+	})
+	return out, err
 }
 
 // PutOutput stores exactly size bytes of r under path. After an error that is not Permanent it may

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -41,6 +42,8 @@ type HubConfig struct {
 	// ArchiveOf says which code archive a task's replicas may fetch, "" for none; so that a token
 	// reaches only its own code.
 	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
+	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
+	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
 	// MaxOutputBytes bounds the outputs of one replica; 64 GiB when 0.
 	MaxOutputBytes int64
 }

@@ -71,6 +71,12 @@ var access = map[string]rule{
 	"listPlacement":      {all, all, own, own, read, false},
 	"getPlacement":       {all, all, own, own, read, false},
 	"watchPlacement":     {all, all, own, own, read, false},
+	"listSecret":         {all, all, own, own, read, false}, // never with its values
+	"getSecret":          {all, all, own, own, read, false},
+	"watchSecret":        {all, all, own, own, read, false},
+	"createSecret":       {all, none, own, none, power, false},
+	"updateSecret":       {all, none, own, none, power, false},
+	"deleteSecret":       {all, none, own, none, power, false},
 	"listZone":           {all, all, all, all, read, false},
 	"getZone":            {all, all, all, all, read, false},
 	"watchZone":          {all, all, all, all, read, false},

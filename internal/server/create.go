@@ -121,6 +121,11 @@ func fresh(o api.Object, who *caller) error {
 		o.Status = api.QueueStatus{}
 	case *api.User:
 		o.Status = api.UserStatus{}
+	case *api.Secret:
+		o.Status = api.SecretStatus{}
+		if len(o.Spec.Sealed) > 0 {
+			return refuse("spec.sealed", fault.T("Values go into data; leave it out.", "请把值写入 data，并删除此字段。"))
+		}
 	case *api.Token:
 		switch {
 		case o.Spec.Hash != "":
@@ -156,6 +161,8 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 		err = s.admitToken(ctx, &b, o)
 	case *api.Project:
 		b.ops, err = s.checkProject(ctx, o, nil)
+	case *api.Secret:
+		b.ops, err = s.admitSecret(ctx, o, nil)
 	}
 	if err != nil {
 		b.undo()
@@ -243,7 +250,7 @@ func bornData(o api.Object, secret string) any {
 	case *api.Token:
 		return map[string]any{"object": hide(o), "secret": secret}
 	}
-	return o
+	return hide(o)
 }
 
 // tell notes an event; it is written after the commit, together with the audit.

@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -222,6 +224,12 @@ func hide(o api.Object) api.Object {
 	case *api.User:
 		private := *o
 		private.Status.PasswordHash = ""
+		return &private
+	}
+	if x, ok := o.(*api.Secret); ok {
+		private := *x
+		private.Spec.Data, private.Spec.Sealed = nil, nil
+		private.Status.Keys = slices.Sorted(maps.Keys(x.Spec.Sealed))
 		return &private
 	}
 	return o

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/seal"
 )
 
 // person is a column of the matrix: who asks, and how.
@@ -32,7 +33,10 @@ type matrix struct {
 }
 
 func newMatrix(t *testing.T) *matrix {
+	box, err := seal.New(seal.NewKey())
+	must(t, err)
 	m := &matrix{world: newWorld(t, func(c *Config) {
+		c.Box = box
 		c.Limits.Rate, c.Limits.Burst, c.Limits.AuthBurst, c.Limits.Streams = 1e6, 1e6, 1e6, 1e6
 	})}
 	m.server.limits.addresses.free, m.server.limits.guesses.free = 1e6, 1e6
@@ -120,6 +124,9 @@ func (m *matrix) target(kind api.Kind, whom string) api.Object {
 	case api.KindPlacement:
 		meta.Project = "lab"
 		return m.put(&api.Placement{Meta: meta, Spec: api.PlacementSpec{TaskID: "task-0", Attempt: 1}})
+	case api.KindSecret:
+		meta.Project = "lab"
+		return m.put(&api.Secret{Meta: meta})
 	case api.KindZone:
 		return m.put(&api.Zone{Meta: meta, Spec: api.ZoneSpec{Region: "r"}})
 	case api.KindNode:
@@ -191,8 +198,11 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		a := ask{path: named(o.GetMeta().Name) + query, yours: yours}
 		if rt.method == http.MethodPut {
 			o.GetMeta().DisplayName = "changed"
-			if t, ok := o.(*api.Token); ok {
-				t.Spec.Hash = ""
+			switch o := o.(type) {
+			case *api.Token:
+				o.Spec.Hash = ""
+			case *api.Secret:
+				o.Spec.Data = map[string]string{"k": "v"}
 			}
 			a.body = o
 		}
@@ -226,6 +236,8 @@ func (m *matrix) creations(path string, row api.KindInfo, p *person) []ask {
 	switch row.Kind {
 	case api.KindTrainingTask:
 		return []ask{{path, manifest(name, func(t *api.TrainingTask) { t.Meta.Project = "lab" }), p.inside}}
+	case api.KindSecret:
+		return []ask{{path, `{"metadata":{"name":"` + name + `","project":"lab"},"spec":{"data":{"k":"v"}}}`, p.inside}}
 	case api.KindToken:
 		return []ask{
 			{path, `{"metadata":{"name":"` + name + `"}}`, true},

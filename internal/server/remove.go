@@ -131,6 +131,9 @@ func (s *Server) unused(ctx context.Context, o api.Object) ([]store.Op, error) {
 	case *api.Zone:
 		return nil, s.noneOf(ctx, api.KindNode, "", rev, func(x api.Object) bool { return x.(*api.Node).Spec.Zone == name })
 	case *api.Project:
+		if err := s.noneOf(ctx, api.KindSecret, name, rev, func(api.Object) bool { return true }); err != nil {
+			return nil, err
+		}
 		return nil, s.noneOf(ctx, api.KindTrainingTask, name, rev, func(api.Object) bool { return true })
 	case *api.User:
 		if err := s.noneOf(ctx, api.KindToken, "", rev, func(x api.Object) bool {

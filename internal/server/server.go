@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -91,7 +92,9 @@ type Config struct {
 	Logs    LogReader
 	Live    Live
 	// Backup writes one tar of everything; called by admins only.
-	Backup  func(ctx context.Context, w io.Writer) error
+	Backup func(ctx context.Context, w io.Writer) error
+	// Box seals secrets; nil: they are refused.
+	Box     *seal.Box
 	Log     *slog.Logger
 	Clock   clock.Clock
 	IDs     *id.Source

@@ -59,6 +59,9 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 	if err != nil {
 		return err
 	}
+	if err := s.checkSecrets(ctx, t); err != nil {
+		return err
+	}
 	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
 		if _, err := s.archiveInfo(ctx, t.Spec.Code.Archive); fault.Is(err, fault.NotFound) {
 			return invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))

@@ -128,6 +128,9 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 			next.Status.SignOuts++ // sessions don't come back with the user
 		}
 		check = func() (err error) { guards, err = s.keepAdmin(ctx, current.(*api.User), next); return err }
+	case *api.Secret:
+		next.Spec = given.(*api.Secret).Spec
+		check = func() (err error) { guards, err = s.admitSecret(ctx, next, current.(*api.Secret)); return err }
 	case *api.Token:
 		check = s.changeToken(next, current.(*api.Token), given.(*api.Token))
 	}

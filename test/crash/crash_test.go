@@ -17,6 +17,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/history/pgstore/pgtest"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -158,6 +159,25 @@ func newLoad(t *testing.T, rnd *rand.Rand, restart int) *load {
 	return &load{j: harness.Journal{Path: filepath.Join(dir, "journal")}, acked: map[string]bool{}, rnd: rnd, restart: restart}
 }
 
+// databases are the ones made for tests under way, by the test's name.
+var databases sync.Map
+
+// pastArgs keep the history of a test's servers in one PostgreSQL database when there is a
+// PostgreSQL (make e2e-postgres), and in SQLite otherwise.
+func pastArgs(t *testing.T) []string {
+	t.Helper()
+	if os.Getenv(pgtest.Variable) == "" {
+		return nil
+	}
+	url, there := databases.Load(t.Name())
+	if !there {
+		url = pgtest.New(t)
+		databases.Store(t.Name(), url)
+		t.Cleanup(func() { databases.Delete(t.Name()) })
+	}
+	return []string{"--history-url", url.(string)}
+}
+
 // launch starts a server that ends with the test, also when it is paused.
 func launch(t *testing.T, verb string, args ...string) (*harness.Cluster, *client.Client) {
 	t.Helper()
@@ -165,7 +185,7 @@ func launch(t *testing.T, verb string, args ...string) (*harness.Cluster, *clien
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := harness.New(bin, verb, args...)
+	c, err := harness.New(bin, verb, append(args, pastArgs(t)...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ type row struct {
 var (
 	foundation = []string{
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
+		"internal/seal",
 	}
 	vocabulary = []string{"api/v1"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
@@ -77,6 +78,7 @@ var technology = []struct {
 	{"go.etcd.io/", []string{"internal/store", "internal/store/embedded", "internal/app"}},
 	{"database/sql", []string{"internal/history/..."}},
 	{"modernc.org/", []string{"internal/history/sqlstore"}},
+	{"github.com/jackc/", []string{"internal/history/pgstore/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "internal/engine/kubeengine"}},
 	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/store/...", "internal/app", "internal/launch"}},

@@ -107,7 +107,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 	for _, role := range task.Spec.Roles {
 		if role.Name == m.role {
 			r.Command = append(append([]string{}, role.Command...), role.Args...)
-			r.Env, r.WorkingDir, r.Resources = role.Env, role.WorkingDir, role.Resources
+			r.Env, r.SecretFiles, r.WorkingDir, r.Resources = role.Env, role.SecretFiles, role.WorkingDir, role.Resources
 		}
 	}
 	if t := task.Spec.Timeouts; t != nil {

@@ -3,11 +3,8 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"fmt"
 	"time"
 
-	"github.com/klauspost/compress/s2"
 	"golang.org/x/sync/errgroup"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -17,9 +14,6 @@ import (
 
 // encodeChunk is how many rows one goroutine encodes.
 const encodeChunk = 128
-
-// maxBody bounds an archived object's JSON, before and after compression.
-const maxBody = 4 << 20
 
 // PutArchived replaces by object id.
 func (s *Store) PutArchived(ctx context.Context, rows ...history.Archived) error {
@@ -51,23 +45,16 @@ func (s *Store) PutArchived(ctx context.Context, rows ...history.Archived) error
 }
 
 func encode(r history.Archived) (*entry, error) {
-	body, err := json.Marshal(r.Object)
+	body, err := history.PackObject(r.Object)
 	if err != nil {
-		return nil, fmt.Errorf("archive: %w", err)
+		return nil, err
 	}
 	m := r.Object.GetMeta()
-	if len(body) > maxBody {
-		return nil, fault.New(fault.TooLarge, "ObjectTooLarge", fault.T(
-			"%s is too large to be archived.", "%s 过大，无法归档。", m.Name))
-	}
-	if m.ID == "" {
-		return nil, fault.New(fault.Invalid, "NoID", fault.T("%s has no id.", "%s 没有 id。", m.Name))
-	}
 	e := &entry{
 		kind: r.Object.Kind(), id: m.ID, project: m.Project, owner: m.Owner, name: m.Name,
 		sortKey: history.SortKey(m.DisplayName), updated: history.TimeKey(m.UpdatedAt), phase: r.Phase, queue: r.Queue,
 		labels: joinLabels(m.Labels), haystack: history.Haystack(m.Name, m.DisplayName),
-		body: s2.Encode(nil, body), // ten times as fast as zstd on a kilobyte, which is what they are
+		body: body,
 	}
 	if !r.Expires.IsZero() {
 		e.expires = nanos(r.Expires)
@@ -221,20 +208,7 @@ func scanArchived(r *sql.Rows, more ...any) (history.Archived, error) {
 	if expires.Valid {
 		a.Expires = fromNanos(expires.Int64)
 	}
-	info, ok := api.InfoOf(api.Kind(kind))
-	if !ok {
-		return a, fmt.Errorf("archived object of unknown kind %q", kind)
-	}
-	if n, err := s2.DecodedLen(packed); err != nil || n > maxBody {
-		return a, fmt.Errorf("archived object of %d bytes: %w", n, err)
-	}
-	body, err := s2.Decode(nil, packed)
-	if err != nil {
-		return a, fmt.Errorf("archived object: %w", err)
-	}
-	a.Object = info.New()
-	if err := json.Unmarshal(body, a.Object); err != nil {
-		return a, fmt.Errorf("archived object: %w", err)
-	}
-	return a, nil
+	var err error
+	a.Object, err = history.UnpackObject(api.Kind(kind), packed)
+	return a, err
 }

@@ -1,8 +1,7 @@
 // Package sqlstore keeps history in SQL: SQLite, one file.
 //
-// Place: layer 3, the adapter of history. All SQL is here, written so that PostgreSQL fits in as
-// a second dialect: placeholders go through bind, and what only SQLite has (the word index) is
-// in words.go.
+// Place: layer 3, the adapter of history. All SQL of SQLite is here; PostgreSQL, which has
+// indexes for what words.go and zone.go do by hand, is pgstore's.
 //
 // Promise: a write that returned nil survives kill -9 and power loss (WAL, synchronous=FULL).
 // Concurrent writers share one transaction and one fsync: each gets its own outcome. Two

@@ -15,9 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -320,33 +318,4 @@ func TestFailedWriteInAGroup(t *testing.T) {
 	if err != nil || n != 4 {
 		t.Fatalf("%d rows, %v", n, err)
 	}
-}
-
-func TestPointsRoundTrip(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		var want []history.Point
-		for range rapid.IntRange(0, maxBlock).Draw(rt, "n") {
-			want = append(want, history.Point{Time: time.Unix(0, rapid.Int64().Draw(rt, "t")).UTC(), Step: rapid.Int64().Draw(rt, "s"), Value: rapid.Float64().Draw(rt, "v")})
-		}
-		got, err := decodePoints(encodePoints(want))
-		if err != nil || len(got) != len(want) || len(want) > 0 && !cmp.Equal(want, got) {
-			rt.Fatalf("%v: %v", err, cmp.Diff(want, got))
-		}
-	})
-}
-
-func FuzzDecodePoints(f *testing.F) {
-	f.Add(encodePoints(nil))
-	f.Add(encodePoints([]history.Point{{Time: time.Unix(1, 2), Step: 3, Value: 4.5}, {Time: time.Unix(2, 2), Step: 4, Value: 4.25}}))
-	f.Add([]byte{1, 255, 255, 255, 255, 1})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		points, err := decodePoints(b)
-		if err != nil {
-			return
-		}
-		again, err := decodePoints(encodePoints(points))
-		if err != nil || len(again) != len(points) || len(points) > maxBlock {
-			t.Fatalf("%d points became %d: %v", len(points), len(again), err)
-		}
-	})
 }

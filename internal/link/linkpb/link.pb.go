@@ -1035,6 +1035,102 @@ func (x *FetchArchiveRequest) GetDigest() string {
 	return ""
 }
 
+type FetchSecretsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchSecretsRequest) Reset() {
+	*x = FetchSecretsRequest{}
+	mi := &file_link_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchSecretsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchSecretsRequest) ProtoMessage() {}
+
+func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
+func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{14}
+}
+
+type SecretValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Secret        string                 `protobuf:"bytes,1,opt,name=secret,proto3" json:"secret,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretValue) Reset() {
+	*x = SecretValue{}
+	mi := &file_link_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretValue) ProtoMessage() {}
+
+func (x *SecretValue) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
+func (*SecretValue) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *SecretValue) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *SecretValue) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SecretValue) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 type Chunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -1044,7 +1140,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1152,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1165,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1092,7 +1188,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1200,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1213,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -1172,7 +1268,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1184,7 +1280,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1197,7 +1293,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -1230,7 +1326,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1338,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1351,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -1340,7 +1436,12 @@ const file_link_proto_rawDesc = "" +
 	"\x04Beat\x12$\n" +
 	"\x0esent_unix_nano\x18\x01 \x01(\x03R\fsentUnixNano\"-\n" +
 	"\x13FetchArchiveRequest\x12\x16\n" +
-	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x1b\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x15\n" +
+	"\x13FetchSecretsRequest\"M\n" +
+	"\vSecretValue\x12\x16\n" +
+	"\x06secret\x18\x01 \x01(\tR\x06secret\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\"\x1b\n" +
 	"\x05Chunk\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"g\n" +
 	"\x10PutOutputRequest\x125\n" +
@@ -1352,10 +1453,11 @@ const file_link_proto_rawDesc = "" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12,\n" +
 	"\x12modified_unix_nano\x18\x03 \x01(\x03R\x10modifiedUnixNano\"(\n" +
 	"\x0ePutOutputReply\x12\x16\n" +
-	"\x06stored\x18\x01 \x01(\x03R\x06stored2\xe7\x01\n" +
+	"\x06stored\x18\x01 \x01(\x03R\x06stored2\xb9\x02\n" +
 	"\x04Link\x12D\n" +
 	"\x06Attach\x12\x1b.fermi.link.v1.FromLauncher\x1a\x19.fermi.link.v1.ToLauncher(\x010\x01\x12J\n" +
-	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12M\n" +
+	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12P\n" +
+	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12M\n" +
 	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x01B5Z3github.com/fermi-cluster/fermi/internal/link/linkpbb\x06proto3"
 
 var (
@@ -1370,7 +1472,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
@@ -1386,10 +1488,12 @@ var file_link_proto_goTypes = []any{
 	(*StopOrder)(nil),           // 11: fermi.link.v1.StopOrder
 	(*Beat)(nil),                // 12: fermi.link.v1.Beat
 	(*FetchArchiveRequest)(nil), // 13: fermi.link.v1.FetchArchiveRequest
-	(*Chunk)(nil),               // 14: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 15: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 16: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 17: fermi.link.v1.PutOutputReply
+	(*FetchSecretsRequest)(nil), // 14: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 15: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 16: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 17: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 18: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 19: fermi.link.v1.PutOutputReply
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
@@ -1404,15 +1508,17 @@ var file_link_proto_depIdxs = []int32{
 	8,  // 9: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
 	11, // 10: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
 	12, // 11: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	16, // 12: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	18, // 12: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
 	0,  // 13: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
 	13, // 14: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	15, // 15: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	1,  // 16: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	14, // 17: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	17, // 18: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	16, // [16:19] is the sub-list for method output_type
-	13, // [13:16] is the sub-list for method input_type
+	14, // 15: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	17, // 16: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	1,  // 17: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	16, // 18: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	15, // 19: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	19, // 20: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	17, // [17:21] is the sub-list for method output_type
+	13, // [13:17] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -1439,7 +1545,7 @@ func file_link_proto_init() {
 		(*ToLauncher_Stop)(nil),
 		(*ToLauncher_Beat)(nil),
 	}
-	file_link_proto_msgTypes[15].OneofWrappers = []any{
+	file_link_proto_msgTypes[17].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
@@ -1449,7 +1555,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

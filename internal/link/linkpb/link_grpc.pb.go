@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Link_Attach_FullMethodName       = "/fermi.link.v1.Link/Attach"
 	Link_FetchArchive_FullMethodName = "/fermi.link.v1.Link/FetchArchive"
+	Link_FetchSecrets_FullMethodName = "/fermi.link.v1.Link/FetchSecrets"
 	Link_PutOutput_FullMethodName    = "/fermi.link.v1.Link/PutOutput"
 )
 
@@ -35,6 +36,8 @@ type LinkClient interface {
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromLauncher, ToLauncher], error)
 	// FetchArchive streams the bytes of the replica's code archive.
 	FetchArchive(ctx context.Context, in *FetchArchiveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
+	// FetchSecrets streams the values that the replica's role names, and no others.
+	FetchSecrets(ctx context.Context, in *FetchSecretsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SecretValue], error)
 	// PutOutput stores one file of the replica's outputs: a header, then chunks.
 	PutOutput(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutOutputRequest, PutOutputReply], error)
 }
@@ -79,9 +82,28 @@ func (c *linkClient) FetchArchive(ctx context.Context, in *FetchArchiveRequest, 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Link_FetchArchiveClient = grpc.ServerStreamingClient[Chunk]
 
+func (c *linkClient) FetchSecrets(ctx context.Context, in *FetchSecretsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SecretValue], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[2], Link_FetchSecrets_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FetchSecretsRequest, SecretValue]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Link_FetchSecretsClient = grpc.ServerStreamingClient[SecretValue]
+
 func (c *linkClient) PutOutput(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutOutputRequest, PutOutputReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[2], Link_PutOutput_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[3], Link_PutOutput_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +125,8 @@ type LinkServer interface {
 	Attach(grpc.BidiStreamingServer[FromLauncher, ToLauncher]) error
 	// FetchArchive streams the bytes of the replica's code archive.
 	FetchArchive(*FetchArchiveRequest, grpc.ServerStreamingServer[Chunk]) error
+	// FetchSecrets streams the values that the replica's role names, and no others.
+	FetchSecrets(*FetchSecretsRequest, grpc.ServerStreamingServer[SecretValue]) error
 	// PutOutput stores one file of the replica's outputs: a header, then chunks.
 	PutOutput(grpc.ClientStreamingServer[PutOutputRequest, PutOutputReply]) error
 	mustEmbedUnimplementedLinkServer()
@@ -120,6 +144,9 @@ func (UnimplementedLinkServer) Attach(grpc.BidiStreamingServer[FromLauncher, ToL
 }
 func (UnimplementedLinkServer) FetchArchive(*FetchArchiveRequest, grpc.ServerStreamingServer[Chunk]) error {
 	return status.Errorf(codes.Unimplemented, "method FetchArchive not implemented")
+}
+func (UnimplementedLinkServer) FetchSecrets(*FetchSecretsRequest, grpc.ServerStreamingServer[SecretValue]) error {
+	return status.Errorf(codes.Unimplemented, "method FetchSecrets not implemented")
 }
 func (UnimplementedLinkServer) PutOutput(grpc.ClientStreamingServer[PutOutputRequest, PutOutputReply]) error {
 	return status.Errorf(codes.Unimplemented, "method PutOutput not implemented")
@@ -163,6 +190,17 @@ func _Link_FetchArchive_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Link_FetchArchiveServer = grpc.ServerStreamingServer[Chunk]
 
+func _Link_FetchSecrets_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FetchSecretsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LinkServer).FetchSecrets(m, &grpc.GenericServerStream[FetchSecretsRequest, SecretValue]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Link_FetchSecretsServer = grpc.ServerStreamingServer[SecretValue]
+
 func _Link_PutOutput_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(LinkServer).PutOutput(&grpc.GenericServerStream[PutOutputRequest, PutOutputReply]{ServerStream: stream})
 }
@@ -187,6 +225,11 @@ var Link_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "FetchArchive",
 			Handler:       _Link_FetchArchive_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "FetchSecrets",
+			Handler:       _Link_FetchSecrets_Handler,
 			ServerStreams: true,
 		},
 		{

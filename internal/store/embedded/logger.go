@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
@@ -64,12 +65,20 @@ func (b bridge) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Checke
 	return ce
 }
 
+// usual are errors to etcd and ordinary to us: its listeners end when we close it, and the first
+// start has no term yet.
+var usual = []string{"setting up serving from embedded etcd failed.", "failed to update storage version"}
+
 func (b bridge) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	level := slog.LevelError
+	if slices.Contains(usual, e.Message) {
+		level = slog.LevelDebug
+	}
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range append(b.fields[:len(b.fields):len(b.fields)], fields...) {
 		f.AddTo(enc)
 	}
-	b.log.LogAttrs(context.Background(), slog.LevelError, "etcd", slog.String("said", e.Message), slog.Any("fields", enc.Fields))
+	b.log.LogAttrs(context.Background(), level, "etcd", slog.String("said", e.Message), slog.Any("fields", enc.Fields))
 	return nil
 }
 

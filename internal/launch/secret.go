@@ -1,0 +1,102 @@
+package launch
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// dirSecrets is $FERMI_SECRETS within the replica's folder; it is there only while the process is.
+const dirSecrets = "secrets"
+
+// minMasked is the shortest text that is masked: shorter ones are in every other word.
+const minMasked = 4
+
+// bringSecrets fetches what the replica names, teaches the log to hide it, and writes the files.
+func (l *launcher) bringSecrets(ctx context.Context) error {
+	named := len(l.replica.SecretFiles) > 0
+	for _, v := range l.replica.Env {
+		named = named || v.ValueFrom != nil
+	}
+	if c := l.replica.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
+		named = true
+	}
+	if !named {
+		return nil
+	}
+	for pause := uploadPause; ; pause = min(2*pause, maxRetry) {
+		values, err := l.client.FetchSecrets(ctx)
+		if err == nil {
+			l.secrets = values
+			break
+		}
+		if link.Permanent(err) {
+			return cantStart(codeNotExecutable, err,
+				"A secret that the task names is not there, or can't be opened; see the task's env and secretFiles.",
+				"任务引用的密钥不存在或无法解密；请检查任务的 env 和 secretFiles。")
+		}
+		l.log.Warn("secrets not fetched yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.clock.After(pause):
+		}
+	}
+	var hidden []string
+	for _, value := range l.secrets {
+		hidden = append(hidden, value)
+	}
+	l.spool.hide(hidden)
+	return l.writeSecrets()
+}
+
+func (l *launcher) writeSecrets() error {
+	if len(l.replica.SecretFiles) == 0 {
+		return nil
+	}
+	dir := filepath.Join(l.dir, dirSecrets)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, f := range l.replica.SecretFiles {
+		ref := api.SecretRef{Secret: f.Secret, Key: f.Key}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), []byte(l.secrets[ref]), 0o400); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropSecrets removes the files; a launcher that is killed leaves them to the engine, which removes
+// the whole folder.
+func (l *launcher) dropSecrets() {
+	if err := os.RemoveAll(filepath.Join(l.dir, dirSecrets)); err != nil {
+		l.log.Error("secret files could not be removed", "error", err)
+	}
+}
+
+// masker replaces what must not be seen. Longer texts first: one may contain another.
+func masker(values []string) *strings.Replacer {
+	var parts []string
+	for _, v := range values {
+		for line := range strings.Lines(v) {
+			if line = strings.TrimRight(line, "\r\n"); len(line) >= minMasked {
+				parts = append(parts, line)
+			}
+		}
+	}
+	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, p := range parts {
+		pairs = append(pairs, p, "***")
+	}
+	if len(pairs) == 0 {
+		return nil
+	}
+	return strings.NewReplacer(pairs...)
+}

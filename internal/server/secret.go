@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// admitSecret seals what was given and forgets it. old is what an update changes: keys that are not
+// named stay, an empty value removes one.
+func (s *Server) admitSecret(ctx context.Context, x, old *api.Secret) ([]store.Op, error) {
+	if s.Box == nil {
+		return nil, fault.New(fault.Unavailable, "NoKey", fault.T("This server has no key for secrets.", "本服务没有用于加密的密钥。"))
+	}
+	project, err := s.refer(ctx, api.Key{Kind: api.KindProject, Name: x.Meta.Project}, "metadata.project")
+	if err != nil {
+		return nil, err
+	}
+	if old != nil && len(x.Spec.Sealed) > 0 {
+		return nil, immutable([]fault.Field{fixedField("spec.sealed")})
+	}
+	sealed := map[string]string{}
+	if old != nil {
+		maps.Copy(sealed, old.Spec.Sealed)
+	}
+	if x.Spec.Data == nil && old == nil || len(sealed)+len(x.Spec.Data) == 0 {
+		return nil, invalid("spec.data", fault.T("Give at least one key with its value.", "请至少给出一个键及其值。"))
+	}
+	for key, value := range x.Spec.Data {
+		if value == "" {
+			delete(sealed, key)
+			continue
+		}
+		sealed[key] = s.Box.Seal(value, api.SealContext(x.Meta.Project, x.Meta.Name, key))
+	}
+	x.Spec.Data, x.Spec.Sealed, x.Status = nil, sealed, api.SecretStatus{}
+	return []store.Op{store.Unchanged(api.KeyOf(project), project.GetMeta().Revision)}, nil
+}
+
+// checkSecrets makes sure that everything a task names is there.
+func (s *Server) checkSecrets(ctx context.Context, t *api.TrainingTask) error {
+	if c := t.Spec.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
+		if _, err := s.refer(ctx, api.Key{Kind: api.KindSecret, Project: t.Meta.Project, Name: c.Git.Secret}, "spec.code.git.secret"); err != nil {
+			return err
+		}
+	}
+	for i, role := range t.Spec.Roles {
+		at := fmt.Sprintf("spec.roles[%d]", i)
+		for j, v := range role.Env {
+			if v.ValueFrom == nil {
+				continue
+			}
+			if err := s.checkSecret(ctx, t.Meta.Project, *v.ValueFrom, fmt.Sprintf("%s.env[%d].valueFrom", at, j)); err != nil {
+				return err
+			}
+		}
+		for j, f := range role.SecretFiles {
+			if err := s.checkSecret(ctx, t.Meta.Project, api.SecretRef{Secret: f.Secret, Key: f.Key}, fmt.Sprintf("%s.secretFiles[%d]", at, j)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Server) checkSecret(ctx context.Context, project string, ref api.SecretRef, at string) error {
+	o, err := s.refer(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: ref.Secret}, at+".secret")
+	if err != nil {
+		return err
+	}
+	if _, ok := o.(*api.Secret).Spec.Sealed[ref.Key]; !ok {
+		return invalid(at+".key", fault.T("Secret %q has no key %q.", "密钥 %q 中没有键 %q。", ref.Secret, ref.Key))
+	}
+	return nil
+}

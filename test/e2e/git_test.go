@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// TestCodeFromGit takes the code from a private repository on a real Git server.
+func TestCodeFromGit(t *testing.T) {
+	w := up(t, "--demo")
+	root, work := t.TempDir(), t.TempDir()
+	git := func(dir string, args ...string) string {
+		cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"}, args...)...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git(root, "init", "-q", "--bare", "code.git")
+	git(work, "init", "-q")
+	if err := os.WriteFile(filepath.Join(work, "train.sh"), []byte("echo trained by git\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	git(work, "add", ".")
+	git(work, "commit", "-q", "-m", "one")
+	commit := git(work, "rev-parse", "HEAD")
+	git(work, "push", "-q", filepath.Join(root, "code.git"), "main")
+	backend := git(work, "--exec-path") + "/git-http-backend"
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "pass-word" {
+			rw.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(rw, "no", http.StatusUnauthorized)
+			return
+		}
+		(&cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"}}).ServeHTTP(rw, r)
+	}))
+	t.Cleanup(srv.Close)
+
+	r := w.fermi("train", "run", "--name", "denied", "--git", srv.URL+"/code.git", "--", "sh", "train.sh")
+	if r.code != 126 {
+		t.Errorf("without credentials: %d %s", r.code, r.err)
+	}
+	task := w.phase("denied", api.PhaseFailed)
+	if task.Status.Failure == nil || task.Status.Failure.Reason != "StartFailed" || !strings.Contains(task.Status.Failure.Message.EN, "refused the credentials") {
+		t.Errorf("%+v", task.Status.Failure)
+	}
+	value := filepath.Join(t.TempDir(), "p")
+	if err := os.WriteFile(value, []byte("pass-word"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.must("secret", "set", "repo", "password="+value)
+	r = w.fermi("train", "run", "--name", "allowed", "--git", srv.URL+"/code.git", "--revision", "main", "--git-secret", "repo", "--", "sh", "train.sh")
+	if r.code != 0 {
+		t.Fatalf("with credentials: %d\n%s\n%s", r.code, r.out, r.err)
+	}
+	contains(t, r.out, "trained by git")
+	contains(t, w.must("logs", "allowed"), commit)
+}
