@@ -80,6 +80,33 @@ func (c *Client) CreateToken(ctx context.Context, token *api.Token, dryRun bool)
 	return out, err
 }
 
+// SetPassword sets a user's password and ends its sessions; current is needed for one's own.
+func (c *Client) SetPassword(ctx context.Context, user, password, current string) error {
+	p, err := objectPath(api.KindUser, user)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, http.MethodPut, p+"/password", nil, map[string]string{"password": password, "current": current}, nil)
+}
+
+// SignOut ends all sessions of a user; your own when user is "".
+func (c *Client) SignOut(ctx context.Context, user string) error {
+	q := url.Values{}
+	if user != "" {
+		q.Set("user", user)
+	}
+	return c.write(ctx, http.MethodDelete, "/sessions", q, nil, nil)
+}
+
+// SignInCode asks for a one-time code that signs us in with a browser.
+func (c *Client) SignInCode(ctx context.Context) (string, error) {
+	var out struct {
+		Code string `json:"code"`
+	}
+	err := c.write(ctx, http.MethodPost, "/session/code", nil, nil, &out)
+	return out.Code, err
+}
+
 // Cordon keeps new work away from a node, or lets it in again.
 func (c *Client) Cordon(ctx context.Context, node string, cordoned bool) error {
 	p, err := objectPath(api.KindNode, node)

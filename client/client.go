@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +39,9 @@ type Config struct {
 	Token string
 	// Language is sent as Accept-Language: "zh", "en" or anything starting with them.
 	Language string
+	// TLSFingerprint pins the server's certificate: its SHA-256 in hexadecimal, colons allowed.
+	// Then nothing else about the certificate is looked at. Ignored where HTTP is given.
+	TLSFingerprint string
 	// HTTP is used for all calls; a private one with sensible limits when nil. Its Timeout must
 	// be zero, because streams live long.
 	HTTP      *http.Client
@@ -73,8 +77,14 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{base: u, token: cfg.Token, language: cfg.Language, agent: cfg.UserAgent, http: cfg.HTTP}
 	if c.http == nil {
+		transport := newTransport()
+		if cfg.TLSFingerprint != "" {
+			if transport.TLSClientConfig, err = pinned(cfg.TLSFingerprint, u.Scheme); err != nil {
+				return nil, err
+			}
+		}
 		c.http = &http.Client{
-			Transport:     newTransport(),
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
@@ -158,6 +168,17 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fault.From(ctx.Err())
+	}
+	var wrong *fault.Error
+	if errors.As(err, &wrong) && wrong.Reason == "WrongCertificate" {
+		return wrong
+	}
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return fault.New(fault.Forbidden, "UntrustedCertificate", fault.T(
+			"The certificate of %s is signed by nobody this machine trusts.", "%s 的证书不受本机信任。", c.Server())).WithHint(fault.T(
+			"If it is self-signed, compare the fingerprint that the server prints and give it with --tls-fingerprint or FERMI_TLS_FINGERPRINT.",
+			"若为自签名证书，请核对服务器显示的指纹，并用 --tls-fingerprint 或 FERMI_TLS_FINGERPRINT 指定。")).Because(err)
 	}
 	var netErr net.Error
 	if errors.As(err, &netErr) && netErr.Timeout() {

@@ -210,6 +210,11 @@ func (u *User) Validate() []fault.Field {
 	return f.list
 }
 
+var (
+	tokenScopes = []TokenScope{ScopeRead, ScopeTasks, ScopeAdmin}
+	tokenUses   = []TokenUse{UseSession, UseCode}
+)
+
 // Validate lists every refused field. Whether the expiry lies ahead is judged by who has a clock.
 func (t *Token) Validate() []fault.Field {
 	var f faults
@@ -218,5 +223,13 @@ func (t *Token) Validate() []fault.Field {
 		f.add("spec.hash", "The hash is 64 hexadecimal digits in lower case.", "hash 应为 64 位小写十六进制数字。")
 	}
 	f.word("spec.task", t.Spec.Task, false)
+	if t.Spec.Scope != "" && !slices.Contains(tokenScopes, t.Spec.Scope) {
+		f.add("spec.scope", "%s is no scope; use one of %s.", "%s 不是已知的权限范围，请使用 %s 之一。", quote(string(t.Spec.Scope)), list(tokenScopes))
+	}
+	if t.Spec.Use != "" && !slices.Contains(tokenUses, t.Spec.Use) {
+		f.add("spec.use", "%s is no use of a token; use one of %s.", "%s 不是已知的令牌用途，请使用 %s 之一。", quote(string(t.Spec.Use)), list(tokenUses))
+	}
+	f.names("spec.projects", t.Spec.Projects)
+	f.word("spec.epoch", t.Spec.Epoch, false)
 	return f.list
 }

@@ -87,8 +87,8 @@ func whole() map[Kind]Object {
 			Status: QueueStatus{3, 4},
 		},
 		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}}},
-		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true}},
-		KindToken:   &Token{Meta: meta(MustInfo(KindToken), "令牌"), Spec: TokenSpec{"admin", "00", &at, "task-1"}},
+		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true}, Status: UserStatus{"$argon2id$", &at, 2}},
+		KindToken:   &Token{Meta: meta(MustInfo(KindToken), "令牌"), Spec: TokenSpec{"admin", "00", &at, "task-1", ScopeTasks, []string{"default"}, UseSession, "user-1.2", &at}},
 	}
 }
 

@@ -55,8 +55,9 @@ type ProjectSpec struct {
 
 // User is a person or a robot.
 type User struct {
-	Meta Meta     `json:"metadata"`
-	Spec UserSpec `json:"spec"`
+	Meta   Meta       `json:"metadata"`
+	Spec   UserSpec   `json:"spec"`
+	Status UserStatus `json:"status,omitzero"`
 }
 
 // Kind is User.
@@ -69,6 +70,15 @@ func (u *User) GetMeta() *Meta { return &u.Meta }
 type UserSpec struct {
 	Role     UserRole `json:"role,omitempty" doc:"admin, operator, member (default) or viewer."`
 	Disabled bool     `json:"disabled,omitempty"`
+}
+
+// UserStatus is what the server knows of how a person signs in.
+type UserStatus struct {
+	// PasswordHash is argon2id in its usual text form; never shown.
+	PasswordHash  string     `json:"passwordHash,omitempty" doc:"Never shown."`
+	PasswordSetAt *time.Time `json:"passwordSetAt,omitempty" doc:"Absent when there is no password."`
+	// SignOuts counts what ends every session at once: a changed password, a sign-out everywhere.
+	SignOuts int64 `json:"signOuts,omitempty" doc:"How often all sessions were ended."`
 }
 
 // UserRole is what a user may do.
@@ -102,4 +112,30 @@ type TokenSpec struct {
 	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"Never when absent."`
 	// Task limits the token to one task's own calls.
 	Task string `json:"task,omitempty" doc:"Set on tokens handed to a task's processes."`
+	// Scope and Projects narrow what the token may do below what its user may; they never widen it.
+	Scope    TokenScope `json:"scope,omitempty" doc:"read, tasks (also writes tasks) or admin (all that the user may; when absent)."`
+	Projects []string   `json:"projects,omitempty" doc:"Only these projects; all of the user's when absent."`
+	// Use, Epoch and IdleAt are the server's: sessions and sign-in codes are tokens of their own use.
+	Use    TokenUse   `json:"use,omitempty" doc:"Absent for programs; session or code are made by signing in."`
+	Epoch  string     `json:"epoch,omitempty" doc:"Of a session or code: ends with the user's next sign-out everywhere."`
+	IdleAt *time.Time `json:"idleAt,omitempty" doc:"Of a session: when it ends unless it is used."`
 }
+
+// TokenScope is how much of its user's power a token carries.
+type TokenScope string
+
+// The scopes.
+const (
+	ScopeRead  TokenScope = "read"
+	ScopeTasks TokenScope = "tasks"
+	ScopeAdmin TokenScope = "admin"
+)
+
+// TokenUse is which door a token opens.
+type TokenUse string
+
+// The uses. A token for programs has none.
+const (
+	UseSession TokenUse = "session" // a browser's cookie
+	UseCode    TokenUse = "code"    // good for one sign-in
+)

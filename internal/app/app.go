@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -48,17 +49,21 @@ type Config struct {
 	Listen       string
 	// TLSCert and TLSKey are files; plain HTTP without them.
 	TLSCert, TLSKey string
-	Etcd            []string // endpoints of an outside etcd; embedded when empty
-	Past            Past
-	Zones           []api.Zone
-	Inventory       func(context.Context) ([]api.Node, error)
-	ArchiveAfter    time.Duration
-	Processes       int // how many processes virtual nodes may start; the engine's guess when 0
-	Exe             string
-	Version         string
-	Registry        *prometheus.Registry
-	Log             *slog.Logger
-	Out             io.Writer // for the person who started it
+	// SelfSigned makes a certificate in Data when none is there.
+	SelfSigned bool
+	// Hosts are further names by which browsers may call this server.
+	Hosts        []string
+	Etcd         []string // endpoints of an outside etcd; embedded when empty
+	Past         Past
+	Zones        []api.Zone
+	Inventory    func(context.Context) ([]api.Node, error)
+	ArchiveAfter time.Duration
+	Processes    int // how many processes virtual nodes may start; the engine's guess when 0
+	Exe          string
+	Version      string
+	Registry     *prometheus.Registry
+	Log          *slog.Logger
+	Out          io.Writer // for the person who started it
 }
 
 // part is everything one process holds.
@@ -80,6 +85,7 @@ type part struct {
 	api     *server.Server
 	engine  atomic.Pointer[localengine.Engine] // nil while not leading
 	started atomic.Bool
+	cert    *tls.Certificate // nil on plain HTTP
 }
 
 // Serve runs a control-plane process until ctx ends or a part of it dies.
@@ -92,7 +98,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err := p.open(ctx); err != nil {
 		return err
 	}
-	listener, err := listen(cfg)
+	listener, err := listen(p.cfg, p.cert)
 	if err != nil {
 		return err
 	}
@@ -107,6 +113,9 @@ func (p *part) open(ctx context.Context) error {
 	}
 	p.cfg.Data = p.dir.Path()
 	if p.cfg.Shared, err = filepath.Abs(p.cfg.Shared); err != nil {
+		return err
+	}
+	if p.cert, err = certificate(p.cfg); err != nil {
 		return err
 	}
 	ready := make(chan error, 1)
@@ -185,7 +194,7 @@ func (p *part) assemble() (err error) {
 	p.api, err = server.New(server.Config{
 		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Console: web.Files(),
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), Console: web.Files(),
 	})
 	return err
 }

@@ -51,7 +51,7 @@ func (p *part) bootstrap(ctx context.Context) error {
 		return err
 	}
 	p.started.Store(true)
-	p.greet()
+	p.greet(ctx)
 	return nil
 }
 
@@ -100,20 +100,34 @@ func readToken(path string) (string, error) {
 	return secret, nil
 }
 
-// greet tells the person who started it what to do next.
-func (p *part) greet() {
+// greet tells the person who started it what to do next. The sign-in code works once, and stands in
+// the fragment, which no browser sends anywhere.
+func (p *part) greet(ctx context.Context) {
 	url := "http://" + p.cfg.Listen
-	if p.cfg.TLSCert != "" {
+	tlsLine, tlsEnv := "", ""
+	if p.cert != nil {
 		url = "https://" + p.cfg.Listen
 	}
+	if p.cfg.SelfSigned {
+		tlsLine = "\n  certificate SHA-256 " + fingerprint(p.cert)
+		tlsEnv = " FERMI_TLS_FINGERPRINT=" + fingerprint(p.cert)
+	}
+	code, err := p.api.SignInCode(ctx, adminName)
+	signIn := ""
+	if err != nil { // no store just now, or somebody else is the admin: `fermi signin` makes another
+		p.cfg.Log.Warn("no sign-in code was made", "error", err)
+	} else {
+		signIn = "\n  sign in within 5 minutes, once: " + url + "/#code=" + code
+	}
+	token := filepath.Join(p.cfg.Data, tokenFile)
 	fmt.Fprintf(p.cfg.Out, `
-  Fermi %s is up at %s
+  Fermi %s is up at %s%s
   data   %s
-  token  %s
+  token  %s%s
 
   In another terminal:
-    export FERMI_SERVER=%s FERMI_TOKEN=$(cat %s)
+    export FERMI_SERVER=%s%s FERMI_TOKEN=$(cat %s)
     fermi train run -- fermi sample train
 
-`, p.cfg.Version, url, p.cfg.Data, filepath.Join(p.cfg.Data, tokenFile), url, filepath.Join(p.cfg.Data, tokenFile))
+`, p.cfg.Version, url, tlsLine, p.cfg.Data, token, signIn, url, tlsEnv, token)
 }

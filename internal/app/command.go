@@ -2,11 +2,9 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -80,7 +78,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	defer stop()
 	return Serve(ctx, Config{
 		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen, Etcd: s.EtcdEndpoints,
-		TLSCert: s.TLSCert, TLSKey: s.TLSKey, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
+		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
 		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Processes: s.Processes, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
 	})
@@ -193,21 +191,4 @@ func tokenFromFD(fd uintptr) (string, error) {
 		return "", errors.New("the server ended before it handed over the token")
 	}
 	return string(raw), nil
-}
-
-// listen opens the API's door, with TLS where a certificate is given.
-func listen(cfg Config) (net.Listener, error) {
-	l, err := net.Listen("tcp", cfg.Listen)
-	if err != nil {
-		return nil, fault.New(fault.Conflict, "AddressInUse", fault.T("Can't listen on %s.", "无法监听 %s。", cfg.Listen)).
-			WithHint(fault.T("Is another fermi running? Choose another address with --listen.", "是否已有 fermi 在运行？可用 --listen 换一个地址。")).Because(err)
-	}
-	if cfg.TLSCert == "" {
-		return l, nil
-	}
-	pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
-	if err != nil {
-		return nil, errors.Join(l.Close(), fault.New(fault.Invalid, "BadCertificate", fault.T("The certificate or its key can't be used.", "证书或私钥无法使用。")).Because(err))
-	}
-	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
 }

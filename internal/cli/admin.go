@@ -94,7 +94,10 @@ func (a *app) userCommand() *cobra.Command {
 			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.UserSpec{Role: api.UserRole(role)},
 		})
 	})
-	return group("user", Both("Users", "用户"), a.listCommand(api.KindUser, "list", Both("List users", "列出用户")), create)
+	return group("user", Both("Users", "用户"), a.listCommand(api.KindUser, "list", Both("List users", "列出用户")), create,
+		a.removeCommand(api.KindUser, Both("Delete users", "删除用户")), a.passwdCommand(), a.signOutCommand(),
+		a.disableCommand("disable", true, Both("Close the door to users; tokens and sessions stop at once", "停用用户；其令牌和会话立即失效")),
+		a.disableCommand("enable", false, Both("Let users in again", "重新启用用户")))
 }
 
 func (a *app) projectCommand() *cobra.Command {
@@ -109,7 +112,10 @@ func (a *app) projectCommand() *cobra.Command {
 			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.ProjectSpec{Queue: queue, Members: members},
 		})
 	})
-	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create)
+	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create,
+		a.removeCommand(api.KindProject, Both("Delete projects that hold no tasks", "删除没有任务的项目")),
+		a.memberCommand("add-member", true, Both("Let users into a project", "将用户加入项目")),
+		a.memberCommand("remove-member", false, Both("Put users out of a project; their open streams end within seconds", "将用户移出项目；其打开的流数秒内结束")))
 }
 
 func (s *session) create(ctx context.Context, obj api.Object) error {
@@ -125,15 +131,18 @@ func (s *session) create(ctx context.Context, obj api.Object) error {
 }
 
 func (a *app) tokenCommand() *cobra.Command {
-	var user string
+	var user, scope string
+	var projects []string
 	var expires time.Duration
 	create := &cobra.Command{
 		Use: "create [NAME]", Short: Both("Make a token; its secret is printed once", "创建令牌；密钥只显示一次"), Args: needArgs(0, 1, "[NAME]"),
 	}
 	create.Flags().StringVar(&user, "user", "", Both("for whom it speaks; yourself when absent", "所属用户；默认本人"))
+	create.Flags().StringVar(&scope, "scope", "", Both("read, tasks (also writes tasks) or admin (all that the user may, the default)", "权限范围：read、tasks（可写任务）或 admin（用户的全部权限，默认）"))
+	create.Flags().StringSliceVar(&projects, "only-project", nil, Both("limit it to this project; may be repeated", "仅限该项目；可重复"))
 	create.Flags().DurationVar(&expires, "expires", 0, Both("how long it works, such as 720h; for ever when absent", "有效期，如 720h；默认永久"))
 	create.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
-		token := &api.Token{Spec: api.TokenSpec{User: user}}
+		token := &api.Token{Spec: api.TokenSpec{User: user, Scope: api.TokenScope(scope), Projects: projects}}
 		if len(args) == 1 {
 			token.Meta.Name = args[0]
 		} else {

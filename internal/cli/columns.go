@@ -119,6 +119,8 @@ var sheets = map[api.Kind][]field{
 	api.KindToken: {
 		nameField, displayField,
 		{fixed("USER", "用户"), false, of(func(_ *session, t *api.Token) cell { return text(t.Spec.User) })},
+		{fixed("USE", "用途"), false, of(func(_ *session, t *api.Token) cell { return text(first(string(t.Spec.Use), "token")) })},
+		{fixed("SCOPE", "范围"), false, of(func(_ *session, t *api.Token) cell { return text(tokenScope(t)) })},
 		{fixed("EXPIRES", "过期时间"), false, of(func(s *session, t *api.Token) cell { return text(s.expiry(t.Spec.ExpiresAt)) })},
 		{col("TASK", "任务"), false, of(func(_ *session, t *api.Token) cell { return text(t.Spec.Task) })},
 		ageField, idField,

@@ -38,7 +38,7 @@ type app struct {
 	build BuildInfo
 	clock clock.Clock
 	flags struct {
-		server, tokenFile, project, lang, output string
+		server, tokenFile, fingerprint, project, lang, output string
 	}
 }
 
@@ -61,6 +61,7 @@ func newRoot(a *app) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.flags.server, "server", "", Both("address of the server (FERMI_SERVER; default "+defaultServer+")", "服务器地址（FERMI_SERVER；默认 "+defaultServer+"）"))
 	flags.StringVar(&a.flags.tokenFile, "token-file", "", Both("file that holds the token (otherwise FERMI_TOKEN, or the token of a local fermi up)", "令牌文件（否则用 FERMI_TOKEN 或本机 fermi up 的令牌）"))
+	flags.StringVar(&a.flags.fingerprint, "tls-fingerprint", "", Both("SHA-256 of the server's certificate, the only one to trust (FERMI_TLS_FINGERPRINT)", "服务器证书的 SHA-256，只信任该证书（FERMI_TLS_FINGERPRINT）"))
 	flags.StringVar(&a.flags.project, "project", "", Both("project (FERMI_PROJECT; default \"default\", lists show all)", "项目（FERMI_PROJECT；默认 \"default\"，列表显示全部）"))
 	flags.StringVar(&a.flags.lang, "lang", "", Both("language: zh or en (FERMI_LANG, LC_ALL, LANG)", "语言：zh 或 en（FERMI_LANG、LC_ALL、LANG）"))
 	flags.StringVarP(&a.flags.output, "output", "o", "table", Both("table, wide, json, yaml or name", "输出格式：table、wide、json、yaml 或 name"))
@@ -93,7 +94,7 @@ func (a *app) addAll(root *cobra.Command) {
 	add(GroupWork, a.trainCommand(), a.logsCommand(), a.whyCommand(), a.eventsCommand(), sampleCommand())
 	add(GroupObjects, a.applyCommand(), a.getCommand(), a.describeCommand(), a.deleteCommand())
 	add(GroupCluster, a.zoneCommand(), a.nodeCommand(), a.queueCommand(), a.projectCommand(), a.userCommand(), a.tokenCommand(), a.secretCommand(), a.backupCommand())
-	add(GroupOther, a.versionCommand(), a.whoamiCommand())
+	add(GroupOther, a.versionCommand(), a.whoamiCommand(), a.signInCommand())
 }
 
 // Execute runs the command line, reports what failed on stderr, and is the exit code. ctx should

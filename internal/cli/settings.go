@@ -29,7 +29,8 @@ func (s *session) dial() (*client.Client, error) {
 	}
 	return client.New(client.Config{
 		Server: server, Token: token, Language: s.lang,
-		UserAgent: "fermi-cli/" + first(s.build.Version, "dev"),
+		TLSFingerprint: first(s.flags.fingerprint, os.Getenv("FERMI_TLS_FINGERPRINT")),
+		UserAgent:      "fermi-cli/" + first(s.build.Version, "dev"),
 	})
 }
 

@@ -32,6 +32,8 @@ type Settings struct {
 	Processes     int
 	TLSCert       string
 	TLSKey        string
+	TLSSelfSigned bool
+	Hosts         []string
 	Insecure      bool
 
 	// HistoryURL never holds a password: Validate refuses it.
@@ -44,7 +46,7 @@ type Settings struct {
 
 // entry is a row of the table of settings: one place for key, flag, variable, default and help.
 type entry struct {
-	key     string // in the file; the flag replaces '.' by '-', the variable by '_'
+	key     string // in the file; the flag replaces '.' by '-', the variable '.' and '-' by '_'
 	initial string
 	help    string
 	// at is where the value lives.
@@ -66,12 +68,14 @@ var table = []entry{
 	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
 	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
+	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLSSelfSigned) }},
+	{"hosts", "", "further names of this server, which a browser may use in its address; others are refused", func(s *Settings) value { return (*texts)(&s.Hosts) }},
 	{"insecure", "false", "allow listening beyond loopback without TLS", func(s *Settings) value { return (*flagged)(&s.Insecure) }},
 }
 
 func (e entry) flag() string { return strings.ReplaceAll(e.key, ".", "-") }
 func (e entry) variable() string {
-	return "FERMI_" + strings.ToUpper(strings.ReplaceAll(e.key, ".", "_"))
+	return "FERMI_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(e.key))
 }
 
 // configFlag and configVariable name the settings file itself.

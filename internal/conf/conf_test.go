@@ -226,3 +226,27 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestDoorSettings(t *testing.T) {
+	for _, tc := range []struct {
+		env  []string
+		want string // the refused key; "" is accepted
+	}{
+		{[]string{"FERMI_LISTEN=0.0.0.0:7070"}, "listen"},
+		{[]string{"FERMI_LISTEN=0.0.0.0:7070", "FERMI_TLS_SELF_SIGNED=true"}, ""},
+		{[]string{"FERMI_TLS_SELF_SIGNED=true", "FERMI_TLS_CERT=/dev/null", "FERMI_TLS_KEY=/dev/null"}, "tls.self-signed"},
+		{[]string{"FERMI_HOSTS=fermi.example,node-1"}, ""},
+		{[]string{"FERMI_HOSTS=https://fermi.example"}, "hosts"},
+		{[]string{"FERMI_HOSTS=fermi.example:7070"}, "hosts"},
+		{[]string{"FERMI_HOSTS=*.example"}, "hosts"},
+	} {
+		_, err := Load(nil, append(tc.env, "HOME=/home/li"))
+		got := ""
+		if err != nil {
+			got = fault.From(err).Fields[0].Path
+		}
+		if got != tc.want {
+			t.Errorf("%v: %q is refused (%v), want %q", tc.env, got, err, tc.want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,8 @@ func (s *Settings) Validate() []fault.Field {
 	return append(append(out, s.past()...), s.doors()...)
 }
 
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
+
 // doors refuses what would let strangers in.
 func (s *Settings) doors() []fault.Field {
 	var out []fault.Field
@@ -55,6 +58,14 @@ func (s *Settings) doors() []fault.Field {
 	}
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		add("tls.key", "Give both tls.cert and tls.key, or neither.", "tls.cert 与 tls.key 必须同时给出或同时省略。")
+	}
+	if s.TLSSelfSigned && s.TLSCert != "" {
+		add("tls.self-signed", "Give either a certificate or tls.self-signed, not both.", "证书与 tls.self-signed 只能选择其一。")
+	}
+	for _, h := range s.Hosts {
+		if !hostName.MatchString(h) || len(h) > 253 {
+			add("hosts", "%s is not the name of a host, such as fermi.example.com, without scheme and port.", "%s 不是合法的主机名，例如 fermi.example.com，不含协议和端口。", strconv.Quote(h))
+		}
 	}
 	for _, f := range []struct{ key, path string }{{"tls.cert", s.TLSCert}, {"tls.key", s.TLSKey}} {
 		if f.path != "" && !exists(f.path) {
@@ -73,8 +84,8 @@ func (s *Settings) doors() []fault.Field {
 			add(l.key, "%s is not an address such as 127.0.0.1:7070.", "%s 不是合法的地址，例如 127.0.0.1:7070。", strconv.Quote(l.addr))
 			continue
 		}
-		if !Loopback(host) && s.TLSCert == "" && !s.Insecure {
-			add(l.key, "%s can be reached from other machines, and tokens would travel unencrypted; give tls.cert and tls.key, listen on 127.0.0.1, or say insecure.", "%s 可被其他机器访问，令牌将以明文传输；请配置 tls.cert 和 tls.key，或监听 127.0.0.1，或显式设置 insecure。", strconv.Quote(l.addr))
+		if !Loopback(host) && s.TLSCert == "" && !s.TLSSelfSigned && !s.Insecure {
+			add(l.key, "%s can be reached from other machines, and tokens would travel unencrypted; give tls.cert and tls.key or tls.self-signed, listen on 127.0.0.1, or say insecure.", "%s 可被其他机器访问，令牌将以明文传输；请配置 tls.cert 和 tls.key 或 tls.self-signed，或监听 127.0.0.1，或显式设置 insecure。", strconv.Quote(l.addr))
 		}
 	}
 	return out

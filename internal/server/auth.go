@@ -51,16 +51,31 @@ type caller struct {
 func (w *caller) name() string       { return w.user.Meta.Name }
 func (w *caller) role() api.UserRole { return w.user.Spec.Role }
 
-// seesAll is for those who look after the cluster.
-func (w *caller) seesAll() bool {
-	return w.token.Spec.Task == "" && (w.role() == api.RoleAdmin || w.role() == api.RoleOperator)
+// present finds the caller by its bearer token or, for browsers, its cookie.
+func (c *call) present(ctx context.Context) (*caller, error) {
+	if header := c.r.Header.Get("Authorization"); header != "" {
+		return c.s.authenticate(ctx, bearer(header), "")
+	}
+	secret := c.cookie()
+	if secret == "" {
+		return nil, errWho
+	}
+	if err := c.sameOrigin(!reads(c.r.Method)); err != nil {
+		return nil, err
+	}
+	who, err := c.s.authenticate(ctx, secret, api.UseSession)
+	if fault.Is(err, fault.Unauthenticated) {
+		return nil, errNoSession
+	} else if err != nil {
+		return nil, err
+	}
+	c.s.touch(ctx, who)
+	return who, nil
 }
 
-func (w *caller) admin() bool { return w.token.Spec.Task == "" && w.role() == api.RoleAdmin }
-
-// admit finds the caller and counts the call against its token.
+// admit finds the caller, counts the call against its token, and looks into the table of access.
 func (c *call) admit(ctx context.Context) error {
-	who, err := c.s.authenticate(ctx, bearer(c.r.Header.Get("Authorization")))
+	who, err := c.present(ctx)
 	if err != nil {
 		if !fault.Is(err, fault.Unauthenticated) {
 			return err
@@ -76,11 +91,7 @@ func (c *call) admit(ctx context.Context) error {
 		return tooMany("TooManyRequests", wait, fault.T(
 			"This token makes more than %v requests a second.", "该令牌的请求超过每秒 %v 次。", c.s.Limits.Rate))
 	}
-	if who.token.Spec.Task != "" && !c.route.scoped {
-		return fault.New(fault.Forbidden, "TaskToken", fault.T(
-			"This token belongs to a task and reaches that task only.", "该令牌属于某个任务，只能访问该任务。"))
-	}
-	return nil
+	return who.mayCall(c.route.id)
 }
 
 func tooMany(reason string, wait time.Duration, text fault.Text) error {
@@ -108,8 +119,12 @@ var errBadToken = fault.New(fault.Unauthenticated, "BadToken", fault.T(
 var errExpired = fault.New(fault.Unauthenticated, "TokenExpired", fault.T(
 	"The token has expired.", "令牌已过期。"))
 
-// authenticate finds who a secret speaks for.
-func (s *Server) authenticate(ctx context.Context, secret string) (*caller, error) {
+var errNoSession = fault.New(fault.Unauthenticated, "NoSession", fault.T(
+	"You are not signed in, or your session has ended.", "尚未登录，或会话已结束。"))
+
+// authenticate finds who a secret speaks for. Each use of tokens has its own door: a code signs in,
+// a session comes by cookie, and neither is a bearer token.
+func (s *Server) authenticate(ctx context.Context, secret string, use api.TokenUse) (*caller, error) {
 	if secret == "" {
 		return nil, errWho
 	}
@@ -124,7 +139,7 @@ func (s *Server) authenticate(ctx context.Context, secret string) (*caller, erro
 		return nil, err
 	}
 	token := o.(*api.Token)
-	if subtle.ConstantTimeCompare([]byte(HashSecret(secret)), []byte(token.Spec.Hash)) != 1 {
+	if token.Spec.Use != use || subtle.ConstantTimeCompare([]byte(HashSecret(secret)), []byte(token.Spec.Hash)) != 1 {
 		return nil, errBadToken
 	}
 	return s.callerOf(ctx, token)
@@ -146,8 +161,10 @@ func (s *Server) recheck(ctx context.Context, w *caller) (*caller, error) {
 }
 
 func (s *Server) callerOf(ctx context.Context, token *api.Token) (*caller, error) {
-	if at := token.Spec.ExpiresAt; at != nil && !at.After(s.Clock.Now()) {
-		return nil, errExpired
+	for _, at := range []*time.Time{token.Spec.ExpiresAt, token.Spec.IdleAt} {
+		if at != nil && !at.After(s.Clock.Now()) {
+			return nil, errExpired
+		}
 	}
 	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: token.Spec.User}, 0)
 	if fault.Is(err, fault.NotFound) {
@@ -156,7 +173,7 @@ func (s *Server) callerOf(ctx context.Context, token *api.Token) (*caller, error
 		return nil, err
 	}
 	user := o.(*api.User)
-	if user.Spec.Disabled {
+	if user.Spec.Disabled || token.Spec.Use != "" && token.Spec.Epoch != epochOf(user) {
 		return nil, errBadToken
 	}
 	return &caller{user: user, token: token}, nil

@@ -119,6 +119,8 @@ func fresh(o api.Object, who *caller) error {
 		o.Status = api.ZoneStatus{}
 	case *api.Queue:
 		o.Status = api.QueueStatus{}
+	case *api.User:
+		o.Status = api.UserStatus{}
 	case *api.Secret:
 		o.Status = api.SecretStatus{}
 		if len(o.Spec.Sealed) > 0 {
@@ -128,6 +130,8 @@ func fresh(o api.Object, who *caller) error {
 		switch {
 		case o.Spec.Hash != "":
 			return refuse("spec.hash", fault.T("The secret is made by the server; leave it out.", "密钥由系统生成，请删除。"))
+		case o.Spec.Use != "" || o.Spec.Epoch != "" || o.Spec.IdleAt != nil:
+			return refuse("spec.use", fault.T("Sessions and codes are made by signing in; leave use, epoch and idleAt out.", "会话与登录码由登录产生，请删除 use、epoch 和 idleAt。"))
 		case o.Spec.Task != "":
 			return refuse("spec.task", fault.T("Tokens of tasks are made by the server; leave it out.", "任务令牌由系统生成，请删除。"))
 		}

@@ -69,10 +69,8 @@ func (s *Server) listEvents(ctx context.Context, c *call) (*reply, error) {
 	if c.who.seesAll() {
 		return s.events(ctx, c, q)
 	}
-	for _, kind := range sharedReads {
-		if q.Kind == kind {
-			return s.events(ctx, c, q)
-		}
+	if q.Kind != "" && c.who.reach(readRule(q.Kind)) == all {
+		return s.events(ctx, c, q)
 	}
 	if q.Project == "" {
 		q.Project = api.DefaultProject

@@ -22,6 +22,7 @@ func (s *Server) allRoutes(reg *schemas) []*route {
 	}
 	routes = append(routes, s.taskRoutes(reg)...)
 	routes = append(routes, s.nodeRoutes(reg)...)
+	routes = append(routes, s.sessionRoutes(reg)...)
 	return append(routes, s.eventRoutes(reg)...)
 }
 
@@ -79,7 +80,7 @@ func (s *Server) kindRoutes(row api.KindInfo, reg *schemas) []*route {
 		},
 		{
 			method: http.MethodGet, path: one, id: "get" + word, summary: "Get one by name or id.", tag: row.Plural,
-			kind: row.Kind, scoped: row.Kind == api.KindTrainingTask, query: oneParams(row), data: schema,
+			kind: row.Kind, query: oneParams(row), data: schema,
 			handle: func(ctx context.Context, c *call) (*reply, error) { return s.get(ctx, c, row) },
 		},
 		{
@@ -215,9 +216,14 @@ func (s *Server) get(ctx context.Context, c *call, row api.KindInfo) (*reply, er
 
 // hide removes what nobody may see, without touching the shared object.
 func hide(o api.Object) api.Object {
-	if t, ok := o.(*api.Token); ok {
-		private := *t
+	switch o := o.(type) {
+	case *api.Token:
+		private := *o
 		private.Spec.Hash = ""
+		return &private
+	case *api.User:
+		private := *o
+		private.Status.PasswordHash = ""
 		return &private
 	}
 	if x, ok := o.(*api.Secret); ok {

@@ -31,6 +31,9 @@ type Limits struct {
 	// HandOver is how long a followed log waits, after the task ended, for replicas that still
 	// hand over their logs; 60 s.
 	HandOver time.Duration
+	// Session is how long a session lasts (7 days), Idle how long it lasts unused (12 h), Code how
+	// long a sign-in code waits (5 min).
+	Session, Idle, Code time.Duration
 	// Remembered is how many callers the limiters remember; 10,000.
 	Remembered int
 }
@@ -49,6 +52,9 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Request, 30*time.Second)
 	set(&l.ShutdownGrace, 10*time.Second)
 	set(&l.HandOver, 60*time.Second)
+	set(&l.Session, 7*24*time.Hour)
+	set(&l.Idle, 12*time.Hour)
+	set(&l.Code, 5*time.Minute)
 	set(&l.Remembered, 10000)
 	return l
 }
@@ -63,13 +69,18 @@ func set[T comparable](v *T, fallback T) {
 type limiters struct {
 	calls, refused *buckets
 	streams        *streamCount
+	// guesses are failed sign-ins by user: at most a minute, because a stranger can cause it.
+	// addresses are those by remote address.
+	guesses, addresses *throttle
 }
 
 func newLimiters(l Limits, c clock.Clock) *limiters {
 	return &limiters{
-		calls:   &buckets{rate: rate.Limit(l.Rate), burst: l.Burst, max: l.Remembered, clock: c},
-		refused: &buckets{rate: rate.Limit(l.AuthRate), burst: l.AuthBurst, max: l.Remembered, clock: c},
-		streams: &streamCount{max: l.Streams, held: map[string]int{}},
+		calls:     &buckets{rate: rate.Limit(l.Rate), burst: l.Burst, max: l.Remembered, clock: c},
+		refused:   &buckets{rate: rate.Limit(l.AuthRate), burst: l.AuthBurst, max: l.Remembered, clock: c},
+		streams:   &streamCount{max: l.Streams, held: map[string]int{}},
+		guesses:   &throttle{free: 5, cap: time.Minute, max: l.Remembered, clock: c},
+		addresses: &throttle{free: 20, cap: 15 * time.Minute, max: l.Remembered, clock: c},
 	}
 }
 

@@ -136,7 +136,10 @@ func (s *Server) unused(ctx context.Context, o api.Object) ([]store.Op, error) {
 		}
 		return nil, s.noneOf(ctx, api.KindTrainingTask, name, rev, func(api.Object) bool { return true })
 	case *api.User:
-		if err := s.noneOf(ctx, api.KindToken, "", rev, func(x api.Object) bool { return x.(*api.Token).Spec.User == name }); err != nil {
+		if err := s.noneOf(ctx, api.KindToken, "", rev, func(x api.Object) bool {
+			t := x.(*api.Token)
+			return t.Spec.User == name && t.Spec.Use == "" // sessions end with their user
+		}); err != nil {
 			return nil, err
 		}
 		if err := s.noneOf(ctx, api.KindTrainingTask, "", rev, func(x api.Object) bool { return x.GetMeta().Owner == name }); err != nil {

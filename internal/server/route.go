@@ -33,7 +33,6 @@ type route struct {
 	summary      string
 	tag          string
 	open         bool // needs no token
-	scoped       bool // a task's own token may call it; the handler checks which task
 	long         bool // may take longer than a usual request
 	kind         api.Kind
 	verb         string // of the audit; "" is not audited
@@ -94,10 +93,13 @@ func (s *Server) build() {
 // serve is the outermost layer: it refuses what the mux would answer in another shape.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
+	secure(h)
 	h.Add("Vary", "Accept-Language")
 	h.Set("Content-Language", language(r.Header.Get("Accept-Language")))
+	if !s.knownHost(r.Host) {
+		s.newCall(w, r).refuse(errBadHost)
+		return
+	}
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path || r.Method == http.MethodConnect {
 		s.unknown(w, r)
 		return

@@ -62,6 +62,18 @@ func (roleSchema) Schema(huma.Registry) *huma.Schema {
 	return oneOf("What the user may do.", api.RoleAdmin, api.RoleOperator, api.RoleMember, api.RoleViewer)
 }
 
+type scopeSchema struct{}
+
+func (scopeSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("How much of its user's power a token carries.", api.ScopeRead, api.ScopeTasks, api.ScopeAdmin)
+}
+
+type useSchema struct{}
+
+func (useSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("Which door a token opens; absent for programs.", api.UseSession, api.UseCode)
+}
+
 type healthSchema struct{}
 
 func (healthSchema) Schema(huma.Registry) *huma.Schema {
@@ -93,6 +105,8 @@ func newSchemas(reg huma.Registry) *schemas {
 	alias(reflect.TypeFor[api.Framework](), reflect.TypeFor[frameworkSchema]())
 	alias(reflect.TypeFor[api.Phase](), reflect.TypeFor[phaseSchema]())
 	alias(reflect.TypeFor[api.UserRole](), reflect.TypeFor[roleSchema]())
+	alias(reflect.TypeFor[api.TokenScope](), reflect.TypeFor[scopeSchema]())
+	alias(reflect.TypeFor[api.TokenUse](), reflect.TypeFor[useSchema]())
 	alias(reflect.TypeFor[api.ZoneHealth](), reflect.TypeFor[healthSchema]())
 	s := &schemas{reg: reg}
 	s.of(reflect.TypeFor[fault.Text]())
@@ -144,7 +158,8 @@ func newDocument(version string) *huma.OpenAPI {
 		Components: &huma.Components{
 			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
-				"token": {Type: "http", Scheme: "bearer", BearerFormat: "fermi_<name>_<secret>"},
+				"session": {Type: "apiKey", In: "cookie", Name: "fermi_session", Description: "For browsers; __Host-fermi_session over HTTPS. Whatever changes something must come from the same origin."},
+				"token":   {Type: "http", Scheme: "bearer", BearerFormat: "fermi_<name>_<secret>"},
 			},
 		},
 	}
@@ -161,7 +176,7 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 		op.Tags = []string{rt.tag}
 	}
 	if !rt.open {
-		op.Security = []map[string][]string{{"token": {}}}
+		op.Security = []map[string][]string{{"token": {}}, {"session": {}}}
 	}
 	for segment := range strings.SplitSeq(rt.path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {

@@ -102,6 +102,8 @@ type Config struct {
 	Random  io.Reader // of secrets; the system's when nil
 	Version string
 	Limits  Limits
+	// Hosts are the names of this server beside localhost; requests for others are refused.
+	Hosts []string
 	// Ready says why /readyz must refuse; nil is ready.
 	Ready    func() error
 	Metrics  prometheus.Gatherer
@@ -128,17 +130,19 @@ func (c Config) Validate() error {
 // Server serves. Safe for concurrent use.
 type Server struct {
 	Config
-	mux     *http.ServeMux
-	doc     func() ([]byte, error) // the OpenAPI document, written when first asked for
-	routes  []*route
-	limits  *limiters
-	tasks   *tracker
-	keys    *sortKeys
-	seen    *meters
-	console *console
-	newest  atomic.Int64 // the newest revision committed through this server
-	closing chan struct{}
-	once    sync.Once
+	mux       *http.ServeMux
+	doc       func() ([]byte, error) // the OpenAPI document, written when first asked for
+	routes    []*route
+	limits    *limiters
+	tasks     *tracker
+	keys      *sortKeys
+	seen      *meters
+	hosts     []string
+	console   *console
+	passwords *passwords
+	newest    atomic.Int64 // the newest revision committed through this server
+	closing   chan struct{}
+	once      sync.Once
 }
 
 // New builds the routes and the OpenAPI document. It starts nothing.
@@ -160,13 +164,15 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	s := &Server{
-		Config:  cfg,
-		limits:  newLimiters(cfg.Limits, cfg.Clock),
-		tasks:   newTracker(),
-		keys:    &sortKeys{},
-		seen:    newMeters(cfg.Register),
-		console: newConsole(cfg.Console),
-		closing: make(chan struct{}),
+		Config:    cfg,
+		limits:    newLimiters(cfg.Limits, cfg.Clock),
+		tasks:     newTracker(),
+		keys:      &sortKeys{},
+		seen:      newMeters(cfg.Register),
+		hosts:     lowerAll(cfg.Hosts),
+		passwords: newPasswords(cfg.Random),
+		console:   newConsole(cfg.Console),
+		closing:   make(chan struct{}),
 	}
 	s.build()
 	return s, nil
@@ -195,6 +201,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.tasks.run(inner, s.Store, s.Log, s.Clock) })
 	wg.Go(func() { s.keys.warm(inner, s.Store) })
+	wg.Go(func() { s.sweep(inner) })
 	failed := make(chan error, 1)
 	wg.Go(func() { failed <- hs.Serve(l) })
 	var err error

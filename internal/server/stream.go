@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,10 +22,13 @@ type stream struct {
 	who    atomic.Pointer[caller]
 	cancel context.CancelCauseFunc
 	ctx    context.Context //nolint:containedctx // a stream is one call
-	dirty  chan struct{}
-	done   chan struct{}
-	mu     sync.Mutex
-	buf    *bufio.Writer
+	// had and everything are what the caller saw when it began: who loses a project loses the stream.
+	had        []string
+	everything bool
+	dirty      chan struct{}
+	done       chan struct{}
+	mu         sync.Mutex
+	buf        *bufio.Writer
 }
 
 const mediaEvents = "text/event-stream"
@@ -40,10 +44,15 @@ func (c *call) openStream(ctx context.Context, media string) (*stream, error) {
 		return nil, tooMany("TooManyStreams", 5*time.Second, fault.T(
 			"This token holds %d streams open already.", "该令牌已打开 %d 个流。", c.s.Limits.Streams))
 	}
+	had, everything, err := c.s.projectsOf(ctx, c.who)
+	if err != nil {
+		c.s.limits.streams.close(key)
+		return nil, err
+	}
 	c.s.seen.streams.Inc()
 	inner, cancel := context.WithCancelCause(ctx)
 	st := &stream{
-		c: c, events: media == mediaEvents, cancel: cancel, ctx: inner,
+		c: c, events: media == mediaEvents, cancel: cancel, ctx: inner, had: had, everything: everything,
 		dirty: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	st.who.Store(c.who)
@@ -92,7 +101,10 @@ func (st *stream) pump() {
 			alive = s.Clock.After(s.Limits.KeepAlive)
 		case <-look:
 			who, err := s.recheck(st.ctx, st.who.Load())
-			if fault.Is(err, fault.Unauthenticated) {
+			if err == nil {
+				err = st.lost(who)
+			}
+			if fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) {
 				st.cancel(err)
 				return
 			} else if err == nil {
@@ -101,6 +113,25 @@ func (st *stream) pump() {
 			look = s.Clock.After(s.Limits.Recheck)
 		}
 	}
+}
+
+// lost says that the caller may less than when the stream began. It may come again and see what
+// is left.
+func (st *stream) lost(who *caller) error {
+	if err := who.mayCall(st.c.route.id); err != nil {
+		return err
+	}
+	has, everything, err := st.c.s.projectsOf(st.ctx, who)
+	if err != nil || everything {
+		return err
+	}
+	gone := st.everything || slices.ContainsFunc(st.had, func(p string) bool { return !slices.Contains(has, p) })
+	if gone {
+		return fault.New(fault.Forbidden, "AccessLost", fault.T(
+			"You may see less than when this stream began.", "您的权限已缩小，该流已结束。")).WithHint(fault.T(
+			"Open it again to see what is left.", "请重新打开以查看仍可访问的内容。"))
+	}
+	return nil
 }
 
 var errClosing = fault.New(fault.Unavailable, "Closing", fault.T("The server is shutting down.", "服务器正在关闭。"))

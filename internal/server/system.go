@@ -21,13 +21,14 @@ type versionInfo struct {
 }
 
 type identity struct {
-	User      string       `json:"user"`
-	Role      api.UserRole `json:"role"`
-	Token     string       `json:"token"`
-	Task      string       `json:"task,omitempty" doc:"The one task this token reaches."`
-	ExpiresAt *time.Time   `json:"expiresAt,omitempty"`
-	Projects  []string     `json:"projects,omitempty" doc:"Those you are a member of."`
-	SeesAll   bool         `json:"seesAll,omitempty"`
+	User      string         `json:"user"`
+	Role      api.UserRole   `json:"role"`
+	Token     string         `json:"token"`
+	Task      string         `json:"task,omitempty" doc:"The one task this token reaches."`
+	Scope     api.TokenScope `json:"scope,omitempty" doc:"read or tasks where the token may less than its user."`
+	ExpiresAt *time.Time     `json:"expiresAt,omitempty"`
+	Projects  []string       `json:"projects,omitempty" doc:"Those you are a member of."`
+	SeesAll   bool           `json:"seesAll,omitempty"`
 }
 
 // systemRoutes are about the server itself.
@@ -39,10 +40,10 @@ func (s *Server) systemRoutes(reg *schemas) []*route {
 		{method: http.MethodGet, path: "/readyz", id: "readyz", summary: "The server can work.", tag: "system", open: true, handle: s.readyz},
 		{method: http.MethodGet, path: "/metrics", id: "metrics", summary: "Prometheus metrics; for operators and admins.", tag: "system", media: "text/plain", handle: s.metrics},
 		{method: http.MethodGet, path: prefix + "/openapi.json", id: "openapi", summary: "This document.", tag: "system", media: "application/json", handle: s.openapi},
-		{method: http.MethodGet, path: prefix + "/version", id: "version", summary: "The server's version.", tag: "system", scoped: true, data: schemaOf[versionInfo](reg), handle: func(context.Context, *call) (*reply, error) {
+		{method: http.MethodGet, path: prefix + "/version", id: "version", summary: "The server's version.", tag: "system", data: schemaOf[versionInfo](reg), handle: func(context.Context, *call) (*reply, error) {
 			return &reply{data: versionInfo{s.Version, "v1", runtime.Version()}}, nil
 		}},
-		{method: http.MethodGet, path: prefix + "/whoami", id: "whoami", summary: "Whom the token speaks for.", tag: "system", scoped: true, data: schemaOf[identity](reg), handle: s.whoami},
+		{method: http.MethodGet, path: prefix + "/whoami", id: "whoami", summary: "Whom the token speaks for.", tag: "system", data: schemaOf[identity](reg), handle: s.whoami},
 		{method: http.MethodPost, path: prefix + "/backup", id: "backup", summary: "A tar of everything; for admins.", tag: "system", verb: "backup", kind: "Backup", media: "application/x-tar", handle: s.backup},
 	}
 	return append(routes, s.archiveRoutes(reg)...)
@@ -70,9 +71,6 @@ func notReady(err error) error {
 }
 
 func (s *Server) metrics(_ context.Context, c *call) (*reply, error) {
-	if err := onlySeers(c.who); err != nil {
-		return nil, err
-	}
 	if s.Metrics == nil {
 		return nil, fault.New(fault.NotFound, "NoMetrics", fault.T("This server keeps no metrics.", "该服务器未启用指标。"))
 	}
@@ -90,25 +88,26 @@ func (s *Server) openapi(_ context.Context, c *call) (*reply, error) {
 }
 
 func (s *Server) whoami(ctx context.Context, c *call) (*reply, error) {
-	w := c.who
-	out := identity{
-		User: w.name(), Role: w.role(), Token: w.token.Meta.Name, Task: w.token.Spec.Task,
-		ExpiresAt: w.token.Spec.ExpiresAt, SeesAll: w.seesAll(),
-	}
-	snap, err := s.Store.List(ctx, api.KindProject, "", 0)
+	out, err := s.identify(ctx, c.who)
 	if err != nil {
 		return nil, err
-	}
-	if w.token.Spec.Task == "" {
-		out.Projects = memberships(snap, w.name())
 	}
 	return &reply{data: out}, nil
 }
 
-func (s *Server) backup(ctx context.Context, c *call) (*reply, error) {
-	if err := onlyAdmins(c.who); err != nil {
-		return nil, err
+func (s *Server) identify(ctx context.Context, w *caller) (identity, error) {
+	out := identity{
+		User: w.name(), Role: w.role(), Token: w.token.Meta.Name, Task: w.token.Spec.Task, Scope: w.token.Spec.Scope,
+		ExpiresAt: w.token.Spec.ExpiresAt, SeesAll: w.seesAll(),
 	}
+	snap, err := s.Store.List(ctx, api.KindProject, "", 0)
+	if err == nil && w.token.Spec.Task == "" {
+		out.Projects = w.memberships(snap)
+	}
+	return out, err
+}
+
+func (s *Server) backup(ctx context.Context, c *call) (*reply, error) {
 	if s.Backup == nil {
 		return nil, fault.New(fault.Unavailable, "NoBackup", fault.T("This server makes no backups.", "该服务器不支持备份。"))
 	}

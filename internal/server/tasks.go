@@ -28,7 +28,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 	task := reg.kind(row)
 	output := schemaOf[outputFile](reg)
 	read := func(verb, id, summary string, query []param, data *huma.Schema, h handler) *route {
-		return &route{method: http.MethodGet, path: one + "/" + verb, id: id, summary: summary, tag: row.Plural, kind: row.Kind, scoped: true, query: query, data: data, handle: h}
+		return &route{method: http.MethodGet, path: one + "/" + verb, id: id, summary: summary, tag: row.Plural, kind: row.Kind, query: query, data: data, handle: h}
 	}
 	logs := read("logs", "readTaskLog", "The log, as text or as Server-Sent Events.", logParams, nil, s.logs)
 	logs.media = "text/plain " + mediaEvents

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -123,6 +124,9 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 		}
 	case *api.User:
 		next.Spec = given.(*api.User).Spec
+		if next.Spec.Disabled && !current.(*api.User).Spec.Disabled {
+			next.Status.SignOuts++ // sessions don't come back with the user
+		}
 		check = func() (err error) { guards, err = s.keepAdmin(ctx, current.(*api.User), next); return err }
 	case *api.Secret:
 		next.Spec = given.(*api.Secret).Spec
@@ -153,6 +157,15 @@ func (s *Server) changeToken(next, current, given *api.Token) func() error {
 		}
 		if given.Spec.Hash != "" {
 			fields = append(fields, fixedField("spec.hash"))
+		}
+		if given.Spec.Scope != current.Spec.Scope {
+			fields = append(fields, fixedField("spec.scope"))
+		}
+		if !slices.Equal(given.Spec.Projects, current.Spec.Projects) {
+			fields = append(fields, fixedField("spec.projects"))
+		}
+		if current.Spec.Use != "" || given.Spec.Use != "" {
+			fields = append(fields, fixedField("spec.use"))
 		}
 		if len(fields) > 0 {
 			return immutable(fields)

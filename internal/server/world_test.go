@@ -92,6 +92,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	}
 	w.server, err = New(cfg)
 	must(t, err)
+	w.server.passwords.cost = cost{64, 1, 1} // tests sign in often
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.base = "http://" + l.Addr().String()

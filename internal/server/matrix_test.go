@@ -1,0 +1,381 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/seal"
+)
+
+// person is a column of the matrix: who asks, and how.
+type person struct {
+	name    string
+	role    api.UserRole // "" is nobody
+	inside  bool         // a member of the project asked about
+	task    string       // a task's token: "own" or "other"
+	scope   api.TokenScope
+	session bool // comes by cookie
+	secret  string
+	cookie  string
+}
+
+// matrix makes one of everything in the project lab for each case.
+type matrix struct {
+	*world
+	people []*person
+	task   *api.TrainingTask // the one that task tokens belong to
+	n      int
+}
+
+func newMatrix(t *testing.T) *matrix {
+	box, err := seal.New(seal.NewKey())
+	must(t, err)
+	m := &matrix{world: newWorld(t, func(c *Config) {
+		c.Box = box
+		c.Limits.Rate, c.Limits.Burst, c.Limits.AuthBurst, c.Limits.Streams = 1e6, 1e6, 1e6, 1e6
+	})}
+	m.server.limits.addresses.free, m.server.limits.guesses.free = 1e6, 1e6
+	m.put(&api.Project{Meta: api.Meta{Name: "lab"}})
+	m.put(&api.Project{Meta: api.Meta{Name: "den"}})
+	m.task = m.target(api.KindTrainingTask, "root").(*api.TrainingTask)
+	other := m.target(api.KindTrainingTask, "root").(*api.TrainingTask)
+	add := func(p person) {
+		switch {
+		case p.task != "":
+			id := m.task.Meta.ID
+			if p.task == "other" {
+				id = other.Meta.ID
+			}
+			p.secret = m.token("task-"+p.task, "root", id, nil)
+		case p.role != "":
+			m.put(&api.User{Meta: api.Meta{Name: p.name}, Spec: api.UserSpec{Role: p.role}})
+			p.secret = m.token(p.name, p.name, "", nil)
+			if p.scope != "" {
+				tok := m.lookup(api.Key{Kind: api.KindToken, Name: p.name}).(*api.Token)
+				tok.Spec.Scope = p.scope
+				m.put(tok)
+			}
+		}
+		if p.session {
+			m.ok("PUT", "/api/v1/users/"+p.name+"/password", map[string]string{"password": testPassword}, nil)
+		}
+		m.people = append(m.people, &p)
+	}
+	add(person{name: "nobody"})
+	add(person{name: "task-own", task: "own"})
+	add(person{name: "task-other", task: "other"})
+	for _, role := range []api.UserRole{api.RoleAdmin, api.RoleOperator, api.RoleMember, api.RoleViewer} {
+		for _, inside := range []bool{true, false} {
+			name := string(role) + map[bool]string{true: "-in", false: "-out"}[inside]
+			add(person{name: name, role: role, inside: inside})
+			add(person{name: name + "-web", role: role, inside: inside, session: true})
+		}
+		add(person{name: string(role) + "-read", role: role, inside: true, scope: api.ScopeRead})
+		add(person{name: string(role) + "-tasks", role: role, inside: true, scope: api.ScopeTasks})
+	}
+	members := map[string][]string{}
+	for _, p := range m.people {
+		if p.role != "" {
+			project := map[bool]string{true: "lab", false: "den"}[p.inside]
+			members[project] = append(members[project], p.name)
+		}
+	}
+	for name, list := range members {
+		project := m.lookup(api.Key{Kind: api.KindProject, Name: name}).(*api.Project)
+		project.Spec.Members = list
+		m.put(project)
+	}
+	return m
+}
+
+func (m *matrix) lookup(key api.Key) api.Object {
+	m.t.Helper()
+	o, err := m.store.Get(m.t.Context(), key, 0)
+	must(m.t, err)
+	// The cache's object is shared: change a copy.
+	data, err := json.Marshal(o)
+	must(m.t, err)
+	next := api.MustInfo(key.Kind).New()
+	must(m.t, json.Unmarshal(data, next))
+	return next
+}
+
+// target makes a fresh object of a kind; users and tokens belong to whom.
+func (m *matrix) target(kind api.Kind, whom string) api.Object {
+	m.t.Helper()
+	m.n++
+	name := fmt.Sprintf("t%d", m.n)
+	meta := api.Meta{Name: name, Owner: "root"}
+	switch kind {
+	case api.KindTrainingTask:
+		o := manifest(name)
+		o.Meta.Project = "lab"
+		must(m.t, api.Prepare(o, m.server.IDs.Random))
+		o.Spec.Queue, o.Status.Phase = "default", api.PhasePending
+		m.put(o)
+		_, err := m.blob.Put(m.t.Context(), "outputs/"+o.Meta.ID+"/worker-0/f", strings.NewReader("x"))
+		must(m.t, err)
+		return o
+	case api.KindPlacement:
+		meta.Project = "lab"
+		return m.put(&api.Placement{Meta: meta, Spec: api.PlacementSpec{TaskID: "task-0", Attempt: 1}})
+	case api.KindSecret:
+		meta.Project = "lab"
+		return m.put(&api.Secret{Meta: meta})
+	case api.KindZone:
+		return m.put(&api.Zone{Meta: meta, Spec: api.ZoneSpec{Region: "r"}})
+	case api.KindNode:
+		return m.put(&api.Node{Meta: meta, Spec: api.NodeSpec{Number: uint32(m.n), Zone: "z"}})
+	case api.KindQueue:
+		return m.put(&api.Queue{Meta: meta})
+	case api.KindProject:
+		return m.put(&api.Project{Meta: meta, Spec: api.ProjectSpec{Members: m.members()}})
+	case api.KindUser:
+		return m.put(&api.User{Meta: meta, Spec: api.UserSpec{Role: api.RoleMember}})
+	case api.KindToken:
+		return m.put(&api.Token{Meta: meta, Spec: api.TokenSpec{User: whom, Hash: HashSecret(name)}})
+	}
+	m.t.Fatalf("the matrix knows no object of kind %s: give it one", kind)
+	return nil
+}
+
+// members are those inside.
+func (m *matrix) members() []string {
+	var out []string
+	for _, p := range m.people {
+		if p.role != "" && p.inside {
+			out = append(out, p.name)
+		}
+	}
+	return out
+}
+
+// ask is one request of the matrix.
+type ask struct {
+	path  string
+	body  any
+	yours bool // about what is the person's own
+}
+
+// asks are what a person asks of a route: about the project lab, or what is their own and what is
+// not. Fresh objects each time, so that a delete harms nobody else.
+func (m *matrix) asks(rt *route, p *person) []ask {
+	m.t.Helper()
+	path := strings.NewReplacer("{path...}", "worker-0/f", "{digest}", "sha256:"+strings.Repeat("0", 64)).Replace(rt.path)
+	named := func(name string) string { return strings.Replace(path, "{name}", name, 1) }
+	switch rt.id {
+	case "signIn":
+		return []ask{{path, `{"user":"x1","password":"nobody has it"}`, true}}
+	case "putArchive":
+		return []ask{{path, "bytes " + p.name, true}}
+	case "listEvents":
+		return []ask{{path + "?project=lab", nil, p.inside}}
+	case "signOutEverywhere":
+		victim := m.target(api.KindUser, "")
+		return []ask{{path, nil, true}, {path + "?user=" + victim.GetMeta().Name, nil, false}}
+	case "setPassword":
+		victim := m.target(api.KindUser, "")
+		body := map[string]string{"password": testPassword, "current": testPassword}
+		return []ask{{named(p.name), body, true}, {named(victim.GetMeta().Name), body, false}}
+	}
+	row, isKind := api.InfoOf(rt.kind)
+	if !isKind || !strings.Contains(path, "{name}") && !strings.HasPrefix(rt.id, "create") {
+		return []ask{{path, nil, true}}
+	}
+	if strings.HasPrefix(rt.id, "create") {
+		return m.creations(path, row, p)
+	}
+	query := ""
+	if row.Project {
+		query = "?project=lab"
+	}
+	one := func(o api.Object, yours bool) ask {
+		a := ask{path: named(o.GetMeta().Name) + query, yours: yours}
+		if rt.method == http.MethodPut {
+			o.GetMeta().DisplayName = "changed"
+			switch o := o.(type) {
+			case *api.Token:
+				o.Spec.Hash = ""
+			case *api.Secret:
+				o.Spec.Data = map[string]string{"k": "v"}
+			}
+			a.body = o
+		}
+		return a
+	}
+	switch row.Kind {
+	case api.KindToken:
+		return []ask{one(m.target(row.Kind, p.name), true), one(m.target(row.Kind, "root"), false)}
+	case api.KindUser:
+		out := []ask{one(m.target(row.Kind, ""), false)}
+		if p.role != "" && rt.method == http.MethodGet {
+			out = append(out, one(m.lookup(api.Key{Kind: row.Kind, Name: p.name}), true))
+		}
+		return out
+	case api.KindTrainingTask:
+		if rt.method == http.MethodGet {
+			return []ask{one(m.task, p.inside || p.task == "own")}
+		}
+	}
+	o := m.target(row.Kind, "")
+	if n, ok := o.(*api.Node); ok && rt.id == "uncordonNode" {
+		n.Spec.Cordoned = true
+		m.put(n)
+	}
+	return []ask{one(o, p.inside)}
+}
+
+func (m *matrix) creations(path string, row api.KindInfo, p *person) []ask {
+	m.n++
+	name := fmt.Sprintf("c%d", m.n)
+	switch row.Kind {
+	case api.KindTrainingTask:
+		return []ask{{path, manifest(name, func(t *api.TrainingTask) { t.Meta.Project = "lab" }), p.inside}}
+	case api.KindSecret:
+		return []ask{{path, `{"metadata":{"name":"` + name + `","project":"lab"},"spec":{"data":{"k":"v"}}}`, p.inside}}
+	case api.KindToken:
+		return []ask{
+			{path, `{"metadata":{"name":"` + name + `"}}`, true},
+			{path, `{"metadata":{"name":"` + name + `-x"},"spec":{"user":"root"}}`, false},
+		}
+	case api.KindZone:
+		return []ask{{path, `{"metadata":{"name":"` + name + `"},"spec":{"region":"r"}}`, p.inside}}
+	}
+	return []ask{{path, `{"metadata":{"name":"` + name + `"}}`, p.inside}}
+}
+
+// allowed is what the table says; written anew here, from what the words of the table mean.
+func (p *person) allowed(rt *route, yours bool) bool {
+	r := access[rt.id]
+	switch {
+	case rt.open:
+		return true
+	case p.task != "":
+		return r.task && (yours || !strings.Contains(rt.path, "{name}"))
+	case p.role == "":
+		return false
+	case p.scope == api.ScopeRead && r.scope != api.ScopeRead, p.scope == api.ScopeTasks && r.scope == api.ScopeAdmin:
+		return false
+	}
+	got := map[api.UserRole]reach{api.RoleAdmin: r.admin, api.RoleOperator: r.operator, api.RoleMember: r.member, api.RoleViewer: r.viewer}[p.role]
+	return got == all || got == own && yours
+}
+
+func (m *matrix) try(rt *route, p *person, a ask) answerOf {
+	m.t.Helper()
+	if !p.session {
+		return m.do(rt.method, a.path, p.secret, a.body, "Accept", "application/json")
+	}
+	return m.browser(rt.method, a.path, m.cookieOf(p), a.body)
+}
+
+// cookieOf signs in again where the last case ended the session.
+func (m *matrix) cookieOf(p *person) string {
+	m.t.Helper()
+	if p.cookie == "" || m.browser("GET", "/api/v1/session", p.cookie, nil).status != 200 {
+		p.cookie = m.signedIn(p.name)
+	}
+	return p.cookie
+}
+
+// TestAccessMatrix tries every route of the OpenAPI document as everybody, and compares the answer
+// with the table of access. What succeeds and changes something must be in the audit.
+func TestAccessMatrix(t *testing.T) {
+	m := newMatrix(t)
+	var doc document
+	must(t, json.Unmarshal(m.do("GET", "/api/v1/openapi.json", m.admin, nil).raw, &doc))
+	documented := 0
+	for _, operations := range doc.Paths {
+		documented += len(operations)
+	}
+	if documented != len(m.server.routes) || documented != len(access) {
+		t.Errorf("%d operations in the document, %d routes, %d rows in the table of access", documented, len(m.server.routes), len(access))
+	}
+	cases, changes := 0, 0
+	for _, rt := range m.server.routes {
+		if _, ok := access[rt.id]; !ok {
+			t.Errorf("%s %s (%s) has no row in the table of access", rt.method, rt.path, rt.id)
+			continue
+		}
+		for _, p := range m.people {
+			for _, a := range m.asks(rt, p) {
+				cases++
+				if m.check(rt, p, a) && rt.verb != "" && rt.id != "signIn" {
+					changes++
+					m.audited(rt, p, a)
+				}
+			}
+		}
+	}
+	t.Logf("access matrix: %d routes, %d kinds of callers, %d cases, %d audited changes", len(m.server.routes), len(m.people), cases, changes)
+}
+
+// check compares one answer with the table; true when it was allowed.
+func (m *matrix) check(rt *route, p *person, a ask) bool {
+	m.t.Helper()
+	if strings.HasPrefix(rt.id, "watch") {
+		return m.checkStream(rt, p, a)
+	}
+	got := m.try(rt, p, a)
+	want := p.allowed(rt, a.yours)
+	good := got.status == 200
+	switch { // what is allowed, but has another end here
+	case rt.id == "signIn":
+		good = got.status == 401 && got.Reason == "BadSignIn" || got.Reason == "TooManySignIns"
+	case rt.id == "getArchive" && got.Reason == "NoArchive", rt.id == "signOut" && got.Reason == "NoSession" && !p.session && p.role != "":
+		good = true
+	case rt.id == "setPassword" && a.yours && got.status == 400 && got.Reason == "InvalidField":
+		m.t.Errorf("%s", got.raw)
+	}
+	refused := got.status == 401 && p.role == "" && p.task == "" || got.status == 403 || got.status == 404
+	if want != good || !want && !refused {
+		m.t.Errorf("%s %s as %s (theirs: %v): %d %s, allowed: %v: %.200s", rt.method, a.path, p.name, a.yours, got.status, got.Reason, want, got.raw)
+	}
+	return want && good && got.status == 200
+}
+
+func (m *matrix) checkStream(rt *route, p *person, a ask) bool {
+	m.t.Helper()
+	headers := []string{"Accept", "text/event-stream"}
+	if p.session {
+		headers = append(headers, "Cookie", m.cookieOf(p))
+	}
+	resp := m.open(rt.method, a.path, p.secret, nil, headers...)
+	defer resp.Body.Close()
+	if good := resp.StatusCode == 200; good != p.allowed(rt, a.yours) {
+		m.t.Errorf("%s as %s: %d", a.path, p.name, resp.StatusCode)
+	}
+	return false
+}
+
+// audited: the newest entry is this change, with who made it, and what was before and after.
+func (m *matrix) audited(rt *route, p *person, a ask) {
+	m.t.Helper()
+	rows, err := m.history.ListAudit(m.t.Context(), 0, 1)
+	must(m.t, err)
+	if len(rows) == 0 {
+		m.t.Errorf("%s %s as %s is not in the audit", rt.method, a.path, p.name)
+		return
+	}
+	e := rows[0]
+	if e.Actor != p.name || e.Verb != rt.verb || e.Outcome != "ok" || !complete(rt, e) {
+		m.t.Errorf("%s %s as %s: the audit says %s %s %s %s, before %.60q, after %.60q", rt.method, a.path, p.name, e.Actor, e.Verb, e.Kind, e.Outcome, e.Before, e.After)
+	}
+}
+
+func complete(rt *route, e history.AuditEntry) bool {
+	switch rt.verb {
+	case "create", "clone", "upload":
+		return e.After != ""
+	case "delete", "sign-out":
+		return e.Before != ""
+	case "backup":
+		return true
+	}
+	return e.Before != "" && e.After != ""
+}
