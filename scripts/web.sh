@@ -27,10 +27,11 @@ install() {
 }
 
 modules() {
-	# As quick as it can be: npm ci starts from nothing, so only when the lock file is newer.
+	# Versions and digests are the lock file's, which is not written. npm ci would refuse it: it lists
+	# the native packages of one platform only.
 	if [ ! -e web/node_modules/.package-lock.json ] || [ web/package-lock.json -nt web/node_modules/.package-lock.json ]; then
 		echo "installing the console's packages"
-		(cd web && npm ci --no-audit --no-fund --loglevel=error)
+		(cd web && npm install --no-save --no-audit --no-fund --loglevel=error)
 		touch web/node_modules/.package-lock.json
 	fi
 }

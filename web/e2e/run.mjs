@@ -157,6 +157,15 @@ async function goTo(page, word) {
 /** No serious complaint of axe about the page as it stands. */
 async function accessible(page, where) {
   await page.evaluate(axe);
+  // What is still fading in has colours of its own; wait until everything that ends has ended.
+  await page.evaluate(async () => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    const moving = () => document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime !== Infinity);
+    for (let calm = 0; calm < 5; calm++) {
+      await frame();
+      if (moving().length > 0) calm = -1;
+    }
+  });
   const { violations } = await page.evaluate(() => window.axe.run(document));
   const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
   const text = serious.map(
