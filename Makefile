@@ -30,7 +30,7 @@ FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -88,7 +88,11 @@ e2e-web: ## the console in a real Chromium, in both languages; pictures go to PI
 	@$(MAKE) --no-print-directory build
 	@FERMI_PICTURES=$(PICTURES) scripts/suite.sh e2e-web node web/e2e/run.mjs
 
-bench: bench-start bench-submit bench-archive ## all benchmarks, one after the other
+bench-web: build ## first load of the console and time until it stands, in a real Chromium
+	@scripts/web.sh browser
+	@node web/e2e/run.mjs bench
+
+bench: bench-start bench-submit bench-archive bench-web ## all benchmarks, one after the other
 
 bench-start: build ## time to ready, memory at rest, size of the binary
 	@go run ./bench start

@@ -77,6 +77,10 @@ async function startPlatform() {
   }
   token = (await readFile(join(data, "admin.token"), "utf8")).trim();
   return async () => {
+    // Launchers outlive the server: what still runs is stopped first.
+    const { items } = await call("GET", "/training-tasks?limit=500&phase=Running,Initializing,Pending");
+    for (const task of items) await call("POST", `/training-tasks/${task.metadata.id}/stop`);
+    for (const task of items) await untilPhase(task.metadata.id, "Stopped");
     child.kill("SIGTERM");
     await ended;
     await rm(data, { recursive: true, force: true });
@@ -371,6 +375,42 @@ async function tour(browser, lang, ids) {
   await context.close();
 }
 
+/** The address that `fermi up` prints: it signs in, leaves nothing in the address, and works once. */
+async function byCode(browser) {
+  const { code } = await call("POST", "/session/code");
+  const { context, page, complaints } = await open(browser, { locale: "en-US" });
+  await page.goto(`${base}/#code=${code}`);
+  await page
+    .getByRole("button", { name: words.en["nav.signOut"] })
+    .or(page.getByRole("button", { name: words.zh["nav.signOut"] }))
+    .waitFor();
+  must(!page.url().includes("code"), "the code is still in the address");
+  must((await page.evaluate(() => sessionStorage.length)) === 0, "a token is kept beside the cookie");
+  const cookies = await context.cookies();
+  must(
+    cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === "Strict",
+    `cookies ${JSON.stringify(cookies)}`,
+  );
+  await page.reload();
+  await page
+    .getByRole("button", { name: words.en["nav.signOut"] })
+    .or(page.getByRole("button", { name: words.zh["nav.signOut"] }))
+    .click();
+  await page
+    .getByRole("heading", { name: words.en["signIn.title"] })
+    .or(page.getByRole("heading", { name: words.zh["signIn.title"] }))
+    .waitFor();
+  must((await context.cookies()).length === 0, "the cookie is left after sign-out");
+  must(complaints.length === 0, complaints.join("\n"));
+  await page.goto("about:blank");
+  await page.goto(`${base}/#code=${code}`);
+  await page
+    .getByRole("heading", { name: words.en["signIn.title"] })
+    .or(page.getByRole("heading", { name: words.zh["signIn.title"] }))
+    .waitFor();
+  await context.close();
+}
+
 /** Bytes over the wire and time until the overview stands, each with an empty cache. */
 async function measure(browser) {
   const times = [];
@@ -403,14 +443,13 @@ async function measure(browser) {
   times.sort((a, b) => a - b);
   const middle = Math.round(times[2]);
   console.log(`ok   measured: first load ${(bytes / 1000).toFixed(1)} kB over the wire (at most 250)`);
-  // What else runs on the machine only ever adds, so the quickest of five is held to the bound; the
-  // median and the load are printed beside it, so that nobody takes the one for the other.
+  // A time depends on what else runs: it is printed here and held to its bound by `make bench-web`.
   const all = times.map(Math.round).join(" ");
   console.log(
-    `ok   measured: interactive, quickest ${Math.round(times[0])} ms (held to 1500), median ${middle} ms, all ${all}; load ${loadavg()[0].toFixed(1)} on ${cpus().length} cores`,
+    `ok   measured: interactive, median ${middle} ms (bound 1500), all ${all}; load ${loadavg()[0].toFixed(1)} on ${cpus().length} cores`,
   );
   must(bytes > 50_000 && bytes <= budget.bytes, `the first load has ${bytes} bytes`);
-  must(times[0] <= budget.milliseconds, `interactive only after ${times[0]} ms`);
+  return { bytes, middle };
 }
 
 await mkdir(pictures, { recursive: true });
@@ -419,6 +458,18 @@ const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
   args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
 });
+if (process.argv[2] === "bench") {
+  const { bytes, middle } = await measure(browser);
+  await browser.close();
+  await stop();
+  const checks = [
+    { name: "first load [kB]", value: bytes / 1000, bound: "<= 250", ok: bytes <= budget.bytes },
+    { name: "interactive, median of 5 [ms]", value: middle, bound: "<= 1500", ok: middle <= budget.milliseconds },
+  ];
+  const machine = `${cpus().length} × ${cpus()[0].model}, node ${process.version}, load ${loadavg()[0].toFixed(2)}`;
+  console.log(JSON.stringify({ bench: "web", checks, machine, seeds: [] }));
+  process.exit(checks.every((c) => c.ok) ? 0 : 1);
+}
 try {
   await step("numbers", () => measure(browser));
   const ids = {};
@@ -432,6 +483,7 @@ try {
     await untilPhase(dies, "Failed");
     await untilPhase(ids.done, "Completed");
   });
+  await step("a one-time code signs in, once", () => byCode(browser));
   for (const lang of ["zh", "en"]) await tour(browser, lang, ids);
 } finally {
   await browser.close();

@@ -8,6 +8,7 @@ import { createRoot } from "react-dom/client";
 import { Refused } from "./api/client";
 import { startLanguages } from "./i18n/setup";
 import { router } from "./router";
+import { redeem } from "./session";
 import { colours, theme } from "./theme";
 
 const client = new QueryClient({
@@ -20,7 +21,7 @@ const client = new QueryClient({
   },
 });
 
-await startLanguages();
+await Promise.all([startLanguages(), redeem()]);
 const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(

@@ -1,17 +1,36 @@
-// Who we are to the server. Everything that knows about tokens is in this file, so that a cookie
-// can take the token's place without any page noticing.
+// Who we are to the server. Everything that knows about tokens and cookies is in this file: a cookie
+// from a one-time code (/#code=…), or a token that was pasted and is kept for this tab.
 
 const place = "fermi.token";
+const mark = "fermi.session"; // a cookie was set; the cookie itself is out of our reach
 let token = sessionStorage.getItem(place) ?? "";
+let cookie = localStorage.getItem(mark) !== null;
 const listeners = new Set<() => void>();
 
 export function signedIn(): boolean {
-  return token !== "";
+  return token !== "" || cookie;
 }
 
-/** What a request must carry. */
+/** What a request must carry; the browser adds the cookie by itself. */
 export function credentials(): Record<string, string> {
   return token === "" ? {} : { Authorization: `Bearer ${token}` };
+}
+
+/** Trades the code in the address for a cookie, and takes it out of the address at once. */
+export async function redeem(): Promise<void> {
+  const code = new URLSearchParams(window.location.hash.slice(1)).get("code");
+  if (code === null) return;
+  window.history.replaceState(null, "", window.location.pathname + window.location.search);
+  const response = await fetch("/api/v1/session", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ code }),
+  }).catch(() => undefined);
+  if (!response?.ok) return; // used, or too old: the sign-in page asks
+  token = "";
+  sessionStorage.removeItem(place);
+  cookie = true;
+  localStorage.setItem(mark, "1");
 }
 
 /** Keeps the token for this tab; it was checked before. */
@@ -21,10 +40,18 @@ export function keep(next: string): void {
   tell();
 }
 
+/** Ends a session by cookie on the server, and forgets who we are. */
+export async function leave(): Promise<void> {
+  if (token === "" && cookie) await fetch("/api/v1/session", { method: "DELETE" }).catch(() => undefined);
+  forget();
+}
+
 /** Forgets who we are; the pages go back to sign-in. */
 export function forget(): void {
   token = "";
   sessionStorage.removeItem(place);
+  cookie = false;
+  localStorage.removeItem(mark);
   tell();
 }
 

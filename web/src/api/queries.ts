@@ -8,7 +8,7 @@ import {
   useQueryClient,
 } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
-import { forget, keep, signedIn } from "../session";
+import { keep, leave, signedIn } from "../session";
 import { api, ask, dataOf, type Node, type Placement, type Schemas, type Task } from "./client";
 import { type Liveness, useStream } from "./live";
 import type { ServerEvent } from "./sse";
@@ -96,8 +96,7 @@ export function useSignIn() {
 export function useSignOut(): () => void {
   const client = useQueryClient();
   return () => {
-    forget();
-    client.clear();
+    void leave().then(() => client.clear());
   };
 }
 
