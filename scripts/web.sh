@@ -69,14 +69,14 @@ generate)
 	usable || { echo "Node $wanted or later with npm is missing" >&2; exit 1; }
 	modules
 	data=$(mktemp -d)
-	bin/fermi up --demo --data "$data" --listen 127.0.0.1:7198 >"$data/out" 2>&1 &
+	bin/fermi up --demo --data "$data/d" --listen 127.0.0.1:7198 >"$data/out" 2>&1 &
 	pid=$!
 	trap 'kill $pid; wait $pid || true; rm -rf "$data"' EXIT
 	for _ in $(seq 100); do
 		curl -sf http://127.0.0.1:7198/readyz >/dev/null && break
 		sleep 0.1
 	done
-	printf 'header = "Authorization: Bearer %s"\n' "$(cat "$data/admin.token")" |
+	printf 'header = "Authorization: Bearer %s"\n' "$(cat "$data/d/admin.token")" |
 		curl -sf -K - http://127.0.0.1:7198/api/v1/openapi.json >"$data/openapi.json"
 	(cd web && FERMI_OPENAPI="$data/openapi.json" npm run --silent generate)
 	;;

@@ -282,6 +282,96 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List secrets, live and archived. */
+        get: operations["listSecret"];
+        put?: never;
+        /** Create one. */
+        post: operations["createSecret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/secrets/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get one by name or id. */
+        get: operations["getSecret"];
+        /** Change spec, displayName and labels; metadata.revision must be the one read. */
+        put: operations["updateSecret"];
+        post?: never;
+        /** Delete one; a task's work is ended first. */
+        delete: operations["deleteSecret"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who is signed in, and for how long. */
+        get: operations["getSession"];
+        put?: never;
+        /** Sign in with a one-time code, or with user and password; sets the cookie. */
+        post: operations["signIn"];
+        /** End this session. */
+        delete: operations["signOut"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session/code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A one-time code that signs you in within five minutes. */
+        post: operations["makeSignInCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** End all sessions of a user. */
+        delete: operations["signOutEverywhere"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -529,6 +619,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/users/{name}/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Set a password; ends all sessions of the user. */
+        put: operations["setPassword"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/version": {
         parameters: {
             query?: never;
@@ -606,6 +713,23 @@ export interface paths {
         };
         /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
         get: operations["watchQueue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/watch/secrets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted. */
+        get: operations["watchSecret"];
         put?: never;
         post?: never;
         delete?: never;
@@ -843,6 +967,13 @@ export interface components {
             archive?: string;
             /** @description Absolute path on the node, used in place. */
             folder?: string;
+            git?: components["schemas"]["Git"];
+        };
+        CodeInfo: {
+            /** @description Works once. Put it into the fragment of the console's address: /#code=… */
+            code: string;
+            /** Format: date-time */
+            expiresAt: string;
         };
         Device: {
             /** Format: int64 */
@@ -871,7 +1002,9 @@ export interface components {
         };
         EnvVar: {
             name: string;
-            value: string;
+            value?: string;
+            /** @description Take the value from a secret instead. */
+            valueFrom?: components["schemas"]["SecretRef"];
         };
         Event: {
             /** @description User or controller. */
@@ -947,6 +1080,15 @@ export interface components {
             taskName: string;
             workingDir?: string;
         };
+        Git: {
+            /** @description Branch, tag or commit; the default branch when absent. */
+            revision?: string;
+            /** @description A Secret with username and password, or ssh-privatekey and known_hosts. */
+            secret?: string;
+            submodules?: boolean;
+            /** @description https://…, ssh://… or git@host:path; never with a password. */
+            url: string;
+        };
         Identity: {
             /** Format: date-time */
             expiresAt?: string;
@@ -957,6 +1099,11 @@ export interface components {
              * @enum {string}
              */
             role: "admin" | "operator" | "member" | "viewer";
+            /**
+             * @description read or tasks where the token may less than its user.
+             * @enum {string}
+             */
+            scope?: "read" | "tasks" | "admin";
             seesAll?: boolean;
             /** @description The one task this token reaches. */
             task?: string;
@@ -1050,6 +1197,12 @@ export interface components {
             logs?: string;
             /** @description Folder to register as a model. */
             model?: string;
+        };
+        PasswordBody: {
+            /** @description Your own one of now; admins need none for others. */
+            current?: string;
+            /** @description The new one: 8 to 256 characters. */
+            password: string;
         };
         Placement: {
             metadata: components["schemas"]["Meta"];
@@ -1254,6 +1407,8 @@ export interface components {
              */
             replicas?: number;
             resources?: components["schemas"]["Resources"];
+            /** @description Values of secrets as files in $FERMI_SECRETS. */
+            secretFiles?: components["schemas"]["SecretFile"][] | null;
             /** @description Relative to the code; the code's root when absent. */
             workingDir?: string;
         };
@@ -1261,6 +1416,49 @@ export interface components {
             role: string;
             /** @description 12 bytes a replica: the node's number and a mask of its devices, big-endian. */
             slots: string;
+        };
+        Secret: {
+            metadata: components["schemas"]["Meta"];
+            spec: components["schemas"]["SecretSpec"];
+            status?: components["schemas"]["SecretStatus"];
+        };
+        SecretFile: {
+            key: string;
+            /** @description File name within $FERMI_SECRETS. */
+            name: string;
+            secret: string;
+        };
+        SecretRef: {
+            key: string;
+            secret: string;
+        };
+        SecretSpec: {
+            /** @description Write-only: values by key. An update replaces the keys it names; an empty value removes one. */
+            data?: {
+                [key: string]: string;
+            };
+            description?: string;
+            /** @description Never shown. */
+            sealed?: {
+                [key: string]: string;
+            };
+        };
+        SecretStatus: {
+            /** @description Which keys have a value. */
+            keys?: string[] | null;
+        };
+        SessionInfo: {
+            /**
+             * Format: date-time
+             * @description When the session ends unless it is used.
+             */
+            idleAt?: string;
+        };
+        SignInBody: {
+            /** @description A one-time code, alone. */
+            code?: string;
+            password?: string;
+            user?: string;
         };
         Submitted: {
             /** @description When there is more than one replica. */
@@ -1297,6 +1495,8 @@ export interface components {
             spec: components["schemas"]["TokenSpec"];
         };
         TokenSpec: {
+            /** @description Of a session or code: ends with the user's next sign-out everywhere. */
+            epoch?: string;
             /**
              * Format: date-time
              * @description Never when absent.
@@ -1304,8 +1504,25 @@ export interface components {
             expiresAt?: string;
             /** @description Never shown. */
             hash?: string;
+            /**
+             * Format: date-time
+             * @description Of a session: when it ends unless it is used.
+             */
+            idleAt?: string;
+            /** @description Only these projects; all of the user's when absent. */
+            projects?: string[] | null;
+            /**
+             * @description read, tasks (also writes tasks) or admin (all that the user may; when absent).
+             * @enum {string}
+             */
+            scope?: "read" | "tasks" | "admin";
             /** @description Set on tokens handed to a task's processes. */
             task?: string;
+            /**
+             * @description Absent for programs; session or code are made by signing in.
+             * @enum {string}
+             */
+            use?: "session" | "code";
             /** @description For whom the token speaks; yourself when absent. */
             user: string;
         };
@@ -1376,6 +1593,7 @@ export interface components {
         User: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["UserSpec"];
+            status?: components["schemas"]["UserStatus"];
         };
         UserSpec: {
             disabled?: boolean;
@@ -1384,6 +1602,20 @@ export interface components {
              * @enum {string}
              */
             role?: "admin" | "operator" | "member" | "viewer";
+        };
+        UserStatus: {
+            /** @description Never shown. */
+            passwordHash?: string;
+            /**
+             * Format: date-time
+             * @description Absent when there is no password.
+             */
+            passwordSetAt?: string;
+            /**
+             * Format: int64
+             * @description How often all sessions were ended.
+             */
+            signOuts?: number;
         };
         VersionInfo: {
             api: string;
@@ -1600,7 +1832,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Only of this kind. */
-                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token";
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret";
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
                 /** @description Name or id of an object; needs kind. */
@@ -2435,6 +2667,454 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["Queue"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    listSecret: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Items a page. */
+                limit?: number;
+                /** @description next of the page before. */
+                cursor?: string;
+                /** @description Order; - is descending. */
+                sort?: "createdAt" | "-createdAt" | "name" | "-name" | "displayName" | "-displayName" | "updatedAt" | "-updatedAt";
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Secret"][];
+                            /** @description Give it as cursor for the next page; absent on the last. */
+                            next?: string;
+                            /**
+                             * Format: int64
+                             * @description Of the live part.
+                             */
+                            revision?: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    createSecret: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Secret"];
+                "application/yaml": components["schemas"]["Secret"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Secret"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    getSecret: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Secret"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    updateSecret: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        /** @description The manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Secret"];
+                "application/yaml": components["schemas"]["Secret"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Secret"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    deleteSecret: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Secret"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    getSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["SessionInfo"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    signIn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["SessionInfo"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    signOut: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    makeSignInCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["CodeInfo"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    signOutEverywhere: {
+        parameters: {
+            query?: {
+                /** @description Another user, for admins; yourself when absent. */
+                user?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["User"];
                         /** @description For people. */
                         message: string;
                     };
@@ -3566,6 +4246,50 @@ export interface operations {
             };
         };
     };
+    setPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["User"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
     version: {
         parameters: {
             query?: never;
@@ -3735,6 +4459,48 @@ export interface operations {
                 label?: string[];
                 /** @description Part of name or displayName, in any case. */
                 search?: string;
+                /** @description Only the one with this name or id. */
+                name?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    watchSecret: {
+        parameters: {
+            query?: {
+                /** @description Made by this user. */
+                owner?: string;
+                /** @description key=value; all given must match. */
+                label?: string[];
+                /** @description Part of name or displayName, in any case. */
+                search?: string;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
                 /** @description Only the one with this name or id. */
                 name?: string;
                 /** @description Read at least this revision. */
