@@ -305,9 +305,18 @@ func TestSessionLife(t *testing.T) {
 	cookie := w.signedIn("ann")
 	for range 13 { // used every eleven hours it lives, but no longer than seven days
 		clock.forward(11 * time.Hour)
-		if a := w.browser("GET", "/api/v1/session", cookie, nil); a.status != 200 {
-			t.Fatalf("%s", a.raw)
-		}
+		// The next use must find that this one prolonged it: hours pass in between, not microseconds.
+		eventually(t, "the session is prolonged", func() bool {
+			a := w.browser("GET", "/api/v1/session", cookie, nil)
+			if a.status != 200 {
+				t.Fatalf("%s", a.raw)
+			}
+			var shown struct{ Data struct{ IdleAt time.Time } }
+			if err := json.Unmarshal(a.raw, &shown); err != nil {
+				t.Fatal(err)
+			}
+			return shown.Data.IdleAt.After(clock.Now().Add(11*time.Hour + time.Minute))
+		})
 	}
 	for range 3 {
 		clock.forward(11 * time.Hour)
