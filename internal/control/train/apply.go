@@ -64,6 +64,11 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	if t := task.Spec.Timeouts; t != nil && t.StopGrace > 0 {
 		grace = t.StopGrace.Std()
 	}
+	if len(p.stop)+len(p.remove) > 0 {
+		if _, err := c.stillLeading(ctx); err != nil {
+			return err // a leader that slept must not end what its successor started
+		}
+	}
 	for _, name := range p.stop {
 		errs = append(errs, c.cfg.Engine.Stop(ctx, name, grace))
 	}
@@ -77,6 +82,15 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 		errs = append(errs, c.cfg.Engine.Remove(ctx, name))
 	}
 	return errors.Join(errs...)
+}
+
+// stillLeading is a fenced write that changes nothing: it fails when somebody else leads, and gives
+// a revision that is at least as new as everything that was written before.
+func (c *Controller) stillLeading(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	nothing := api.Key{Kind: api.KindPlacement, Project: api.DefaultProject, Name: "LEADER"} // no name: names are lower case
+	return c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Delete(nothing, 0)}, Fence: c.epoch})
 }
 
 // startAll starts replicas side by side: each is a process to spawn.

@@ -246,7 +246,11 @@ func (c *Controller) members(s seen, known map[engine.Name]engine.Observation) [
 
 // orphan ends and removes replicas whose task is no longer in the store.
 func (c *Controller) orphan(ctx context.Context, taskID string) error {
-	if _, err := c.cfg.Store.GetByID(ctx, api.KindTrainingTask, taskID, 0); !fault.Is(err, fault.NotFound) {
+	revision, err := c.stillLeading(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := c.cfg.Store.GetByID(ctx, api.KindTrainingTask, taskID, revision); !fault.Is(err, fault.NotFound) {
 		return err // it came back into view: its own turns see to it
 	}
 	for _, o := range c.cfg.Engine.Replicas(taskID) {
