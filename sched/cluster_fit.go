@@ -68,8 +68,8 @@ func (c *Cluster) devicesFor(n *node, need *Need) (uint64, misfit) {
 	return 0, best
 }
 
-// mostFits bounds what is counted on one node.
-const mostFits = 1 << 16
+// mostFits bounds what is counted on one node: no gang is larger.
+const mostFits = 1 << 14
 
 // fits counts how many such replicas the room takes, one after the other.
 func (r *room) fits(a *ask) int32 {
