@@ -101,7 +101,7 @@ func (w *world) set(n Node) {
 }
 
 func (w *world) need() Need {
-	n := Need{CPU: api.MilliCPU(500 * w.n(5)), Memory: api.Bytes(w.n(3)) << 30, Devices: []int{0, 1, 1, 2, 4, 8}[w.n(6)]}
+	n := Need{CPU: api.MilliCPU(500 * (1 + w.n(4))), Memory: api.Bytes(w.n(3)) << 30, Devices: []int{0, 1, 1, 2, 4, 8}[w.n(6)]}
 	switch w.n(4) {
 	case 0:
 		n.DeviceType = types[w.n(3)]
@@ -113,6 +113,9 @@ func (w *world) need() Need {
 	}
 	if w.odds(8) {
 		n.Disk = api.Bytes(w.n(4))
+	}
+	if w.odds(50) {
+		n.CPU, n.Memory = 0, 0
 	}
 	return n
 }

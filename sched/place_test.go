@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func group(nodes []*node, name func(*node) string, inner func([]*node) []*area) 
 	return out
 }
 
-func slowRack(n *node) string { return cmp.Or(n.Rack, "\xff"+n.Name) }
+func slowRack(n *node) string { return cmp.Or(n.Rack, fmt.Sprintf("\xff%08d", n.Number)) }
 
 func slowZone(z *zone) *area {
 	nodes := slices.Clone(z.nodes)
@@ -404,3 +405,5 @@ func TestVectors(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func slot(number uint32, devices uint64) api.Slot { return api.Slot{Node: number, Devices: devices} }

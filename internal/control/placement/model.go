@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
@@ -35,7 +36,11 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 }
 
 func (m *model) setZone(z *api.Zone) {
-	m.cluster.SetZone(sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded})
+	s := sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{}}
+	for other, ms := range z.Spec.LatencyMs {
+		s.Latency[other] = time.Duration(ms * float64(time.Millisecond))
+	}
+	m.cluster.SetZone(s)
 }
 
 func (m *model) setNode(n *api.Node) {
@@ -135,12 +140,16 @@ func (m *model) setTask(t *api.TrainingTask) {
 		m.dropTask(id)
 		return
 	}
+	w := workload(t)
+	if _, known := m.tasks[id]; !known {
+		m.cluster.Arrive(w)
+	}
 	m.tasks[id] = t
 	if _, held := m.cluster.Held(id); held {
 		m.queues.Remove(id)
 		return
 	}
-	m.queues.Add(workload(t))
+	m.queues.Add(w)
 }
 
 func (m *model) dropTask(id string) {
@@ -183,7 +192,10 @@ func (m *model) dropPlacement(key api.Key) {
 }
 
 func workload(t *api.TrainingTask) *sched.Workload {
-	w := &sched.Workload{ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t)}
+	w := &sched.Workload{
+		ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t),
+		User: t.Meta.Owner, Name: t.Meta.Project + "/" + t.Meta.Name, Submitted: t.Meta.CreatedAt,
+	}
 	if z := t.Spec.Zones; z != nil {
 		w.Allow, w.Deny = z.Allow, z.Deny
 	}
@@ -200,10 +212,14 @@ func priority(t *api.TrainingTask) int {
 func roles(t *api.TrainingTask) []sched.Role {
 	out := make([]sched.Role, 0, len(t.Spec.Roles))
 	for _, r := range t.Spec.Roles {
-		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: sched.Need{
+		need := sched.Need{
 			CPU: r.Resources.CPU, Memory: r.Resources.Memory, Disk: r.Resources.EphemeralDisk,
 			DeviceType: r.Resources.Accelerators.Type, Devices: r.Resources.Accelerators.Count,
-		}})
+		}
+		if strings.Contains(need.DeviceType, "|") {
+			need.DeviceTypes = strings.Split(need.DeviceType, "|")
+		}
+		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: need})
 	}
 	return out
 }
