@@ -6,7 +6,28 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
+	"github.com/fermi-cluster/fermi/internal/link"
 )
+
+// currentReplica refuses code and secrets to replicas of an attempt that is over. What this server
+// has not heard of yet may come any moment.
+func (p *part) currentReplica(ctx context.Context, r link.Parts) error {
+	o, err := p.store.GetByID(ctx, api.KindTrainingTask, r.TaskID, 0)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	var now api.TrainingTaskStatus
+	if err == nil {
+		now = o.(*api.TrainingTask).Status
+	}
+	switch {
+	case r.Attempt > now.Attempt:
+		return fault.New(fault.Unavailable, "NotYet", fault.T("This server does not know of this attempt yet.", "本服务尚未获知该次尝试。")).Because(err)
+	case r.Attempt < now.Attempt || now.Phase.Finished():
+		return fault.New(fault.Forbidden, "AttemptOver", fault.T("This attempt is over.", "该次尝试已结束。"))
+	}
+	return nil
+}
 
 // secretsOf opens the values that a role of a task names: what its launcher may have, and no more.
 func (p *part) secretsOf(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error) {
