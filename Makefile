@@ -8,6 +8,8 @@ SHELL       := /bin/bash
 CACHE       := .cache
 STATICCHECK_VERSION := v0.8.2
 STATICCHECK := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
+VERSITYGW_VERSION := v1.8.0
+VERSITYGW := $(CACHE)/bin/versitygw-$(VERSITYGW_VERSION)
 PROTOC_GEN_GO      := v1.36.11
 PROTOC_GEN_GO_GRPC := v1.5.1
 
@@ -74,8 +76,14 @@ test: build $(STATICCHECK) ## format, vet, staticcheck, all unit tests with the 
 fuzz: deps ## every fuzz target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-e2e: build ## the shipped binary from the outside
-	@scripts/suite.sh e2e go test -v -count=1 -timeout 20m ./test/e2e/...
+$(VERSITYGW): | deps
+	@echo "building the S3 server versitygw $(VERSITYGW_VERSION), once"
+	@mkdir -p $(CACHE)/bin
+	@GOBIN=$(abspath $(CACHE)/bin) go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
+	@mv $(CACHE)/bin/versitygw $@
+
+e2e: build $(VERSITYGW) ## the shipped binary from the outside
+	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e go test -v -count=1 -timeout 20m ./test/e2e/...
 
 e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...

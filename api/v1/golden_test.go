@@ -50,7 +50,7 @@ func whole() map[Kind]Object {
 				Zones:    &ZoneRules{[]string{"beijing-1"}, []string{"shenzhen-1"}},
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
 				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
-				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Stop: true,
+				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true,
 			},
 			Status: TrainingTaskStatus{
 				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Restarts: []time.Time{at},
@@ -61,7 +61,7 @@ func whole() map[Kind]Object {
 		},
 		KindSecret: &Secret{
 			Meta:   meta(MustInfo(KindSecret), "密钥"),
-			Spec:   SecretSpec{"说明", map[string]string{"k": "v"}, map[string]string{"k": "v1:AAAA"}},
+			Spec:   SecretSpec{"说明", SecretRegistry, map[string]string{"k": "v"}, map[string]string{"k": "v1:AAAA"}},
 			Status: SecretStatus{[]string{"k"}},
 		},
 		KindPlacement: &Placement{

@@ -55,6 +55,9 @@ type TrainingTaskSpec struct {
 	Datasets        []AssetRef     `json:"datasets,omitempty"`
 	Models          []AssetRef     `json:"models,omitempty"`
 	Outputs         *Outputs       `json:"outputs,omitempty"`
+	// Credentials reach every replica as DOCKER_CONFIG and REGISTRY_AUTH_FILE, and as
+	// AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE.
+	Credentials []CredentialRef `json:"credentials,omitempty" doc:"Secrets of type registry or s3, given as the files that docker's and S3's clients read."`
 	// Stop is the wish that the task end; set by the stop verb, never unset.
 	Stop bool `json:"stop,omitempty" doc:"Set by the stop verb: the task ends and keeps its outputs."`
 }

@@ -102,6 +102,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	f.framework("spec.framework", s.Framework)
 	f.roles("spec.roles", s.Roles)
 	f.code("spec.code", s.Code)
+	f.credentials("spec.credentials", s.Credentials)
 	f.hyperParameters("spec.hyperParameters", s.HyperParameters)
 	if s.Restart != nil {
 		f.count("spec.restartPolicy.maxRestarts", s.Restart.MaxRestarts, 0, maxRestarts)

@@ -176,7 +176,7 @@ func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.hub = link.NewHub(link.HubConfig{
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf,
+		Notify: p.notify, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, Current: p.currentReplica,
 	})
 	if p.cfg.Processes == 0 {
 		p.cfg.Processes = processes()

@@ -357,3 +357,34 @@ func TestReport(t *testing.T) {
 		t.Error(code)
 	}
 }
+
+func TestTypedSecrets(t *testing.T) {
+	f := newFake(t)
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("geheim"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(t, f.fermi(t, "", "secret", "set", "store", "--type", "s3", "--plain", "endpoint=http://h:1", "accessKeyID="+file, "secretAccessKey="+file), result{out: "secret/store created\n"})
+	check(t, f.fermi(t, "", "secret", "set", "store", "--plain", "region=r"), result{out: "secret/store changed\n"})
+	x := f.objects[api.KindSecret][0].(*api.Secret)
+	if x.Spec.Type != api.SecretS3 || x.Spec.Data["region"] != "r" {
+		t.Errorf("%+v", x)
+	}
+	for _, args := range [][]string{
+		{"secret", "set", "store"}, {"secret", "set", "store", "--plain", "region"}, {"secret", "set", "store", "--plain", "region=a", "--plain", "region=b"},
+		{"secret", "set", "store", "--plain", "secretAccessKey=geheim"}, {"secret", "set", "new", "--plain", "token=geheim"}, {"secret", "set", "hub", "--type", "registry", "--plain", "password=geheim"},
+	} {
+		if got := f.fermi(t, "", args...); got.code != 2 || strings.Contains(got.err, "geheim") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if got := f.fermi(t, "", "secret", "list").out; !strings.Contains(got, "TYPE") || !strings.Contains(got, "s3") {
+		t.Errorf("list:\n%s", got)
+	}
+	check(t, f.fermi(t, "", "train", "run", "--name", "t1", "--no-code", "-d", "--credential", "store", "--credential", "hub", "--", "true"),
+		result{out: "t1\n", err: "Task t1 submitted.\nFollow it with: fermi logs -f t1\nStop it with:   fermi train stop t1\n"})
+	task := f.objects[api.KindTrainingTask][0].(*api.TrainingTask)
+	if len(task.Spec.Credentials) != 2 || task.Spec.Credentials[1].Secret != "hub" {
+		t.Errorf("%+v", task.Spec.Credentials)
+	}
+}

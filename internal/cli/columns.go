@@ -113,6 +113,7 @@ var sheets = map[api.Kind][]field{
 	},
 	api.KindSecret: {
 		nameField, displayField,
+		{fixed("TYPE", "类型"), false, of(func(_ *session, x *api.Secret) cell { return text(first(string(x.Spec.Type), "opaque")) })},
 		{fixed("KEYS", "键"), false, of(func(_ *session, x *api.Secret) cell { return text(strings.Join(x.Status.Keys, ",")) })},
 		ageField, idField,
 	},

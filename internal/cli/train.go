@@ -179,6 +179,7 @@ type runFlags struct {
 	gpuType, cpu, memory     string
 	priorityClass, queue     string
 	env, hp, zones           []string
+	credentials              []string
 	restarts                 int
 	timeout                  string
 }
@@ -193,6 +194,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringVar(&r.git.Revision, "revision", "", Both("branch, tag or commit of --git; the default branch when absent", "--git 的分支、标签或提交；默认取默认分支"))
 	f.BoolVar(&r.git.Submodules, "submodules", false, Both("with the submodules of --git", "同时获取 --git 的子模块"))
 	f.StringVar(&r.git.Secret, "git-secret", "", Both("secret with the credentials of --git", "--git 使用的凭据（密钥名）"))
+	f.StringArrayVar(&r.credentials, "credential", nil, Both("secret of type registry or s3 for the usual clients; may be repeated", "供常用客户端使用的 registry 或 s3 类型密钥；可重复"))
 	f.IntVar(&r.replicas, "replicas", 1, Both("number of equal processes", "副本数"))
 	f.IntVar(&r.gpus, "gpus", 0, Both("accelerators for each replica", "每个副本的加速卡数"))
 	f.StringVar(&r.gpuType, "gpu-type", "", Both("type of accelerator, such as A100", "加速卡型号，如 A100"))
@@ -256,6 +258,9 @@ func (r *runFlags) task(cmd *cobra.Command, project string, argv []string) (*api
 	}
 	if len(r.zones) > 0 {
 		t.Spec.Zones = &api.ZoneRules{Allow: r.zones}
+	}
+	for _, name := range r.credentials {
+		t.Spec.Credentials = append(t.Spec.Credentials, api.CredentialRef{Secret: name})
 	}
 	if r.timeout != "" {
 		d, err := api.ParseDuration(r.timeout)

@@ -24,7 +24,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // environ builds the process's environment. Later ones win: ours, then the user's; but the marks
 // by which we find the tree stay ours.
-func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, lookup func(string) (string, bool)) []string {
+func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, lookup func(string) (string, bool)) []string {
 	env := newEnv()
 	env.set("PATH", defaultPath)
 	for _, name := range inherited {
@@ -47,6 +47,9 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, loo
 	env.set("FERMI_HP_FILE", filepath.Join(dir, fileHyper))
 	if len(r.SecretFiles) > 0 {
 		env.set("FERMI_SECRETS", filepath.Join(dir, dirSecrets))
+	}
+	for name, value := range creds.variables(filepath.Join(dir, dirSecrets)) {
+		env.set(name, value)
 	}
 	env.set("TMPDIR", filepath.Join(dir, record.DirTmp))
 	names := make([]string, 0, len(r.HyperParameters))

@@ -47,6 +47,7 @@ type launcher struct {
 	client   *link.Client
 	stop     *stopper
 	secrets  map[api.SecretRef]string // set before the process starts
+	creds    credentials              // likewise
 	gitTries int                      // of prepare alone
 
 	goes     chan int64    // the epoch that said go

@@ -127,7 +127,7 @@ func (l *launcher) begin(ctx context.Context, code <-chan error) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	return spawn(l.replica, dir, environ(l.replica, l.dir, l.secrets, os.LookupEnv), l.spool)
+	return spawn(l.replica, dir, environ(l.replica, l.dir, l.secrets, l.creds, os.LookupEnv), l.spool)
 }
 
 // prepare makes the folders and brings the code, while go is waited for.

@@ -60,7 +60,7 @@ func TestEnviron(t *testing.T) {
 		HyperParameters: map[string]any{"n": 100000000.0, "ok": true, "s": "x y"},
 		Env:             []api.EnvVar{{Name: "PATH", Value: "/mine"}, {Name: "FERMI_RANK", Value: "9"}},
 	}
-	env := environ(r, "/d", nil, func(name string) (string, bool) {
+	env := environ(r, "/d", nil, credentials{}, func(name string) (string, bool) {
 		v, ok := map[string]string{"PATH": "/bin", "HOME": "/root", "SECRET": "s", "TZ": "UTC"}[name]
 		return v, ok
 	})

@@ -29,7 +29,7 @@ type Logs interface {
 	Finish(ctx context.Context, taskID, replica string) (durable int64, err error)
 }
 
-// HubConfig is what a Hub needs. All but MaxOutputBytes and Notify must be given.
+// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Current and SecretsOf must be given.
 type HubConfig struct {
 	Blob   blob.Store
 	Logs   Logs
@@ -42,6 +42,9 @@ type HubConfig struct {
 	// ArchiveOf says which code archive a task's replicas may fetch, "" for none; so that a token
 	// reaches only its own code.
 	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
+	// Current says nothing where a replica is of the attempt that its task runs now: only such a one
+	// is given code and secrets. Fault Forbidden where that is over; nil: all are current.
+	Current func(ctx context.Context, p Parts) error
 	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
 	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
 	// MaxOutputBytes bounds the outputs of one replica; 64 GiB when 0.
@@ -86,6 +89,9 @@ const keepKnown = 10 * time.Minute
 func NewHub(cfg HubConfig) *Hub {
 	if cfg.MaxOutputBytes == 0 {
 		cfg.MaxOutputBytes = 64 << 30
+	}
+	if cfg.Current == nil {
+		cfg.Current = func(context.Context, Parts) error { return nil }
 	}
 	if cfg.Notify == nil {
 		cfg.Notify = func(string, engine.Name) {}
@@ -156,6 +162,12 @@ func (h *Hub) State(name engine.Name) (engine.State, bool) {
 		return k.state, true
 	}
 	return "", false
+}
+
+// over says that the replica's launcher has handed everything over: it has no more to say or ask.
+func (h *Hub) over(name engine.Name) bool {
+	state, _ := h.State(name)
+	return state == engine.StateDone
 }
 
 // Usage is what the replica uses, as its launcher told last.

@@ -130,6 +130,9 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 		check = func() (err error) { guards, err = s.keepAdmin(ctx, current.(*api.User), next); return err }
 	case *api.Secret:
 		next.Spec = given.(*api.Secret).Spec
+		if next.Spec.Type == "" {
+			next.Spec.Type = secretType(current.(*api.Secret))
+		}
 		check = func() (err error) { guards, err = s.admitSecret(ctx, next, current.(*api.Secret)); return err }
 	case *api.Token:
 		check = s.changeToken(next, current.(*api.Token), given.(*api.Token))

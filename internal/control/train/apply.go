@@ -116,7 +116,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
 		Attempt: task.Status.Attempt, Rank: i, World: len(s.members), Node: m.node,
-		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, StopGrace: api.Duration(30 * time.Second),
+		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.Duration(30 * time.Second),
 	}
 	for _, role := range task.Spec.Roles {
 		if role.Name == m.role {

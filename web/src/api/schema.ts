@@ -992,6 +992,9 @@ export interface components {
             /** Format: date-time */
             expiresAt: string;
         };
+        CredentialRef: {
+            secret: string;
+        };
         Device: {
             /** Format: int64 */
             index: number;
@@ -1459,6 +1462,8 @@ export interface components {
             sealed?: {
                 [key: string]: string;
             };
+            /** @description opaque (default), git, registry or s3; says which keys there are and never changes. */
+            type?: string;
         };
         SecretStatus: {
             /** @description Which keys have a value. */
@@ -1550,6 +1555,8 @@ export interface components {
         };
         TrainingTaskSpec: {
             code?: components["schemas"]["Code"];
+            /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
+            credentials?: components["schemas"]["CredentialRef"][] | null;
             datasets?: components["schemas"]["AssetRef"][] | null;
             description?: string;
             /**
