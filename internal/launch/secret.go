@@ -60,12 +60,16 @@ func (l *launcher) writeSecrets() error {
 		return nil
 	}
 	dir := filepath.Join(l.dir, dirSecrets)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { // what lies around it is closed
 		return err
 	}
 	for _, f := range l.replica.SecretFiles {
 		ref := api.SecretRef{Secret: f.Secret, Key: f.Key}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), []byte(l.secrets[ref]), 0o400); err != nil {
+		path := filepath.Join(dir, filepath.Base(f.Name))
+		if err := os.WriteFile(path, []byte(l.secrets[ref]), 0o400); err != nil {
+			return err
+		}
+		if err := l.give(path); err != nil {
 			return err
 		}
 	}

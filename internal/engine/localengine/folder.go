@@ -38,7 +38,7 @@ func (e *Engine) create(r engine.Replica) error {
 	}
 	err := errors.Join(
 		record.Write(tmp, record.FileReplica, r),
-		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints}))
+		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints}), e.writeTenant(tmp, r))
 	if err == nil {
 		err = renameNew(tmp, e.folder(r.Name))
 	}
@@ -46,6 +46,15 @@ func (e *Engine) create(r engine.Replica) error {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
 	return record.SyncDir(e.root)
+}
+
+// writeTenant says who the process will be.
+func (e *Engine) writeTenant(dir string, r engine.Replica) error {
+	refused := e.cfg.Owner != "" && r.Owner != e.cfg.Owner
+	if r.UID == 0 && !refused {
+		return nil
+	}
+	return record.Write(dir, record.FileTenant, record.Tenant{UID: r.UID, Hide: e.cfg.Hide, Refused: refused})
 }
 
 // renameNew renames only onto nothing.

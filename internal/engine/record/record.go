@@ -10,6 +10,7 @@ import (
 const (
 	FileReplica  = "replica.json"  // engine.Replica, by the engine
 	FileEndpoint = "link.json"     // Link, by the engine
+	FileTenant   = "tenant.json"   // Tenant, by the engine, where replicas are kept apart
 	FileLock     = "lock"          // held (flock) by the launcher for life
 	FileLauncher = "launcher.json" // Process, by the launcher
 	FileGo       = "go.json"       // Go, by the launcher, before it starts anything
@@ -20,7 +21,9 @@ const (
 	FileLog      = "output.log"    // the spooled log, see blob/logbook for the line format
 	DirOutput    = "output"        // $FERMI_OUTPUT
 	DirCode      = "code"          // unpacked archive
-	DirTmp       = "tmp"           // $TMPDIR
+	DirTmp       = "tmp"           // $TMPDIR; /tmp of a replica that is kept apart
+	DirVarTmp    = "var-tmp"       // its /var/tmp
+	DirHome      = "home"          // its $HOME
 	FileOwnLog   = "launcher.log"  // the launcher's own log and stderr
 )
 
@@ -45,6 +48,15 @@ type Go struct {
 type Start struct {
 	Process Process   `json:"process"`
 	At      time.Time `json:"at"`
+}
+
+// Tenant is who the user's process is on this machine. Without it, who the launcher is.
+type Tenant struct {
+	UID int `json:"uid"` // and gid
+	// Hide are the platform's own folders.
+	Hide []string `json:"hide,omitempty"`
+	// Refused says that this machine keeps nobody apart and the replica is not its owner's.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // Stop is the engine's wish.
