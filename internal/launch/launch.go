@@ -132,6 +132,14 @@ func (l *launcher) run(ctx context.Context) error {
 	if _, err := record.Read(l.dir, record.FileTenant, &l.tenant); err != nil {
 		return err // never without its wall
 	}
+	if l.tenant.UID != 0 {
+		// Behind the wall the way through a link may be closed.
+		real, err := filepath.EvalSymlinks(l.dir)
+		if err != nil {
+			return err
+		}
+		l.dir = real
+	}
 	if len(l.replica.Command) == 0 {
 		return errors.New("replica without a command")
 	}

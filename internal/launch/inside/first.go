@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 )
 
@@ -74,6 +75,9 @@ func begin(o order) (pid int, said report) {
 		return fail(StepBuild, "rights", err)
 	}
 	if o.Probe {
+		if err := as(o.UID, o.GID, func() error { return nil }); err != nil {
+			return fail(StepBuild, "uid "+strconv.Itoa(o.UID), err)
+		}
 		return 0, report{Step: stepStarted, Missing: missing}
 	}
 	file := o.Own
