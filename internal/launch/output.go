@@ -190,8 +190,11 @@ func (o *outputs) within(src source, f func(*os.Root)) error {
 	}
 	if o.uid == 0 {
 		do()
-	} else {
-		inside.As(o.uid, o.uid, do)
+	} else if notCalled := inside.As(o.uid, o.uid, do); notCalled != nil {
+		if root != nil {
+			root.Close()
+		}
+		return notCalled
 	}
 	return err
 }

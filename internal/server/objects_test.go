@@ -182,7 +182,7 @@ func TestSoleOwner(t *testing.T) {
 	w.submit("mine")
 	ann := w.user("ann", api.RoleOperator)
 	task := map[string]any{"metadata": map[string]any{"name": "hers"}, "spec": map[string]any{"roles": []any{map[string]any{"name": "w", "replicas": 1, "command": []string{"true"}}}}}
-	w.refusedTo(ann, "POST", "/training-tasks", task, 403, "SingleTenant")
+	w.refusedTo(ann, "POST", "/api/v1/training-tasks", task, 403, "SingleTenant")
 }
 
 func TestFlatRequest(t *testing.T) {

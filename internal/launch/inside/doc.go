@@ -15,6 +15,7 @@
 // starts the user's command, reaps, and reports start and end over a pipe. How the code differs:
 // that second start happens in this package's init, before the other packages have theirs, because
 // an etcd, a SQL engine and their tables would cost every replica more than ten milliseconds and
-// many megabytes. That is also why nothing outside the standard library is imported here: Go
-// initialises a package as soon as its imports are.
+// many megabytes. That is also why only a few packages of the standard library are imported here:
+// Go initialises a package once its imports are, and of those that are ready the first by name. A
+// test holds the list.
 package inside

@@ -4,26 +4,26 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 	"syscall"
 )
 
-// Find is what a shell does in dir with this PATH, with the rights of the caller. An error is an
-// errno: ENOENT, EACCES, EISDIR.
-func Find(name, dir, path string) (string, error) {
+// Find is what a shell does in dir with this search path, with the rights of the caller. An error
+// is an errno: ENOENT, EACCES, EISDIR.
+func Find(name, dir, search string) (string, error) {
 	if strings.Contains(name, "/") {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(dir, name)
+		if !path.IsAbs(name) {
+			name = path.Join(dir, name)
 		}
 		return name, executable(name)
 	}
 	denied := "" // one that is there, if no other will do
-	for _, entry := range filepath.SplitList(path) {
-		if !filepath.IsAbs(entry) {
-			entry = filepath.Join(dir, entry)
+	for entry := range strings.SplitSeq(search, ":") {
+		if !path.IsAbs(entry) {
+			entry = path.Join(dir, entry)
 		}
-		file := filepath.Join(entry, name)
+		file := path.Join(entry, name)
 		switch err := executable(file); {
 		case err == nil:
 			return file, nil

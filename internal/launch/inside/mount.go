@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,8 +37,8 @@ func (w *Wall) build() error {
 		return err
 	}
 	var keep []opened
-	for _, path := range w.Binds {
-		o, err := open(path)
+	for _, bind := range w.Binds {
+		o, err := open(bind)
 		if err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func (w *Wall) build() error {
 			return err
 		}
 	}
-	for _, path := range covers {
-		if err := mount("", path, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY|hardened|syscall.MS_NOEXEC, ""); err != nil {
+	for _, cover := range covers {
+		if err := mount("", cover, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY|hardened|syscall.MS_NOEXEC, ""); err != nil {
 			return err
 		}
 	}
@@ -82,30 +82,48 @@ func mount(source, target, kind string, flags uintptr, data string) error {
 
 const oPath = 0x200000 // O_PATH, the same on every architecture
 
-func open(path string) (opened, error) {
-	info, err := os.Lstat(path)
+func open(file string) (opened, error) {
+	info, err := os.Lstat(file)
 	if err != nil {
-		return opened{}, &stepError{StepBuild, path, err}
+		return opened{}, &stepError{StepBuild, file, err}
 	}
-	fd, err := syscall.Open(path, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	fd, err := syscall.Open(file, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return opened{}, &stepError{StepBuild, path, err}
+		return opened{}, &stepError{StepBuild, file, err}
 	}
-	return opened{path, fd, info.IsDir()}, nil
+	return opened{file, fd, info.IsDir()}, nil
+}
+
+// openReal opens a folder with all links on the way followed; its path is where that led.
+func openReal(dir string) (opened, error) {
+	fd, err := syscall.Open(dir, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return opened{}, err
+	}
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return opened{real, fd, true}, err
+}
+
+// realPath is a folder's path without links.
+func realPath(dir string) (string, error) {
+	o, err := openReal(dir)
+	if err == nil {
+		err = syscall.Close(o.handle)
+	}
+	return o.path, err
 }
 
 // openFolder walks to the code folder with the user's own rights: a bind of it must show nothing
 // that the user could not reach.
 func (w *Wall) openFolder() (o opened, err error) {
 	err = as(w.UID, w.GID, func() error {
-		path, err := filepath.EvalSymlinks(w.Folder)
-		if err != nil {
-			return err
-		}
-		o = opened{path: path, folder: true}
-		o.handle, err = syscall.Open(path, oPath|syscall.O_NOFOLLOW|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+		fd, err := syscall.Open(w.Folder, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+		o = opened{handle: fd, folder: true}
 		return err
 	})
+	if err == nil {
+		o.path, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(o.handle))
+	}
 	if err == nil && slices.Contains(append(privates, "/"), o.path) {
 		err = errors.New("it is a folder that every replica has its own of")
 	}
@@ -114,7 +132,7 @@ func (w *Wall) openFolder() (o opened, err error) {
 
 // bind puts it where it was.
 func (o opened) bind() error {
-	err := os.MkdirAll(filepath.Dir(o.path), 0o755)
+	err := os.MkdirAll(path.Dir(o.path), 0o755)
 	if err == nil && o.folder {
 		err = os.MkdirAll(o.path, 0o755)
 	} else if err == nil {
@@ -133,9 +151,9 @@ func (o opened) bind() error {
 // privates are the folders that every replica has its own of.
 var privates = []string{"/tmp", "/var/tmp", "/dev/shm"}
 
-// private says whether a path lies in one of them.
-func private(path string) bool {
-	return slices.ContainsFunc(privates, func(p string) bool { return strings.HasPrefix(path, p+"/") })
+// private says whether something lies in one of them.
+func private(file string) bool {
+	return slices.ContainsFunc(privates, func(p string) bool { return strings.HasPrefix(file, p+"/") })
 }
 
 // privateFolders replaces those that this machine has. The temporary ones are on disk, in the
@@ -143,7 +161,7 @@ func private(path string) bool {
 func (w *Wall) privateFolders() error {
 	var temporary []opened
 	for target, source := range map[string]string{"/tmp": w.Tmp, "/var/tmp": w.VarTmp} {
-		if real, err := filepath.EvalSymlinks(target); err != nil || real != target {
+		if real, err := realPath(target); err != nil || real != target {
 			continue // not there, or another name for one that is
 		}
 		o, err := open(source) // both before one of them is gone
@@ -179,7 +197,7 @@ func (w *Wall) privateFolders() error {
 func (w *Wall) hide() ([]string, error) {
 	var covers []string
 	for _, dir := range w.Hide {
-		real, err := filepath.EvalSymlinks(dir)
+		real, err := realPath(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it lay in a folder that is private now
 		}

@@ -62,15 +62,14 @@ func scopeSockets() bool {
 }
 
 // As runs f with the file rights of a uid and no groups, for paths that the user can change. f must
-// not start goroutines that open files.
-func As(uid, gid int, f func()) {
-	done := make(chan struct{})
+// not start goroutines that open files. When it fails f was not called.
+func As(uid, gid int, f func()) error {
+	done := make(chan error)
 	go func() {
-		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		_ = as(uid, gid, func() error { f(); return nil })
+		done <- as(uid, gid, func() error { f(); return nil })
 	}()
-	<-done
+	return <-done
 }
 
 // as is As on this very thread, whose own rights come back, all but its groups. The kernel drops
