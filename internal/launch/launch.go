@@ -129,10 +129,7 @@ func (l *launcher) run(ctx context.Context) error {
 			return fmt.Errorf("replica folder without %s: %w", file, err)
 		}
 	}
-	if _, err := record.Read(l.dir, record.FileTenant, &l.tenant); err != nil {
-		return err // never without its wall
-	}
-	if l.tenant.UID != 0 {
+	if l.tenant = ends.Tenant; l.tenant.UID != 0 {
 		// Behind the wall the way through a link may be closed.
 		real, err := filepath.EvalSymlinks(l.dir)
 		if err != nil {

@@ -30,7 +30,7 @@ func (w *world) walled(change func(*engine.Replica), command ...string) *replica
 			change(s)
 		}
 	}, command...)
-	if err := record.Write(r.dir, record.FileTenant, record.Tenant{UID: testUID, Hide: []string{w.dir}}); err != nil {
+	if err := record.Write(r.dir, record.FileEndpoint, record.Link{Endpoints: filepath.Join(w.dir, "endpoints"), Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}}); err != nil {
 		w.t.Fatal(err)
 	}
 	return r
@@ -198,7 +198,7 @@ func TestLinksOfTenantsLeadNowhere(t *testing.T) {
 func TestRefusedTenant(t *testing.T) {
 	w := newWorld(t)
 	r := w.replica(nil, "true")
-	if err := record.Write(r.dir, record.FileTenant, record.Tenant{Refused: true}); err != nil {
+	if err := record.Write(r.dir, record.FileEndpoint, record.Link{Endpoints: filepath.Join(w.dir, "endpoints"), Tenant: record.Tenant{Refused: true}}); err != nil {
 		t.Fatal(err)
 	}
 	if exit := r.run(); exit.Reason != engine.ReasonStartFailed || !strings.Contains(exit.Message, "所有者") {

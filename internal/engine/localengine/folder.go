@@ -38,7 +38,7 @@ func (e *Engine) create(r engine.Replica) error {
 	}
 	err := errors.Join(
 		record.Write(tmp, record.FileReplica, r),
-		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints}), e.writeTenant(tmp, r))
+		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints, Tenant: e.tenant(r)}))
 	if err == nil {
 		err = renameNew(tmp, e.folder(r.Name))
 	}
@@ -48,13 +48,13 @@ func (e *Engine) create(r engine.Replica) error {
 	return record.SyncDir(e.root)
 }
 
-// writeTenant says who the process will be.
-func (e *Engine) writeTenant(dir string, r engine.Replica) error {
-	refused := e.cfg.Owner != "" && r.Owner != e.cfg.Owner
-	if r.UID == 0 && !refused {
-		return nil
+// tenant says who the process will be.
+func (e *Engine) tenant(r engine.Replica) record.Tenant {
+	t := record.Tenant{UID: r.UID, Refused: e.cfg.Owner != "" && r.Owner != e.cfg.Owner}
+	if r.UID != 0 {
+		t.Hide = e.cfg.Hide
 	}
-	return record.Write(dir, record.FileTenant, record.Tenant{UID: r.UID, Hide: e.cfg.Hide, Refused: refused})
+	return t
 }
 
 // renameNew renames only onto nothing.

@@ -10,7 +10,6 @@ import (
 const (
 	FileReplica  = "replica.json"  // engine.Replica, by the engine
 	FileEndpoint = "link.json"     // Link, by the engine
-	FileTenant   = "tenant.json"   // Tenant, by the engine, where replicas are kept apart
 	FileLock     = "lock"          // held (flock) by the launcher for life
 	FileLauncher = "launcher.json" // Process, by the launcher
 	FileGo       = "go.json"       // Go, by the launcher, before it starts anything
@@ -50,7 +49,7 @@ type Start struct {
 	At      time.Time `json:"at"`
 }
 
-// Tenant is who the user's process is on this machine. Without it, who the launcher is.
+// Tenant is who the user's process is on this machine; zero: who the launcher is.
 type Tenant struct {
 	UID int `json:"uid"` // and gid
 	// Hide are the platform's own folders.
@@ -75,10 +74,12 @@ type Done struct {
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
-// Link is how the launcher finds a server. Endpoints is the path of a file with one gRPC target
+// Link is what the machine adds to the replica. Endpoints is the path of a file with one gRPC target
 // a line, read again before every dial, so that servers may come and go.
 type Link struct {
 	Endpoints string `json:"endpoints"`
+	// Tenant is here and not in a file of its own because a record costs a start two syncs.
+	Tenant Tenant `json:"tenant,omitzero"`
 }
 
 var _ = engine.Exit{} // exit.json holds an engine.Exit
