@@ -69,6 +69,7 @@ var probes = []probe{
 	{"mount", "root", `mount -t tmpfs x /mnt`},
 	{"a cover taken away", "root", `unshare $ALONE -m sh -c 'umount -l $BDIR/output; umount -l $DIR; umount -l ${DIR%/*}; umount -l /tmp; cat $DIR/admin.token'`},
 	{"a set-uid program", "nobody", `test $($SETUID -u) = 0`},
+	{"a key in the session keyring that the server was started with", "root", call("keyctl", "6, $ENV{KERNEL_KEY} + 0, 0, 0")},
 	{"write /", "root", `touch /fermi-probe && rm /fermi-probe`},
 	{"write /etc", "root", `touch /etc/fermi-probe && rm /etc/fermi-probe`},
 	{"write /usr/bin", "root", `touch /usr/bin/fermi-probe && rm /usr/bin/fermi-probe`},
@@ -83,9 +84,28 @@ func connect(address string) string {
 }
 
 // trace is PTRACE_SEIZE, which disturbs nobody.
-func trace(pid string) string {
-	number := map[string]int{"amd64": 101, "arm64": 117}[runtime.GOARCH]
-	return fmt.Sprintf(`perl -e 'exit(syscall(%d, 0x4206, $ENV{%s} + 0, 0, 0) == 0 ? 0 : 1)'`, number, pid)
+func trace(pid string) string { return call("ptrace", "0x4206, $ENV{"+pid+"} + 0, 0, 0") }
+
+var callNumbers = map[string]map[string]int{
+	"amd64": {"ptrace": 101, "add_key": 248, "keyctl": 250}, "arm64": {"ptrace": 117, "add_key": 217, "keyctl": 219},
+}[runtime.GOARCH]
+
+func call(name, args string) string {
+	return fmt.Sprintf(`perl -e 'exit(syscall(%d, %s) >= 0 ? 0 : 1)'`, callNumbers[name], args)
+}
+
+// keyed wraps a program so that it runs with a session keyring of its own that holds a key, as what
+// a login starts does; the key's number is in file.
+func keyed(t *testing.T, bin, file string) string {
+	t.Helper()
+	wrapper := file + ".sh"
+	text := fmt.Sprintf("#!/bin/sh\nexec perl -e 'syscall(%d, 1, 0) >= 0 or die; my @a = (\"user\", \"fermi-probe\", \"x\"); my $k = syscall(%d, @a, 1, -3);"+
+		" if (!-e \"%[3]s\") { open(F, \">\", \"%[3]s\"); print F $k; close(F) } exec(@ARGV)' %[4]s \"$@\"\n",
+		callNumbers["keyctl"], callNumbers["add_key"], file, bin)
+	if err := os.WriteFile(wrapper, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return wrapper
 }
 
 // script tries the probes that sort takes and prints "probe N status" for each.
@@ -150,8 +170,13 @@ func tryTenants(t *testing.T, base string, mode os.FileMode) {
 	w := upAs(t, nil, func(c *harness.Cluster) {
 		_ = os.Remove(filepath.Dir(c.Dir))
 		c.Dir = filepath.Join(dir, "d")
+		c.Bin = keyed(t, c.Bin, filepath.Join(dir, "key"))
 	}, "--demo")
-	env := map[string]string{"DIR": w.Dir, "KEY": strconv.Itoa(0x46000000 + os.Getpid()), "ABSTRACT": filepath.Base(dir), "SERVER": strconv.Itoa(w.PID())}
+	key, err := os.ReadFile(filepath.Join(dir, "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"DIR": w.Dir, "KEY": strconv.Itoa(0x46000000 + os.Getpid()), "ABSTRACT": filepath.Base(dir), "SERVER": strconv.Itoa(w.PID()), "KERNEL_KEY": string(key)}
 	env["ETCD"], env["LINK"] = sockets(t, w.Dir)
 	for _, name := range []string{"a", "b"} {
 		w.must("project", "create", name)
@@ -358,21 +383,35 @@ func TestProjectsKeepTheirUID(t *testing.T) {
 	}
 }
 
-// TestSingleTenant: as an ordinary user only the owner may start processes.
+// TestSingleTenant: as an ordinary user, and as a root that may make no namespaces (as in most
+// containers), only the owner may start processes.
 func TestSingleTenant(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become somebody else")
 	}
-	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
-	w := upAs(t, nobody, func(c *harness.Cluster) {
-		bin := filepath.Join(filepath.Dir(c.Dir), "fermi")
+	t.Run("nobody", func(t *testing.T) {
+		singleTenant(t, &syscall.Credential{Uid: 65534, Gid: 65534}, "", "does not run as root")
+	})
+	t.Run("root without CAP_SYS_ADMIN", func(t *testing.T) {
+		singleTenant(t, nil, "setpriv --bounding-set -sys_admin --inh-caps -sys_admin", "operation not permitted")
+	})
+}
+
+func singleTenant(t *testing.T, who *syscall.Credential, wrap, why string) {
+	w := upAs(t, who, func(c *harness.Cluster) {
+		dir := filepath.Dir(c.Dir)
+		bin, wrapper := filepath.Join(dir, "fermi"), filepath.Join(dir, "fermi.sh")
 		raw, err := os.ReadFile(c.Bin)
-		if err := errors.Join(err, os.WriteFile(bin, raw, 0o755), os.Chown(filepath.Dir(c.Dir), 65534, 65534)); err != nil {
+		err = errors.Join(err, os.WriteFile(bin, raw, 0o755), os.WriteFile(wrapper, []byte("#!/bin/sh\nexec "+wrap+" "+bin+" \"$@\"\n"), 0o755))
+		if who != nil {
+			err = errors.Join(err, os.Chown(dir, int(who.Uid), int(who.Gid)))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		c.Bin = bin
+		c.Bin = wrapper
 	}, "--demo")
-	contains(t, w.must("describe", "node", "beijing-1-n01"), "single-tenant", "does not run as root")
+	contains(t, w.must("describe", "node", "beijing-1-n01"), "single-tenant", why)
 	w.must("train", "run", "--name", "mine", "--no-code", "--", "true")
 	w.must("user", "create", "ann", "--role", "member")
 	w.must("project", "create", "lab", "--member", "ann")

@@ -14,6 +14,7 @@ const (
 	prSetNoNewPrivs = 38
 	prCapAmbient    = 47
 	ambientClearAll = 4
+	keyctlJoin      = 1 // a new session keyring
 
 	sysLandlockCreate   = 444 // the same on every architecture
 	sysLandlockRestrict = 446
@@ -29,6 +30,11 @@ func dropRights() (missing []string, err error) {
 	}
 	if _, _, e := syscall.RawSyscall6(syscall.SYS_PRCTL, prCapAmbient, ambientClearAll, 0, 0, 0, 0); e != 0 {
 		return nil, fmt.Errorf("clear ambient capabilities: %w", e)
+	}
+	// Whoever inherits a session keyring possesses its keys. ENOSYS: there are none; EPERM: a filter
+	// around us all keeps everyone from them.
+	if _, _, e := syscall.RawSyscall(syscall.SYS_KEYCTL, keyctlJoin, 0, 0); e != 0 && e != syscall.ENOSYS && e != syscall.EPERM {
+		return nil, fmt.Errorf("leave the session keyring: %w", e)
 	}
 	for c := range uintptr(64) {
 		_, _, e := syscall.RawSyscall6(syscall.SYS_PRCTL, prCapBoundDrop, c, 0, 0, 0, 0)
