@@ -36,8 +36,9 @@ type QueueStatus struct {
 
 // Project is a tenant.
 type Project struct {
-	Meta Meta        `json:"metadata"`
-	Spec ProjectSpec `json:"spec"`
+	Meta   Meta          `json:"metadata"`
+	Spec   ProjectSpec   `json:"spec"`
+	Status ProjectStatus `json:"status,omitzero"`
 }
 
 // Kind is Project.
@@ -51,6 +52,12 @@ type ProjectSpec struct {
 	Description string   `json:"description,omitempty"`
 	Queue       string   `json:"queue,omitempty" doc:"default when absent."`
 	Members     []string `json:"members,omitempty" doc:"User names."`
+}
+
+// ProjectStatus is what the platform gave it.
+type ProjectStatus struct {
+	// UID is whom the project's processes run as where projects are kept apart; never reused.
+	UID int `json:"uid,omitempty" doc:"User and group id of its processes; given with the first one."`
 }
 
 // User is a person or a robot.

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/control/train"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/localengine"
@@ -58,12 +60,14 @@ type Config struct {
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
-	Processes    int // how many processes virtual nodes may start; the engine's guess when 0
-	Exe          string
-	Version      string
-	Registry     *prometheus.Registry
-	Log          *slog.Logger
-	Out          io.Writer // for the person who started it
+	// FirstUID and LastUID bound the uids of projects.
+	FirstUID, LastUID int
+	Processes         int // how many processes virtual nodes may start; the engine's guess when 0
+	Exe               string
+	Version           string
+	Registry          *prometheus.Registry
+	Log               *slog.Logger
+	Out               io.Writer // for the person who started it
 }
 
 // part is everything one process holds.
@@ -79,6 +83,8 @@ type part struct {
 	hub     *link.Hub
 	tokens  *link.Tokens
 	box     *seal.Box
+	tenants *tenant.Register
+	walls   func() walls
 	place   *placement.Controller
 	train   *train.Controller
 	nodes   *node.Controller
@@ -127,6 +133,8 @@ func (p *part) open(ctx context.Context) error {
 	if restErr != nil {
 		return restErr
 	}
+	p.walls = sync.OnceValue(p.probe)
+	go p.walls() // ready when it is needed
 	p.store = store.New(store.Config{
 		Client: p.client, Log: p.cfg.Log.With("part", "store"), Clock: clock.Real, DiskFree: p.dir.Free, Metrics: p.cfg.Registry,
 	})
@@ -184,17 +192,19 @@ func (p *part) assemble() (err error) {
 	p.place = placement.New(placement.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "placement"), Host: "this", Processes: p.cfg.Processes,
 	})
+	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
 	p.train = train.New(train.Config{
+		UID:   p.uid,
 		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real,
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 	})
 	p.nodes = node.New(node.Config{
-		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: cfg.Inventory,
+		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
 	})
 	p.api, err = server.New(server.Config{
 		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), Console: web.Files(),
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Console: web.Files(),
 	})
 	return err
 }
@@ -260,7 +270,8 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
-		Log:      p.cfg.Log.With("part", "engine"), Clock: clock.Real,
+		Hide:     p.private(), Owner: p.soleOwner(),
+		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {
 		return err

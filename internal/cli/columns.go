@@ -103,6 +103,12 @@ var sheets = map[api.Kind][]field{
 		{col("QUEUE", "队列"), false, of(func(_ *session, p *api.Project) cell { return text(p.Spec.Queue) })},
 		{col("MEMBERS", "成员"), false, of(func(_ *session, p *api.Project) cell { return text(strings.Join(p.Spec.Members, ",")) })},
 		ageField, idField,
+		{fixed("UID", "UID"), true, of(func(_ *session, p *api.Project) cell {
+			if p.Status.UID == 0 {
+				return text("")
+			}
+			return text(strconv.Itoa(p.Status.UID))
+		})},
 		{col("DESCRIPTION", "描述"), true, of(func(_ *session, p *api.Project) cell { return text(p.Spec.Description) })},
 	},
 	api.KindUser: {

@@ -30,6 +30,7 @@ type Settings struct {
 	LogFormat     string
 	ArchiveAfter  time.Duration
 	Processes     int
+	TenantUIDs    Range
 	TLSCert       string
 	TLSKey        string
 	TLSSelfSigned bool
@@ -66,6 +67,7 @@ var table = []entry{
 	{"log.format", "text", "text or json", func(s *Settings) value { return (*text)(&s.LogFormat) }},
 	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},
 	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
+	{"tenants.uids", "1900000000-1900065535", "uids for projects, one each, when run as root; nobody else on the machine may use them", func(s *Settings) value { return &s.TenantUIDs }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
 	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
 	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLSSelfSigned) }},

@@ -39,7 +39,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute}
+	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute, TenantUIDs: Range{1900000000, 1900065535}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)
 	}
@@ -56,7 +56,7 @@ func TestOrder(t *testing.T) {
 	}
 	want := &Settings{
 		Data: "/file", Listen: "127.0.0.1:3", LogLevel: "debug", LogFormat: "json", Demo: true, Processes: 12,
-		ArchiveAfter: 10 * time.Minute, EtcdEndpoints: []string{"https://a:1", "https://b:1"},
+		ArchiveAfter: 10 * time.Minute, TenantUIDs: Range{1900000000, 1900065535}, EtcdEndpoints: []string{"https://a:1", "https://b:1"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)
@@ -122,6 +122,10 @@ func TestRefusals(t *testing.T) {
 		{"history, far and open", "", nil, []string{"--history-url", "postgres://u@db/x?host=/tmp,db.example&sslmode=prefer"}, []string{"history.url"}},
 		{"history, password file absent", "", nil, []string{"--history-url", "postgres://u@localhost/x", "--history-password-file", "/nowhere"}, []string{"history.password.file"}},
 		{"history, password file alone", "", nil, []string{"--history-password-file", os.Args[0]}, []string{"history.password.file"}},
+		{"uids of people", "", nil, []string{"--tenants-uids", "999-5000"}, []string{"tenants.uids"}},
+		{"uids the wrong way round", "tenants: {uids: 5000-4000}\n", nil, nil, []string{"tenants.uids"}},
+		{"uids too large", "", nil, []string{"--tenants-uids", "5000-2147483647"}, []string{"tenants.uids"}},
+		{"no uids", "", nil, []string{"--tenants-uids", "5000"}, []string{"tenants.uids"}},
 		{"archive", "", nil, []string{"--archive-after", "-1s"}, []string{"archive.after"}},
 		{"no home", "", []string{"HOME="}, nil, []string{"data"}},
 	}

@@ -47,6 +47,8 @@ type Replica struct {
 	RunTimeout api.Duration `json:"runTimeout,omitempty"`
 	StopGrace  api.Duration `json:"stopGrace"`
 	OutputLogs string       `json:"outputLogs,omitempty"`
+	// UID is the project's on machines that keep projects apart; 0 where none does.
+	UID int `json:"uid,omitempty"`
 }
 
 // State is how far a replica got.

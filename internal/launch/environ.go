@@ -52,6 +52,12 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		env.set(name, value)
 	}
 	env.set("TMPDIR", filepath.Join(dir, record.DirTmp))
+	if r.UID != 0 { // behind its wall
+		env.set("TMPDIR", "/tmp")
+		env.set("HOME", filepath.Join(dir, record.DirHome))
+		env.set("USER", r.Project)
+		env.set("LOGNAME", r.Project)
+	}
 	names := make([]string, 0, len(r.HyperParameters))
 	for name := range r.HyperParameters {
 		names = append(names, name)

@@ -58,7 +58,11 @@ func (l *launcher) bringSecrets(ctx context.Context) error {
 	if err := l.writeSecrets(); err != nil {
 		return err
 	}
-	return creds.write(filepath.Join(l.dir, dirSecrets))
+	dir := filepath.Join(l.dir, dirSecrets)
+	if err := creds.write(dir); err != nil || len(l.replica.Credentials) == 0 {
+		return err
+	}
+	return l.give(dir)
 }
 
 // hidden are all fetched values but those that a credential leaves readable: its server, user,
@@ -94,12 +98,16 @@ func (l *launcher) writeSecrets() error {
 		return nil
 	}
 	dir := filepath.Join(l.dir, dirSecrets)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { // what lies around it is closed
 		return err
 	}
 	for _, f := range l.replica.SecretFiles {
 		ref := api.SecretRef{Secret: f.Secret, Key: f.Key}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), []byte(l.secrets[ref]), 0o400); err != nil {
+		path := filepath.Join(dir, filepath.Base(f.Name))
+		if err := os.WriteFile(path, []byte(l.secrets[ref]), 0o400); err != nil {
+			return err
+		}
+		if err := l.give(path); err != nil {
 			return err
 		}
 	}

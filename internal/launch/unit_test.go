@@ -274,7 +274,7 @@ func TestUploadsDuringTheRun(t *testing.T) {
 	dir := t.TempDir()
 	fake := clock.NewFake(time.Unix(0, 0))
 	srv := &fakeServer{got: map[string]string{}}
-	o := newOutputs([]source{{dir, ""}}, srv, fake, quiet, nil)
+	o := newOutputs([]source{{dir: dir}}, srv, fake, quiet, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { o.during(ctx) })
@@ -322,7 +322,7 @@ func TestRefusedUploads(t *testing.T) {
 		}
 		return nil
 	}}
-	o := newOutputs([]source{{dir, ""}}, srv, clock.Real, quiet, nil)
+	o := newOutputs([]source{{dir: dir}}, srv, clock.Real, quiet, nil)
 	found := o.scan()
 	if err := o.finish(context.Background(), found); err != nil {
 		t.Fatal(err)

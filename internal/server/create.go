@@ -119,6 +119,8 @@ func fresh(o api.Object, who *caller) error {
 		o.Status = api.ZoneStatus{}
 	case *api.Queue:
 		o.Status = api.QueueStatus{}
+	case *api.Project:
+		o.Status = api.ProjectStatus{}
 	case *api.User:
 		o.Status = api.UserStatus{}
 	case *api.Secret:

@@ -104,6 +104,8 @@ type Config struct {
 	Limits  Limits
 	// Hosts are the names of this server beside localhost; requests for others are refused.
 	Hosts []string
+	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
+	SoleOwner func() string
 	// Ready says why /readyz must refuse; nil is ready.
 	Ready    func() error
 	Metrics  prometheus.Gatherer

@@ -50,6 +50,8 @@ type Cluster struct {
 	Args []string
 	// Token is read from the folder; set it to use another server's.
 	Token string
+	// Credential is who the process is; nil: who we are.
+	Credential *syscall.Credential
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
@@ -90,7 +92,7 @@ func (c *Cluster) Spawn() error {
 	defer log.Close()
 	cmd := exec.Command(c.Bin, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

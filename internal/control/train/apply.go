@@ -95,6 +95,13 @@ func (c *Controller) stillLeading(ctx context.Context) (int64, error) {
 
 // startAll starts replicas side by side: each is a process to spawn.
 func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
+	uid := 0
+	if len(p.start) > 0 && c.cfg.UID != nil {
+		var err error
+		if uid, err = c.cfg.UID(ctx, task.Meta.Project, c.epoch); err != nil {
+			return err
+		}
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(p.start))
 	gate := make(chan struct{}, 8)
@@ -102,7 +109,9 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			errs[n] = c.cfg.Engine.Start(ctx, c.replica(s, i, task))
+			r := c.replica(s, i, task)
+			r.UID = uid
+			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
 	wg.Wait()

@@ -1252,6 +1252,7 @@ export interface components {
         Project: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["ProjectSpec"];
+            status?: components["schemas"]["ProjectStatus"];
         };
         ProjectSpec: {
             description?: string;
@@ -1259,6 +1260,13 @@ export interface components {
             members?: string[] | null;
             /** @description default when absent. */
             queue?: string;
+        };
+        ProjectStatus: {
+            /**
+             * Format: int64
+             * @description User and group id of its processes; given with the first one.
+             */
+            uid?: number;
         };
         Queue: {
             metadata: components["schemas"]["Meta"];
