@@ -86,7 +86,7 @@ func (s *Server) kindRoutes(row api.KindInfo, reg *schemas) []*route {
 		{
 			method: http.MethodGet, path: prefix + "/watch/" + row.Plural, id: "watch" + word, tag: row.Plural,
 			summary: "Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted.",
-			kind:    row.Kind, query: watchParams(row), media: "text/event-stream",
+			kind:    row.Kind, query: watchParams(row), media: mediaEvents, events: watchEvents(reg, schema),
 			handle: func(ctx context.Context, c *call) (*reply, error) { return s.watch(ctx, c, row) },
 		},
 	}

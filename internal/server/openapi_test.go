@@ -129,7 +129,7 @@ func TestSystemRoutes(t *testing.T) {
 	if v.Version != "test" {
 		t.Errorf("version %+v", v)
 	}
-	var me identity
+	var me Identity
 	w.ok("GET", "/api/v1/whoami", nil, &me)
 	if me.User != "root" || me.Role != api.RoleAdmin || len(me.Projects) != 1 {
 		t.Errorf("whoami %+v", me)

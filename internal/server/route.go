@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,7 +41,8 @@ type route struct {
 	query        []param
 	body         *bodySpec
 	data         *huma.Schema // of data in the answer
-	media        string       // content type of an answer that is not JSON
+	media        string       // content types of an answer that is not the usual JSON
+	events       *huma.Schema // of one event, where media has events
 	handle       handler
 }
 
@@ -168,12 +171,30 @@ func (c *call) run(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	c.q = q
+	if err := c.mediaKnown(); err != nil {
+		return nil, err
+	}
 	if c.route.media == "" && !c.route.long {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.s.Limits.Request)
 		defer cancel()
 	}
 	return c.route.handle(ctx, c)
+}
+
+// mediaKnown refuses a body that says to be of a type the route does not read. One that says
+// nothing is read as what it should be.
+func (c *call) mediaKnown() error {
+	given := c.r.Header.Get("Content-Type")
+	if c.route.body == nil || given == "" {
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(given)
+	if err == nil && slices.Contains(c.route.body.media, media) {
+		return nil
+	}
+	return fault.New(fault.BadMedia, "BadContentType", fault.T(
+		"A body of type %q is not read here; send %s.", "此处不接受 %q 类型的请求体，请发送 %s。", clip(given, 100), strings.Join(c.route.body.media, ", ")))
 }
 
 // fail answers with a fault, or cuts the connection where an answer has begun.

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,6 +19,8 @@ import (
 const (
 	patternBytes    = `^[0-9]+(\.[0-9]+)?([eE][0-9]+|Ki|Mi|Gi|Ti|Pi|Ei|m|k|M|G|T|P|E)?$`
 	patternCPU      = `^[0-9]+(\.[0-9]+)?([eE][0-9]+|m|k|M)?$`
+	patternName     = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	patternDigest   = `^sha256:[0-9a-f]{64}$`
 	patternDuration = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 )
 
@@ -122,8 +126,9 @@ func (s *schemas) kind(row api.KindInfo) *huma.Schema {
 	return s.of(reflect.TypeOf(row.New()).Elem())
 }
 
+// object has these properties and no others.
 func object(required []string, properties map[string]*huma.Schema) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, Properties: properties, Required: required}
+	return &huma.Schema{Type: huma.TypeObject, Properties: properties, Required: required, AdditionalProperties: false}
 }
 
 func listOf(item *huma.Schema) *huma.Schema { return &huma.Schema{Type: huma.TypeArray, Items: item} }
@@ -143,6 +148,25 @@ func page(item *huma.Schema) *huma.Schema {
 		"next":     textSchema("Give it as cursor for the next page; absent on the last."),
 		"revision": numberSchema("Of the live part."),
 	})
+}
+
+// eventSchema is one Server-Sent Event whose data is JSON.
+func eventSchema(data *huma.Schema, names ...string) *huma.Schema {
+	required := []string{"data", "event"}
+	if slices.Contains(names, "") { // an event without a name
+		required = required[:1]
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
+	}
+	properties := map[string]*huma.Schema{
+		"id": textSchema("Give it as Last-Event-ID to go on from here."),
+		"data": {Type: huma.TypeString, Extensions: map[string]any{
+			"contentMediaType": "application/json", "contentSchema": data,
+		}},
+	}
+	if len(names) > 0 {
+		properties["event"] = oneOf("", names...)
+	}
+	return object(required, properties)
 }
 
 func newDocument(version string) *huma.OpenAPI {
@@ -181,7 +205,7 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 	for segment := range strings.SplitSeq(rt.path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
 			name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
-			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Schema: textSchema("")})
+			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Schema: pathSchema(name)})
 		}
 	}
 	for _, p := range rt.query {
@@ -194,26 +218,80 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 		}
 	}
 	op.Responses["200"] = rt.good()
-	op.Responses["default"] = &huma.Response{
-		Description: "Refused.",
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}},
+	if rt.id == "readTaskOutput" {
+		part := *op.Responses["200"]
+		part.Description = "The range asked for."
+		op.Responses["206"] = &part
+		op.Responses["304"] = &huma.Response{Description: "Not changed since If-Modified-Since."}
+	}
+	refused := map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}}
+	for _, status := range rt.refusals() {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: refused}
 	}
 	return op
+}
+
+// refusals are the statuses of every answer that is not good. A path or method that nobody serves
+// answers 404 or 405 in the same shape.
+func (rt *route) refusals() []int {
+	out := []int{400, 403, 500, 503, 504}
+	if !rt.open || rt.body != nil { // there is somebody to be
+		out = append(out, 401, 429)
+	}
+	names := slices.ContainsFunc(rt.query, func(p param) bool { return p.name == paramProject.name || p.name == "user" })
+	if names || strings.Contains(rt.path, "{") || rt.id == "metrics" {
+		out = append(out, 404)
+	}
+	if rt.verb != "" {
+		out = append(out, 409, 507)
+	}
+	if rt.body != nil {
+		out = append(out, 413, 415)
+	}
+	if rt.id == "readTaskOutput" {
+		out = append(out, 412, 416)
+	}
+	return out
+}
+
+// pathSchema is what a part of a path looks like. Other texts are no mistake in the request: there
+// is nothing of that name.
+func pathSchema(name string) *huma.Schema {
+	s := textSchema("")
+	switch name {
+	case "name":
+		s.Description, s.Pattern = "A name, or an id.", patternName
+	case "digest":
+		s.Pattern = patternDigest
+	default:
+		least := 1
+		s.MinLength = &least
+	}
+	return s
 }
 
 func (rt *route) good() *huma.Response {
 	if rt.media != "" {
 		out := &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{}}
 		for media := range strings.SplitSeq(rt.media, " ") {
-			out.Content[media] = &huma.MediaType{Schema: textSchema("")}
+			schema := textSchema("")
+			switch media {
+			case mediaEvents:
+				schema = rt.events
+			case "application/json":
+				schema = &huma.Schema{Type: huma.TypeObject}
+			case "application/x-tar", "application/octet-stream":
+				schema.Format = "binary"
+			}
+			out.Content[media] = &huma.MediaType{Schema: schema}
 		}
 		return out
 	}
 	properties := map[string]*huma.Schema{
-		"code": numberSchema("The HTTP status."), "message": textSchema("For people."),
+		"code": numberSchema("The HTTP status."), "message": textSchema("For people."), "data": rt.data,
 	}
-	if rt.data != nil {
-		properties["data"] = rt.data
+	if rt.data == nil {
+		properties["data"] = &huma.Schema{Type: "null"}
 	}
 	return &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: object(slices.Sorted(keysOf(properties)), properties)},

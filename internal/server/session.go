@@ -46,7 +46,7 @@ type codeInfo struct {
 
 // sessionInfo is who is signed in, and for how long.
 type sessionInfo struct {
-	identity
+	Identity
 	IdleAt *time.Time `json:"idleAt,omitempty" doc:"When the session ends unless it is used."`
 }
 
@@ -293,7 +293,7 @@ func (s *Server) surplus(ctx context.Context, user string) ([]store.Op, error) {
 
 func (s *Server) sessionInfo(ctx context.Context, w *caller) (sessionInfo, error) {
 	id, err := s.identify(ctx, w)
-	return sessionInfo{identity: id, IdleAt: w.token.Spec.IdleAt}, err
+	return sessionInfo{Identity: id, IdleAt: w.token.Spec.IdleAt}, err
 }
 
 func (s *Server) getSession(ctx context.Context, c *call) (*reply, error) {
