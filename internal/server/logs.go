@@ -37,10 +37,10 @@ type logLine struct {
 	Partial bool      `json:"partial,omitempty" doc:"The line goes on in the next one of this replica and stream."`
 }
 
-// logEvents is the schema of what a log sends as events; a line's event has no name.
+// logEvents is the schema of what a log sends as events.
 func logEvents(reg *schemas) *huma.Schema {
 	return &huma.Schema{AnyOf: []*huma.Schema{
-		eventSchema(schemaOf[logLine](reg), ""),
+		eventSchema(schemaOf[logLine](reg), "message"),
 		eventSchema(object(nil, nil), "end"),
 		eventSchema(schemaOf[refusal](reg), "error"),
 	}}

@@ -78,6 +78,10 @@ func (s *Server) build() {
 	h := humago.New(s.mux, cfg)
 	spec := h.OpenAPI()
 	reg := newSchemas(spec.Components.Schemas)
+	spec.Components.Responses = map[string]*huma.Response{refusedName: {
+		Description: "Refused, with the reason.",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}},
+	}}
 	s.routes = s.allRoutes(reg)
 	for _, rt := range s.routes {
 		op := rt.operation(reg)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -152,22 +151,17 @@ func page(item *huma.Schema) *huma.Schema {
 
 // eventSchema is one Server-Sent Event whose data is JSON.
 func eventSchema(data *huma.Schema, names ...string) *huma.Schema {
-	required := []string{"data", "event"}
-	if slices.Contains(names, "") { // an event without a name
-		required = required[:1]
-		names = slices.DeleteFunc(names, func(n string) bool { return n == "" })
-	}
-	properties := map[string]*huma.Schema{
-		"id": textSchema("Give it as Last-Event-ID to go on from here."),
+	return object([]string{"data", "event"}, map[string]*huma.Schema{
+		"event": oneOf("message where there is no such line.", names...),
+		"id":    textSchema("Give it as Last-Event-ID to go on from here."),
 		"data": {Type: huma.TypeString, Extensions: map[string]any{
 			"contentMediaType": "application/json", "contentSchema": data,
 		}},
-	}
-	if len(names) > 0 {
-		properties["event"] = oneOf("", names...)
-	}
-	return object(required, properties)
+	})
 }
+
+// refusedName is the one answer of all refusals, whatever their status.
+const refusedName = "Refused"
 
 func newDocument(version string) *huma.OpenAPI {
 	if version == "" {
@@ -224,9 +218,8 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 		op.Responses["206"] = &part
 		op.Responses["304"] = &huma.Response{Description: "Not changed since If-Modified-Since."}
 	}
-	refused := map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}}
 	for _, status := range rt.refusals() {
-		op.Responses[strconv.Itoa(status)] = &huma.Response{Description: http.StatusText(status), Content: refused}
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + refusedName}
 	}
 	return op
 }

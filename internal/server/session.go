@@ -206,7 +206,9 @@ func (s *Server) signIn(ctx context.Context, c *call) (*reply, error) {
 }
 
 func tooManyGuesses(wait time.Duration) error {
-	return tooMany("TooManySignIns", wait, fault.T("Too many failed attempts to sign in; wait a little.", "登录失败次数过多，请稍候再试。"))
+	seconds := int((wait + time.Second - 1) / time.Second)
+	return tooMany("TooManySignIns", wait, fault.T(
+		"Too many failed attempts to sign in. Try again in %d s.", "登录失败次数过多，请在 %d 秒后再试。", seconds))
 }
 
 // redeem finds whom a code signs in; the operations use it up.

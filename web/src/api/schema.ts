@@ -931,6 +931,10 @@ export interface components {
             path?: string;
             version?: string;
         };
+        AtRevision: {
+            /** Format: int64 */
+            revision: number;
+        };
         AuditEntry: {
             actor: string;
             /** @description JSON */
@@ -1110,6 +1114,26 @@ export interface components {
             token: string;
             user: string;
         };
+        KeptObject: {
+            id: string;
+            /** Format: int64 */
+            revision: number;
+        };
+        LogLine: {
+            /** Format: int64 */
+            attempt?: number;
+            /** @description The line goes on in the next one of this replica and stream. */
+            partial?: boolean;
+            /** Format: int64 */
+            rank: number;
+            /** @description role-index */
+            replica: string;
+            /** @description stdout or stderr */
+            stream: string;
+            text: string;
+            /** Format: date-time */
+            time: string;
+        };
         Meta: {
             /** Format: date-time */
             createdAt?: string;
@@ -1231,7 +1255,7 @@ export interface components {
         };
         Project: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["ProjectSpec"];
+            spec?: components["schemas"]["ProjectSpec"];
         };
         ProjectSpec: {
             description?: string;
@@ -1242,7 +1266,7 @@ export interface components {
         };
         Queue: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["QueueSpec"];
+            spec?: components["schemas"]["QueueSpec"];
             status?: components["schemas"]["QueueStatus"];
         };
         QueueSpec: {
@@ -1448,11 +1472,30 @@ export interface components {
             keys?: string[] | null;
         };
         SessionInfo: {
+            /** Format: date-time */
+            expiresAt?: string;
             /**
              * Format: date-time
              * @description When the session ends unless it is used.
              */
             idleAt?: string;
+            /** @description Those you are a member of. */
+            projects?: string[] | null;
+            /**
+             * @description What the user may do.
+             * @enum {string}
+             */
+            role: "admin" | "operator" | "member" | "viewer";
+            /**
+             * @description read or tasks where the token may less than its user.
+             * @enum {string}
+             */
+            scope?: "read" | "tasks" | "admin";
+            seesAll?: boolean;
+            /** @description The one task this token reaches. */
+            task?: string;
+            token: string;
+            user: string;
         };
         SignInBody: {
             /** @description A one-time code, alone. */
@@ -1492,7 +1535,7 @@ export interface components {
         };
         Token: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["TokenSpec"];
+            spec?: components["schemas"]["TokenSpec"];
         };
         TokenSpec: {
             /** @description Of a session or code: ends with the user's next sign-out everywhere. */
@@ -1524,7 +1567,7 @@ export interface components {
              */
             use?: "session" | "code";
             /** @description For whom the token speaks; yourself when absent. */
-            user: string;
+            user?: string;
         };
         TrainingTask: {
             metadata: components["schemas"]["Meta"];
@@ -1557,7 +1600,7 @@ export interface components {
             /** @description The project's queue when absent. */
             queue?: string;
             restartPolicy?: components["schemas"]["RestartPolicy"];
-            roles: components["schemas"]["Role"][] | null;
+            roles: components["schemas"]["Role"][];
             /** @description Set by the stop verb: the task ends and keeps its outputs. */
             stop?: boolean;
             timeouts?: components["schemas"]["Timeouts"];
@@ -1592,7 +1635,7 @@ export interface components {
         };
         User: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["UserSpec"];
+            spec?: components["schemas"]["UserSpec"];
             status?: components["schemas"]["UserStatus"];
         };
         UserSpec: {
@@ -1667,7 +1710,17 @@ export interface components {
             ready?: number;
         };
     };
-    responses: never;
+    responses: {
+        /** @description Refused, with the reason. */
+        Refused: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -1706,15 +1759,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getArchive: {
@@ -1746,15 +1801,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listAudit: {
@@ -1788,15 +1842,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     backup: {
@@ -1817,15 +1869,15 @@ export interface operations {
                     "application/x-tar": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listEvents: {
@@ -1867,15 +1919,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listNode: {
@@ -1929,15 +1980,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     getNode: {
@@ -1972,15 +2021,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     cordonNode: {
@@ -2012,15 +2060,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     uncordonNode: {
@@ -2052,15 +2101,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     openapi: {
@@ -2078,18 +2128,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": string;
+                    "application/json": Record<string, never>;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listPlacement: {
@@ -2145,15 +2193,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     getPlacement: {
@@ -2190,15 +2237,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listProject: {
@@ -2252,15 +2298,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createProject: {
@@ -2299,15 +2343,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getProject: {
@@ -2342,15 +2388,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateProject: {
@@ -2391,15 +2436,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteProject: {
@@ -2431,15 +2479,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listQueue: {
@@ -2493,15 +2542,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createQueue: {
@@ -2540,15 +2587,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getQueue: {
@@ -2583,15 +2632,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateQueue: {
@@ -2632,15 +2680,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteQueue: {
@@ -2672,15 +2723,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listSecret: {
@@ -2736,15 +2788,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createSecret: {
@@ -2785,15 +2836,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getSecret: {
@@ -2830,15 +2884,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateSecret: {
@@ -2881,15 +2934,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteSecret: {
@@ -2924,15 +2980,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getSession: {
@@ -2962,15 +3019,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     signIn: {
@@ -3004,15 +3059,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     signOut: {
@@ -3036,20 +3093,21 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     makeSignInCode: {
@@ -3079,15 +3137,15 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     signOutEverywhere: {
@@ -3120,15 +3178,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listToken: {
@@ -3182,15 +3241,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createToken: {
@@ -3233,15 +3290,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getToken: {
@@ -3276,15 +3335,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateToken: {
@@ -3325,15 +3383,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteToken: {
@@ -3365,15 +3426,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listTrainingTask: {
@@ -3433,15 +3495,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createTrainingTask: {
@@ -3482,15 +3543,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getTrainingTask: {
@@ -3527,15 +3591,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateTrainingTask: {
@@ -3578,15 +3641,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteTrainingTask: {
@@ -3621,15 +3687,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     cloneTask: {
@@ -3670,15 +3737,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listTaskEvents: {
@@ -3718,15 +3788,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readTaskLog: {
@@ -3761,19 +3830,45 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "message";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "end";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                     "text/plain": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listTaskOutputs: {
@@ -3822,15 +3917,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readTaskOutput: {
@@ -3859,15 +3953,32 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description Refused. */
-            default: {
+            /** @description The range asked for. */
+            206: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Refusal"];
+                    "application/octet-stream": string;
                 };
             };
+            /** @description Not changed since If-Modified-Since. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            412: components["responses"]["Refused"];
+            416: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listTaskReplicas: {
@@ -3906,15 +4017,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     stopTask: {
@@ -3949,15 +4059,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     explainTask: {
@@ -3994,15 +4105,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listUser: {
@@ -4056,15 +4166,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createUser: {
@@ -4103,15 +4211,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getUser: {
@@ -4146,15 +4256,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateUser: {
@@ -4195,15 +4304,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteUser: {
@@ -4235,15 +4347,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     setPassword: {
@@ -4279,15 +4392,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     version: {
@@ -4317,15 +4433,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchNode: {
@@ -4354,18 +4468,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchPlacement: {
@@ -4396,18 +4544,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchProject: {
@@ -4436,18 +4619,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchQueue: {
@@ -4476,18 +4693,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchSecret: {
@@ -4518,18 +4769,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchToken: {
@@ -4558,18 +4844,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchTrainingTask: {
@@ -4604,18 +4924,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchUser: {
@@ -4644,18 +4999,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchZone: {
@@ -4684,18 +5073,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     whoami: {
@@ -4725,15 +5148,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listZone: {
@@ -4787,15 +5208,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createZone: {
@@ -4834,15 +5253,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getZone: {
@@ -4877,15 +5298,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateZone: {
@@ -4926,15 +5346,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteZone: {
@@ -4966,15 +5389,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     healthz: {
@@ -4998,20 +5422,17 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     metrics: {
@@ -5032,15 +5453,14 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readyz: {
@@ -5064,20 +5484,17 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
 }
