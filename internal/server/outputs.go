@@ -78,8 +78,12 @@ func (s *Server) readOutput(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 	h.Set("Content-Disposition", attachment(path.Base(file)))
+	defer c.guard(ctx, task)()
 	w := &ranged{patient: patient{c}}
 	http.ServeContent(w, c.r, "", info.Modified, r)
+	if err := c.wasCut(); err != nil {
+		return nil, err // the connection is cut: a short file must not look whole
+	}
 	switch w.refused {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return nil, fault.New(fault.BadRange, "BadRange", fault.T("The file has %d bytes; the range asked for is not in it.", "文件共 %d 字节，不包含所请求的范围。", info.Size))
@@ -149,6 +153,7 @@ func (s *Server) putArchive(ctx context.Context, c *call) (*reply, error) {
 	if c.r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
+	defer c.guard(ctx, nil)()
 	digest, n, err := blob.PutContent(ctx, s.Blob, "archives", stalling{c, c.r.Body}, limit)
 	if err != nil {
 		var ours *fault.Error

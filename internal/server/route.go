@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -69,6 +70,7 @@ type call struct {
 	told    []history.Event
 	started bool // the answer was begun
 	status  int
+	cut     atomic.Pointer[fault.Error] // see guard
 }
 
 // build registers every route with the mux and the document.
@@ -280,7 +282,13 @@ type stalling struct {
 
 func (s stalling) Read(p []byte) (int, error) {
 	_ = s.c.rc.SetReadDeadline(time.Now().Add(s.c.s.Limits.Stall))
+	if err := s.c.wasCut(); err != nil {
+		return 0, err
+	}
 	n, err := s.r.Read(p)
+	if cut := s.c.wasCut(); cut != nil {
+		return n, cut
+	}
 	_ = s.c.rc.SetReadDeadline(time.Time{})
 	return n, err
 }
@@ -300,6 +308,9 @@ func (p patient) Write(b []byte) (int, error) {
 		p.c.status = http.StatusOK
 	}
 	_ = p.c.rc.SetWriteDeadline(time.Now().Add(p.c.s.Limits.Stall))
+	if err := p.c.wasCut(); err != nil {
+		return 0, err
+	}
 	return p.c.w.Write(b)
 }
 

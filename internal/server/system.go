@@ -114,6 +114,7 @@ func (s *Server) backup(ctx context.Context, c *call) (*reply, error) {
 	}
 	c.w.Header().Set("Content-Type", "application/x-tar")
 	c.w.Header().Set("Content-Disposition", attachment(fmt.Sprintf("fermi-%s.tar", s.Clock.Now().UTC().Format("20060102-150405"))))
+	defer c.guard(ctx, nil)()
 	if err := s.Backup(ctx, patient{c}); err != nil {
 		return nil, err // the connection is cut: a short tar must not look whole
 	}
