@@ -171,7 +171,7 @@ func newDocument(version string) *huma.OpenAPI {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Fermi", Version: version,
-			Description: "AI work on clusters of accelerators. Every answer is {code, message, data}; every refusal carries a machine-readable reason. Write answers carry the header Fermi-Revision; a read with minRevision sees that write. Fields of metadata that the server makes (id, owner, revision, times) and status are never taken from users.",
+			Description: "AI work on clusters of accelerators. Every answer is {code, message, data}; every refusal carries a machine-readable reason. Write answers carry the header Fermi-Revision; a read with minRevision sees that write. Fields of metadata that the server makes (id, owner, revision, times) and status are never taken from users. In a manifest null counts as absent.",
 		},
 		Components: &huma.Components{
 			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
