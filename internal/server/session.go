@@ -231,7 +231,8 @@ func (s *Server) passwordOf(ctx context.Context, name, password string) (*api.Us
 		return nil, tooManyGuesses(wait)
 	}
 	user := &api.User{}
-	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: name}, 0)
+	// As new as the last write here: who was just let in again, or has a new password, is not refused.
+	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: name}, s.newest.Load())
 	if err == nil {
 		user = o.(*api.User)
 	} else if !fault.Is(err, fault.NotFound) {
