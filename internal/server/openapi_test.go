@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/seal"
 )
 
 type document struct {
@@ -46,9 +47,9 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/training-tasks/{name}/stop": {"post"}, "/api/v1/training-tasks/{name}/clone": {"post"}, "/api/v1/training-tasks/{name}/logs": {"get"},
 		"/api/v1/training-tasks/{name}/events": {"get"}, "/api/v1/training-tasks/{name}/why": {"get"}, "/api/v1/training-tasks/{name}/replicas": {"get"},
 		"/api/v1/training-tasks/{name}/outputs": {"get"}, "/api/v1/training-tasks/{name}/outputs/{path}": {"get"},
-		"/api/v1/events": {"get"}, "/api/v1/archives": {"post"}, "/api/v1/archives/{digest}": {"get"}, "/api/v1/audit": {"get"}, "/api/v1/backup": {"post"},
+		"/api/v1/events": {"get"}, "/api/v1/usage": {"get"}, "/api/v1/archives": {"post"}, "/api/v1/archives/{digest}": {"get"}, "/api/v1/audit": {"get"}, "/api/v1/backup": {"post"},
 		"/api/v1/session": {"post", "get", "delete"}, "/api/v1/sessions": {"delete"}, "/api/v1/session/code": {"post"}, "/api/v1/users/{name}/password": {"put"},
-		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"},
+		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"}, "/api/v1/nodes/{name}/drain": {"post"},
 	}
 	for _, row := range api.Kinds {
 		all, one := "/api/v1/"+row.Plural, "/api/v1/"+row.Plural+"/{name}"
@@ -293,6 +294,32 @@ func TestDocumentIsClosed(t *testing.T) {
 					t.Errorf("%s %s does not tell of %s", method, path, status)
 				}
 			}
+		}
+	}
+}
+
+// TestExamples: what the document shows as examples can be sent as it stands, and its links lead to what was made.
+func TestExamples(t *testing.T) {
+	box, err := seal.New(seal.NewKey())
+	must(t, err)
+	w := newWorld(t, func(c *Config) { c.Box = box })
+	for _, row := range api.Kinds {
+		if !row.Users {
+			continue
+		}
+		a := w.do("POST", "/api/v1/"+row.Plural, w.admin, manifestExamples[row.Kind])
+		if a.status != 200 {
+			t.Errorf("%s: %s", row.Kind, a.raw)
+			continue
+		}
+		var body any
+		must(t, json.Unmarshal(a.raw, &body))
+		_, pointer, _ := strings.Cut(madeName[row.Kind], "#/")
+		for part := range strings.SplitSeq(pointer, "/") {
+			body = body.(map[string]any)[part]
+		}
+		if got := w.do("GET", "/api/v1/"+row.Plural+"/"+body.(string), w.admin, nil); got.status != 200 {
+			t.Errorf("%s: the link leads to %v: %s", row.Kind, body, got.raw)
 		}
 	}
 }

@@ -44,6 +44,7 @@ type route struct {
 	data         *huma.Schema // of data in the answer
 	media        string       // content types of an answer that is not the usual JSON
 	events       *huma.Schema // of one event, where media has events
+	links        []string     // operations on what was made, by its name
 	handle       handler
 }
 
@@ -53,6 +54,7 @@ type bodySpec struct {
 	media    []string
 	required bool
 	doc      string
+	example  fields
 }
 
 // call is one request.

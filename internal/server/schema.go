@@ -209,9 +209,18 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 		op.RequestBody = &huma.RequestBody{Description: rt.body.doc, Required: rt.body.required, Content: map[string]*huma.MediaType{}}
 		for _, media := range rt.body.media {
 			op.RequestBody.Content[media] = &huma.MediaType{Schema: rt.body.schema}
+			if rt.body.example != nil {
+				op.RequestBody.Content[media].Example = rt.body.example
+			}
 		}
 	}
 	op.Responses["200"] = rt.good()
+	for _, id := range rt.links {
+		if op.Responses["200"].Links == nil {
+			op.Responses["200"].Links = map[string]*huma.Link{}
+		}
+		op.Responses["200"].Links[id] = &huma.Link{OperationID: id, Parameters: map[string]any{"name": madeName[rt.kind]}}
+	}
 	if rt.id == "readTaskOutput" {
 		part := *op.Responses["200"]
 		part.Description = "The range asked for."
@@ -223,6 +232,17 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 	}
 	return op
 }
+
+// madeName is where the answer to a create has the new object's name.
+var madeName = func() map[api.Kind]string {
+	out := map[api.Kind]string{}
+	for _, row := range api.Kinds {
+		out[row.Kind] = "$response.body#/data/metadata/name"
+	}
+	out[api.KindTrainingTask] = "$response.body#/data/name"
+	out[api.KindToken] = "$response.body#/data/object/metadata/name"
+	return out
+}()
 
 // refusals are the statuses of every answer that is not good. A path or method that nobody serves
 // answers 404 or 405 in the same shape.

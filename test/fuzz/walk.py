@@ -59,7 +59,7 @@ class Walk:
 
     def run(self):
         self.again = {}
-        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents":
+        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage":
             self.call(id)
         self.archive()
         for kind, manifest in MANIFESTS.items():
@@ -144,8 +144,9 @@ class Walk:
     def node(self):
         node = self.call("listNode").json()["data"]["items"][0]["metadata"]["name"]
         self.read("Node", node)
-        self.call("cordonNode", name=node)
-        self.call("uncordonNode", name=node)
+        for id in "cordonNode", "drainNode", "uncordonNode":
+            self.call(id, name=node)
+            self.call(id, expect=404, name="none")
         self.names["nodes", ""] = [node]
 
     def sessions(self):
