@@ -140,6 +140,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep new work away and make what runs there leave; it is placed elsewhere. */
+        post: operations["drainNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/uncordon": {
         parameters: {
             query?: never;
@@ -1051,6 +1068,13 @@ export interface components {
              */
             next?: number;
         };
+        Eviction: {
+            /** Format: date-time */
+            at: string;
+            message: components["schemas"]["Text"];
+            /** @description Preempted, Drained, Moved … */
+            reason: string;
+        };
         Explanation: {
             /** @description What would change it. */
             action?: components["schemas"]["Text"];
@@ -1187,6 +1211,8 @@ export interface components {
         };
         NodeSpec: {
             cordoned?: boolean;
+            /** @description Devices, by index, that take no new work. */
+            cordonedDevices?: number[] | null;
             /**
              * @description Cores as a quantity, such as 500m or 64.
              * @example 500m
@@ -1198,6 +1224,8 @@ export interface components {
              * @example 16Gi
              */
             disk?: string;
+            /** @description What runs on the cordoned node or devices leaves and is placed elsewhere. */
+            drain?: boolean;
             leaf?: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -1255,6 +1283,7 @@ export interface components {
              * @description The first attempt that may use this placement.
              */
             attempt: number;
+            evict?: components["schemas"]["Eviction"];
             /** Format: date-time */
             placedAt: string;
             roles: components["schemas"]["RoleAssignment"][] | null;
@@ -2082,7 +2111,54 @@ export interface operations {
     };
     cordonNode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    drainNode: {
+        parameters: {
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2123,7 +2199,10 @@ export interface operations {
     };
     uncordonNode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2369,7 +2448,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "语音识别"
+                 *       },
+                 *       "spec": {
+                 *         "queue": "default"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Project"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "语音识别"
+                 *       },
+                 *       "spec": {
+                 *         "queue": "default"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Project"];
             };
         };
@@ -2613,7 +2712,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "夜间队列"
+                 *       },
+                 *       "spec": {
+                 *         "maxPending": 1000
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Queue"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "夜间队列"
+                 *       },
+                 *       "spec": {
+                 *         "maxPending": 1000
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Queue"];
             };
         };
@@ -2862,7 +2981,33 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "hub"
+                 *       },
+                 *       "spec": {
+                 *         "data": {
+                 *           "password": "…",
+                 *           "username": "lin"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Secret"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "hub"
+                 *       },
+                 *       "spec": {
+                 *         "data": {
+                 *           "password": "…",
+                 *           "username": "lin"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Secret"];
             };
         };
@@ -3312,7 +3457,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "nightly"
+                 *       },
+                 *       "spec": {
+                 *         "scope": "read"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Token"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "nightly"
+                 *       },
+                 *       "spec": {
+                 *         "scope": "read"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Token"];
             };
         };
@@ -3569,7 +3734,41 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "GPT大模型分布式训练"
+                 *       },
+                 *       "spec": {
+                 *         "roles": [
+                 *           {
+                 *             "command": [
+                 *               "echo",
+                 *               "hi"
+                 *             ]
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "GPT大模型分布式训练"
+                 *       },
+                 *       "spec": {
+                 *         "roles": [
+                 *           {
+                 *             "command": [
+                 *               "echo",
+                 *               "hi"
+                 *             ]
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
             };
         };
@@ -4201,15 +4400,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listUser: {
@@ -4285,7 +4483,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "林"
+                 *       },
+                 *       "spec": {
+                 *         "role": "member"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["User"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "林"
+                 *       },
+                 *       "spec": {
+                 *         "role": "member"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["User"];
             };
         };
@@ -5327,7 +5545,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "北京-1"
+                 *       },
+                 *       "spec": {
+                 *         "region": "北京"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Zone"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "北京-1"
+                 *       },
+                 *       "spec": {
+                 *         "region": "北京"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Zone"];
             };
         };
