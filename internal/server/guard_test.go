@@ -142,3 +142,10 @@ func (w *world) blobFiles() []string {
 	}))
 	return out
 }
+
+// TestCutInTime: with the usual limits whoever is put out is out within five seconds.
+func TestCutInTime(t *testing.T) {
+	if every := (Limits{}).withDefaults().Recheck; every > 4*time.Second {
+		t.Errorf("callers are looked at every %v", every)
+	}
+}
