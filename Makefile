@@ -32,7 +32,7 @@ FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-sched bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web e2e-fuzz e2e-fuzz-long bench bench-start bench-submit bench-archive bench-sched bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -95,6 +95,12 @@ e2e-web: ## the console in a real Chromium, in both languages; pictures go to PI
 	@scripts/web.sh browser
 	@$(MAKE) --no-print-directory build
 	@FERMI_PICTURES=$(PICTURES) scripts/suite.sh e2e-web node web/e2e/run.mjs
+
+e2e-fuzz: build ## every route of the API fuzzed from its schema; FERMI_FUZZ_SEED repeats a run
+	@scripts/suite.sh e2e-fuzz scripts/fuzz-api.sh
+
+e2e-fuzz-long: build ## the same for FERMI_FUZZ_SECONDS (1800)
+	@FERMI_FUZZ_SECONDS=$${FERMI_FUZZ_SECONDS:-1800} scripts/suite.sh e2e-fuzz-long scripts/fuzz-api.sh
 
 bench-web: build ## first load of the console and time until it stands, in a real Chromium
 	@scripts/web.sh browser

@@ -5,7 +5,7 @@ import "time"
 // Queue is a share of the cluster.
 type Queue struct {
 	Meta   Meta        `json:"metadata"`
-	Spec   QueueSpec   `json:"spec"`
+	Spec   QueueSpec   `json:"spec" required:"false"`
 	Status QueueStatus `json:"status,omitzero"`
 }
 
@@ -37,7 +37,7 @@ type QueueStatus struct {
 // Project is a tenant.
 type Project struct {
 	Meta   Meta          `json:"metadata"`
-	Spec   ProjectSpec   `json:"spec"`
+	Spec   ProjectSpec   `json:"spec" required:"false"`
 	Status ProjectStatus `json:"status,omitzero"`
 }
 
@@ -63,7 +63,7 @@ type ProjectStatus struct {
 // User is a person or a robot.
 type User struct {
 	Meta   Meta       `json:"metadata"`
-	Spec   UserSpec   `json:"spec"`
+	Spec   UserSpec   `json:"spec" required:"false"`
 	Status UserStatus `json:"status,omitzero"`
 }
 
@@ -102,7 +102,7 @@ const (
 // Token lets a program speak for a user. The secret itself is shown once and never stored.
 type Token struct {
 	Meta Meta      `json:"metadata"`
-	Spec TokenSpec `json:"spec"`
+	Spec TokenSpec `json:"spec" required:"false"`
 }
 
 // Kind is Token.
@@ -113,7 +113,7 @@ func (t *Token) GetMeta() *Meta { return &t.Meta }
 
 // TokenSpec is for whom and how long.
 type TokenSpec struct {
-	User string `json:"user" doc:"For whom the token speaks; yourself when absent."`
+	User string `json:"user" required:"false" doc:"For whom the token speaks; yourself when absent."`
 	// Hash is hex SHA-256 of the secret; never shown.
 	Hash      string     `json:"hash,omitempty" doc:"Never shown."`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"Never when absent."`

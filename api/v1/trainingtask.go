@@ -39,14 +39,14 @@ var PriorityClasses = map[string]int{
 
 // TrainingTaskSpec is the user's wish.
 type TrainingTaskSpec struct {
-	Description string    `json:"description,omitempty"`
+	Description string    `json:"description,omitempty" maxLength:"4096"`
 	Framework   Framework `json:"framework,omitempty" doc:"Launch recipe; plain when absent."`
-	Roles       []Role    `json:"roles"`
+	Roles       []Role    `json:"roles" nullable:"false" minItems:"1" maxItems:"16"`
 	Code        *Code     `json:"code,omitempty"`
 	// HyperParameters reach the process as FERMI_HP_<NAME> and as the JSON file $FERMI_HP_FILE.
 	HyperParameters map[string]any `json:"hyperParameters,omitempty" doc:"Scalars; given as environment and as a JSON file."`
 	Restart         *RestartPolicy `json:"restartPolicy,omitempty"`
-	Priority        *int           `json:"priority,omitempty" doc:"Larger wins; 0 to 10000."`
+	Priority        *int           `json:"priority,omitempty" minimum:"0" maximum:"10000" doc:"Larger wins; 0 to 10000."`
 	PriorityClass   string         `json:"priorityClass,omitempty" doc:"inference 1000, training 500 (default), environment 400, preemptible 100."`
 	Queue           string         `json:"queue,omitempty" doc:"The project's queue when absent."`
 	Zones           *ZoneRules     `json:"zones,omitempty"`
@@ -64,8 +64,8 @@ type TrainingTaskSpec struct {
 
 // Role is a set of equal replicas.
 type Role struct {
-	Name        string    `json:"name,omitempty" doc:"worker when absent."`
-	Replicas    int       `json:"replicas,omitempty" explicit:"nonzero" doc:"1 when absent."`
+	Name        string    `json:"name,omitempty" pattern:"^([a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?)?$" doc:"worker when absent."`
+	Replicas    int       `json:"replicas,omitempty" explicit:"nonzero" minimum:"1" maximum:"16384" doc:"1 when absent."`
 	MinReplicas *int      `json:"minReplicas,omitempty"`
 	MaxReplicas *int      `json:"maxReplicas,omitempty"`
 	Resources   Resources `json:"resources,omitzero"`
@@ -79,7 +79,7 @@ type Role struct {
 
 // EnvVar is one environment variable of the user's process.
 type EnvVar struct {
-	Name      string     `json:"name"`
+	Name      string     `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$"`
 	Value     string     `json:"value,omitempty"`
 	ValueFrom *SecretRef `json:"valueFrom,omitempty" doc:"Take the value from a secret instead."`
 }
@@ -96,7 +96,7 @@ type Resources struct {
 // Accelerators is a number of devices of one type; the type is data ("A100", "Ascend 910").
 type Accelerators struct {
 	Type  string `json:"type,omitempty" doc:"Any type when absent."`
-	Count int    `json:"count,omitempty"`
+	Count int    `json:"count,omitempty" minimum:"0" maximum:"64"`
 }
 
 // Code says where the user's files come from; exactly one is set.

@@ -83,7 +83,7 @@ func TestTokens(t *testing.T) {
 		t.Fatalf("%s", a.raw)
 	}
 	// It works at once.
-	var me identity
+	var me Identity
 	must(t, json.Unmarshal(w.do("GET", "/api/v1/whoami", made.Secret, nil).Data, &me))
 	if me.User != "ann" || me.Token != "laptop" {
 		t.Errorf("%+v", me)

@@ -36,6 +36,7 @@ type world struct {
 	store   *store.Store
 	history *sqlstore.Store
 	blob    *folder.Store
+	blobDir string
 	logs    *logbook.Book
 	server  *Server
 	base    string
@@ -78,7 +79,8 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.store = store.New(store.Config{Client: etcd.Client()})
 	w.history, err = sqlstore.Open(ctx, sqlstore.Config{Path: filepath.Join(dir, "history.db"), Clock: clock.Real})
 	must(t, err)
-	w.blob, err = folder.Open(filepath.Join(dir, "b"))
+	w.blobDir = filepath.Join(dir, "b")
+	w.blob, err = folder.Open(w.blobDir)
 	must(t, err)
 	w.logs = logbook.New(logbook.Config{Blob: w.blob, Clock: clock.Real})
 	registry := prometheus.NewRegistry()

@@ -140,6 +140,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep new work away and make what runs there leave; it is placed elsewhere. */
+        post: operations["drainNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/uncordon": {
         parameters: {
             query?: never;
@@ -948,6 +965,10 @@ export interface components {
             path?: string;
             version?: string;
         };
+        AtRevision: {
+            /** Format: int64 */
+            revision: number;
+        };
         AuditEntry: {
             actor: string;
             /** @description JSON */
@@ -991,9 +1012,6 @@ export interface components {
             code: string;
             /** Format: date-time */
             expiresAt: string;
-        };
-        CredentialRef: {
-            secret: string;
         };
         Device: {
             /** Format: int64 */
@@ -1049,6 +1067,13 @@ export interface components {
              * @description Give it as after for later ones.
              */
             next?: number;
+        };
+        Eviction: {
+            /** Format: date-time */
+            at: string;
+            message: components["schemas"]["Text"];
+            /** @description Preempted, Drained, Moved … */
+            reason: string;
         };
         Explanation: {
             /** @description What would change it. */
@@ -1130,6 +1155,26 @@ export interface components {
             token: string;
             user: string;
         };
+        KeptObject: {
+            id: string;
+            /** Format: int64 */
+            revision: number;
+        };
+        LogLine: {
+            /** Format: int64 */
+            attempt?: number;
+            /** @description The line goes on in the next one of this replica and stream. */
+            partial?: boolean;
+            /** Format: int64 */
+            rank: number;
+            /** @description role-index */
+            replica: string;
+            /** @description stdout or stderr */
+            stream: string;
+            text: string;
+            /** Format: date-time */
+            time: string;
+        };
         Meta: {
             /** Format: date-time */
             createdAt?: string;
@@ -1166,6 +1211,8 @@ export interface components {
         };
         NodeSpec: {
             cordoned?: boolean;
+            /** @description Devices, by index, that take no new work. */
+            cordonedDevices?: number[] | null;
             /**
              * @description Cores as a quantity, such as 500m or 64.
              * @example 500m
@@ -1177,6 +1224,8 @@ export interface components {
              * @example 16Gi
              */
             disk?: string;
+            /** @description What runs on the cordoned node or devices leaves and is placed elsewhere. */
+            drain?: boolean;
             leaf?: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -1234,6 +1283,7 @@ export interface components {
              * @description The first attempt that may use this placement.
              */
             attempt: number;
+            evict?: components["schemas"]["Eviction"];
             /** Format: date-time */
             placedAt: string;
             roles: components["schemas"]["RoleAssignment"][] | null;
@@ -1251,8 +1301,7 @@ export interface components {
         };
         Project: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["ProjectSpec"];
-            status?: components["schemas"]["ProjectStatus"];
+            spec?: components["schemas"]["ProjectSpec"];
         };
         ProjectSpec: {
             description?: string;
@@ -1261,16 +1310,9 @@ export interface components {
             /** @description default when absent. */
             queue?: string;
         };
-        ProjectStatus: {
-            /**
-             * Format: int64
-             * @description User and group id of its processes; given with the first one.
-             */
-            uid?: number;
-        };
         Queue: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["QueueSpec"];
+            spec?: components["schemas"]["QueueSpec"];
             status?: components["schemas"]["QueueStatus"];
         };
         QueueSpec: {
@@ -1470,19 +1512,36 @@ export interface components {
             sealed?: {
                 [key: string]: string;
             };
-            /** @description opaque (default), git, registry or s3; says which keys there are and never changes. */
-            type?: string;
         };
         SecretStatus: {
             /** @description Which keys have a value. */
             keys?: string[] | null;
         };
         SessionInfo: {
+            /** Format: date-time */
+            expiresAt?: string;
             /**
              * Format: date-time
              * @description When the session ends unless it is used.
              */
             idleAt?: string;
+            /** @description Those you are a member of. */
+            projects?: string[] | null;
+            /**
+             * @description What the user may do.
+             * @enum {string}
+             */
+            role: "admin" | "operator" | "member" | "viewer";
+            /**
+             * @description read or tasks where the token may less than its user.
+             * @enum {string}
+             */
+            scope?: "read" | "tasks" | "admin";
+            seesAll?: boolean;
+            /** @description The one task this token reaches. */
+            task?: string;
+            token: string;
+            user: string;
         };
         SignInBody: {
             /** @description A one-time code, alone. */
@@ -1522,7 +1581,7 @@ export interface components {
         };
         Token: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["TokenSpec"];
+            spec?: components["schemas"]["TokenSpec"];
         };
         TokenSpec: {
             /** @description Of a session or code: ends with the user's next sign-out everywhere. */
@@ -1554,7 +1613,7 @@ export interface components {
              */
             use?: "session" | "code";
             /** @description For whom the token speaks; yourself when absent. */
-            user: string;
+            user?: string;
         };
         TrainingTask: {
             metadata: components["schemas"]["Meta"];
@@ -1563,8 +1622,6 @@ export interface components {
         };
         TrainingTaskSpec: {
             code?: components["schemas"]["Code"];
-            /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
-            credentials?: components["schemas"]["CredentialRef"][] | null;
             datasets?: components["schemas"]["AssetRef"][] | null;
             description?: string;
             /**
@@ -1589,7 +1646,7 @@ export interface components {
             /** @description The project's queue when absent. */
             queue?: string;
             restartPolicy?: components["schemas"]["RestartPolicy"];
-            roles: components["schemas"]["Role"][] | null;
+            roles: components["schemas"]["Role"][];
             /** @description Set by the stop verb: the task ends and keeps its outputs. */
             stop?: boolean;
             timeouts?: components["schemas"]["Timeouts"];
@@ -1656,7 +1713,7 @@ export interface components {
         };
         User: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["UserSpec"];
+            spec?: components["schemas"]["UserSpec"];
             status?: components["schemas"]["UserStatus"];
         };
         UserSpec: {
@@ -1731,7 +1788,17 @@ export interface components {
             ready?: number;
         };
     };
-    responses: never;
+    responses: {
+        /** @description Refused, with the reason. */
+        Refused: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -1770,15 +1837,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getArchive: {
@@ -1810,15 +1879,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listAudit: {
@@ -1852,15 +1920,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     backup: {
@@ -1881,15 +1947,15 @@ export interface operations {
                     "application/x-tar": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listEvents: {
@@ -1931,15 +1997,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listNode: {
@@ -1993,15 +2058,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     getNode: {
@@ -2036,20 +2099,22 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     cordonNode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2076,20 +2141,68 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    drainNode: {
+        parameters: {
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Refusal"];
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
                 };
             };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     uncordonNode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2116,15 +2229,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     openapi: {
@@ -2142,18 +2256,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": string;
+                    "application/json": Record<string, never>;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listPlacement: {
@@ -2209,15 +2321,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     getPlacement: {
@@ -2254,15 +2365,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listProject: {
@@ -2316,15 +2426,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createProject: {
@@ -2340,7 +2448,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "语音识别"
+                 *       },
+                 *       "spec": {
+                 *         "queue": "default"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Project"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "语音识别"
+                 *       },
+                 *       "spec": {
+                 *         "queue": "default"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Project"];
             };
         };
@@ -2363,15 +2491,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getProject: {
@@ -2406,15 +2536,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateProject: {
@@ -2455,15 +2584,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteProject: {
@@ -2495,15 +2627,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listQueue: {
@@ -2557,15 +2690,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createQueue: {
@@ -2581,7 +2712,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "夜间队列"
+                 *       },
+                 *       "spec": {
+                 *         "maxPending": 1000
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Queue"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "夜间队列"
+                 *       },
+                 *       "spec": {
+                 *         "maxPending": 1000
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Queue"];
             };
         };
@@ -2604,15 +2755,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getQueue: {
@@ -2647,15 +2800,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateQueue: {
@@ -2696,15 +2848,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteQueue: {
@@ -2736,15 +2891,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listSecret: {
@@ -2800,15 +2956,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createSecret: {
@@ -2826,7 +2981,33 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "hub"
+                 *       },
+                 *       "spec": {
+                 *         "data": {
+                 *           "password": "…",
+                 *           "username": "lin"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Secret"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "hub"
+                 *       },
+                 *       "spec": {
+                 *         "data": {
+                 *           "password": "…",
+                 *           "username": "lin"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Secret"];
             };
         };
@@ -2849,15 +3030,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getSecret: {
@@ -2894,15 +3078,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateSecret: {
@@ -2945,15 +3128,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteSecret: {
@@ -2988,15 +3174,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getSession: {
@@ -3026,15 +3213,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     signIn: {
@@ -3068,15 +3253,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     signOut: {
@@ -3100,20 +3287,21 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     makeSignInCode: {
@@ -3143,15 +3331,15 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     signOutEverywhere: {
@@ -3184,15 +3372,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listToken: {
@@ -3246,15 +3435,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createToken: {
@@ -3270,7 +3457,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "nightly"
+                 *       },
+                 *       "spec": {
+                 *         "scope": "read"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Token"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "nightly"
+                 *       },
+                 *       "spec": {
+                 *         "scope": "read"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Token"];
             };
         };
@@ -3297,15 +3504,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getToken: {
@@ -3340,15 +3549,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateToken: {
@@ -3389,15 +3597,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteToken: {
@@ -3429,15 +3640,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listTrainingTask: {
@@ -3497,15 +3709,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createTrainingTask: {
@@ -3523,7 +3734,41 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "GPT大模型分布式训练"
+                 *       },
+                 *       "spec": {
+                 *         "roles": [
+                 *           {
+                 *             "command": [
+                 *               "echo",
+                 *               "hi"
+                 *             ]
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "GPT大模型分布式训练"
+                 *       },
+                 *       "spec": {
+                 *         "roles": [
+                 *           {
+                 *             "command": [
+                 *               "echo",
+                 *               "hi"
+                 *             ]
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
             };
         };
@@ -3546,15 +3791,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getTrainingTask: {
@@ -3591,15 +3839,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateTrainingTask: {
@@ -3642,15 +3889,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteTrainingTask: {
@@ -3685,15 +3935,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     cloneTask: {
@@ -3734,15 +3985,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listTaskEvents: {
@@ -3782,15 +4036,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readTaskLog: {
@@ -3825,19 +4078,45 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "message";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "end";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                     "text/plain": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listTaskOutputs: {
@@ -3886,15 +4165,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readTaskOutput: {
@@ -3923,15 +4201,32 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description Refused. */
-            default: {
+            /** @description The range asked for. */
+            206: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Refusal"];
+                    "application/octet-stream": string;
                 };
             };
+            /** @description Not changed since If-Modified-Since. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            412: components["responses"]["Refused"];
+            416: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listTaskReplicas: {
@@ -3970,15 +4265,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     stopTask: {
@@ -4013,15 +4307,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     explainTask: {
@@ -4058,15 +4353,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     sumUsage: {
@@ -4106,15 +4400,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listUser: {
@@ -4168,15 +4461,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createUser: {
@@ -4192,7 +4483,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "林"
+                 *       },
+                 *       "spec": {
+                 *         "role": "member"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["User"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "林"
+                 *       },
+                 *       "spec": {
+                 *         "role": "member"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["User"];
             };
         };
@@ -4215,15 +4526,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getUser: {
@@ -4258,15 +4571,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateUser: {
@@ -4307,15 +4619,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteUser: {
@@ -4347,15 +4662,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     setPassword: {
@@ -4391,15 +4707,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     version: {
@@ -4429,15 +4748,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchNode: {
@@ -4466,18 +4783,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchPlacement: {
@@ -4508,18 +4859,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchProject: {
@@ -4548,18 +4934,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchQueue: {
@@ -4588,18 +5008,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchSecret: {
@@ -4630,18 +5084,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchToken: {
@@ -4670,18 +5159,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchTrainingTask: {
@@ -4716,18 +5239,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchUser: {
@@ -4756,18 +5314,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchZone: {
@@ -4796,18 +5388,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     whoami: {
@@ -4837,15 +5463,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listZone: {
@@ -4899,15 +5523,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createZone: {
@@ -4923,7 +5545,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "北京-1"
+                 *       },
+                 *       "spec": {
+                 *         "region": "北京"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Zone"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "北京-1"
+                 *       },
+                 *       "spec": {
+                 *         "region": "北京"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Zone"];
             };
         };
@@ -4946,15 +5588,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getZone: {
@@ -4989,15 +5633,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateZone: {
@@ -5038,15 +5681,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteZone: {
@@ -5078,15 +5724,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     healthz: {
@@ -5110,20 +5757,17 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     metrics: {
@@ -5144,15 +5788,14 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readyz: {
@@ -5176,20 +5819,17 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
 }
