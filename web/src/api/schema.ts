@@ -1013,6 +1013,9 @@ export interface components {
             /** Format: date-time */
             expiresAt: string;
         };
+        CredentialRef: {
+            secret: string;
+        };
         Device: {
             /** Format: int64 */
             index: number;
@@ -1302,6 +1305,7 @@ export interface components {
         Project: {
             metadata: components["schemas"]["Meta"];
             spec?: components["schemas"]["ProjectSpec"];
+            status?: components["schemas"]["ProjectStatus"];
         };
         ProjectSpec: {
             description?: string;
@@ -1309,6 +1313,13 @@ export interface components {
             members?: string[] | null;
             /** @description default when absent. */
             queue?: string;
+        };
+        ProjectStatus: {
+            /**
+             * Format: int64
+             * @description User and group id of its processes; given with the first one.
+             */
+            uid?: number;
         };
         Queue: {
             metadata: components["schemas"]["Meta"];
@@ -1512,6 +1523,8 @@ export interface components {
             sealed?: {
                 [key: string]: string;
             };
+            /** @description opaque (default), git, registry or s3; says which keys there are and never changes. */
+            type?: string;
         };
         SecretStatus: {
             /** @description Which keys have a value. */
@@ -1622,6 +1635,8 @@ export interface components {
         };
         TrainingTaskSpec: {
             code?: components["schemas"]["Code"];
+            /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
+            credentials?: components["schemas"]["CredentialRef"][] | null;
             datasets?: components["schemas"]["AssetRef"][] | null;
             description?: string;
             /**
