@@ -288,10 +288,7 @@ func latency(z *api.Zone) string {
 }
 
 func price(z *api.Zone) string {
-	if z.Spec.Price.DeviceHour == 0 {
-		return "-"
-	}
-	return strconv.FormatFloat(z.Spec.Price.DeviceHour, 'f', 2, 64) + " " + first(z.Spec.Price.Currency, "CNY")
+	return strconv.FormatFloat(z.Spec.Price.Device(""), 'f', 2, 64) + " " + first(z.Spec.Price.Currency, api.DefaultCurrency)
 }
 
 func zoneState(z *api.Zone, lang string) cell {

@@ -186,8 +186,11 @@ func (c *Controller) price(r engine.Replica) float64 {
 		return 0
 	}
 	p := o.(*api.Zone).Spec.Price
-	return p.DeviceHour*float64(len(r.Devices)) + p.CoreHour*float64(r.Resources.CPU)/1000 +
-		p.MemoryGBHour*float64(r.Resources.Memory)/1e9
+	hour := p.Core()*float64(r.Resources.CPU)/1000 + p.MemoryGBHour*float64(r.Resources.Memory)/(1<<30)
+	for _, d := range r.Devices {
+		hour += p.Device(d.Type)
+	}
+	return hour
 }
 
 // leave takes a finished task out of the store: to history, or for good.
