@@ -90,15 +90,18 @@ func open(t *testing.T) *store.Store {
 // TestFollows: the state follows nodes, the hand and measurements, and rests when nothing changes.
 func TestFollows(t *testing.T) {
 	s := open(t)
+	var seenAt int64
 	put := func(op func(api.Object) store.Op, o api.Object) {
 		t.Helper()
-		if _, err := s.Commit(t.Context(), store.Txn{Ops: []store.Op{op(o)}}); err != nil {
+		rev, err := s.Commit(t.Context(), store.Txn{Ops: []store.Op{op(o)}})
+		if err != nil {
 			t.Fatal(err)
 		}
+		seenAt = rev
 	}
 	key := api.Key{Kind: api.KindZone, Name: "a"}
 	get := func() *api.Zone {
-		o, err := s.Get(t.Context(), key, 0)
+		o, err := s.Get(t.Context(), key, seenAt)
 		if err != nil {
 			t.Fatal(err)
 		}
