@@ -163,6 +163,8 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 		b.ops, err = s.checkProject(ctx, o, nil)
 	case *api.Secret:
 		b.ops, err = s.admitSecret(ctx, o, nil)
+	case *api.Queue:
+		err = s.checkQueue(ctx, o)
 	}
 	if err != nil {
 		b.undo()

@@ -35,10 +35,14 @@ type Controller struct {
 	cfg Config
 	mu  sync.Mutex
 	m   *model // nil while not leading
+	// previews bounds how many are worked on at once.
+	previews chan struct{}
 }
 
 // New makes a controller; it starts nothing.
-func New(cfg Config) *Controller { return &Controller{cfg: cfg} }
+func New(cfg Config) *Controller {
+	return &Controller{cfg: cfg, previews: make(chan struct{}, maxPreviews)}
+}
 
 // Run places until ctx, which ends with the leadership, ends.
 func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
