@@ -42,6 +42,7 @@ func TestMeasureZone(t *testing.T) {
 	}
 	gone := w.do("DELETE", "/api/v1/zones/c", w.admin, nil)
 	w.refused("GET", "/api/v1/zones/c?minRevision="+gone.header.Get("Fermi-Revision"), nil, 404, "NotFound")
+	z = api.Zone{}
 	w.ok("POST", "/api/v1/zones/a/latency", `{"to":{"b":{"p50Ms":1.4,"p99Ms":2,"samples":9}}}`, &z)
 	if m := z.Status.Measured; len(m) != 1 || m["b"].P50Ms != 1.4 {
 		t.Errorf("a zone that is gone is still near: %+v", m)
