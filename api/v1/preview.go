@@ -18,7 +18,7 @@ type Preview struct {
 	Planned      *PlacementOption  `json:"planned,omitempty"`
 	Alternatives []PlacementOption `json:"alternatives,omitempty" doc:"At most three."`
 	// Windows are for tasks that say how long they run.
-	Windows []StartWindow `json:"windows,omitempty" doc:"The cheapest and the cleanest hours to start it, within a day or before its deadline."`
+	Windows []StartWindow `json:"windows,omitempty" doc:"The cheapest and the cleanest hours to start it, within a day or before its deadline; absent where now is best."`
 }
 
 // PlacementOption is one place for a gang, and what it means.

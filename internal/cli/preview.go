@@ -27,19 +27,22 @@ func (s *session) preview(ctx context.Context, task *api.TrainingTask) error {
 	default:
 		putLine(s.out, clean(s.t("It would wait: ", "将会等待：")+p.Message.In(s.lang)+" ["+p.Reason+"]"))
 	}
-	if p.Planned == nil {
+	list := p.Alternatives
+	if p.Planned != nil {
+		list = append([]api.PlacementOption{*p.Planned}, list...)
+	}
+	if len(list) == 0 {
 		return nil
 	}
-	if err := s.options(append([]api.PlacementOption{*p.Planned}, p.Alternatives...)); err != nil {
+	if err := s.options(list); err != nil {
 		return err
 	}
-	s.priceLines(p.Planned)
+	if p.Planned != nil {
+		s.priceLines(p.Planned)
+	}
 	for _, a := range p.Alternatives {
-		line := optionWord(a.Name).In(s.lang) + ": " + a.Text.In(s.lang)
-		if !a.Change.IsZero() {
-			line += " (" + a.Change.In(s.lang) + ")"
-		}
-		putLine(s.out, clean(line))
+		line := strings.TrimSuffix(a.Change.In(s.lang)+"; "+a.Text.In(s.lang), "; ")
+		putLine(s.out, clean(optionWord(a.Name).In(s.lang)+": "+line))
 	}
 	for _, w := range p.Windows {
 		s.windowLine(w)

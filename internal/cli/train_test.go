@@ -119,7 +119,7 @@ cheaper  shanghai-1      2               -        ≈90%  ¥100.00  ≈4.5 kg   
 devices ¥136.00 + CPU ¥25.60 + memory ¥0.00 = ¥161.60 an hour
 the whole run: ¥323.20, ≈16.0 kWh, ≈9.0 kg CO₂
 a – b: fine
-cheaper: less (zones)
+cheaper: zones; less
 `})
 	f.planned = &api.Preview{Reason: "DevicesBusy", Message: fault.T("All busy.", "全忙。"), StartBasis: "unknown"}
 	check(t, f.fermi(t, "", "train", "run", "--dry-run", "--name", "x2", "--", "sleep", "9"), result{out: "task/x2 created (dry run)\nIt would wait: All busy. [DevicesBusy]\n"})

@@ -158,7 +158,8 @@ func (p *preview) windows(parts []cost.Part) []api.StartWindow {
 	if d := p.task.Spec.Deadline; d != nil {
 		latest = d.Add(-p.wish.Expected)
 	}
-	return p.zones.Windows(parts, p.wish, p.now, latest)
+	// One that begins now is no advice.
+	return slices.DeleteFunc(p.zones.Windows(parts, p.wish, p.now, latest), func(w api.StartWindow) bool { return !w.Start.After(p.now) })
 }
 
 // parts is an assignment as the book-keeping sees it: one part for each node and device type.

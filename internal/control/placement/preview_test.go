@@ -69,6 +69,9 @@ func TestPreview(t *testing.T) {
 	s, c := demo(t, func(zones []api.Zone) {
 		zones[2].Spec.Price = api.Price{Currency: "CNY", DeviceHour: &cheap, CoreHour: &cheap, Windows: []api.PriceWindow{{From: "00:00", To: "24:00", Factor: 0.25}}}
 		zones[1].Spec.Carbon.GramsPerKWh = &green
+		// Half the price from an hour after now, for eleven hours on the zone's clock.
+		hour := time.Now().UTC().Add(9 * time.Hour)
+		zones[1].Spec.Price.Windows = []api.PriceWindow{{From: hour.Format("15:04"), To: hour.Add(11 * time.Hour).Format("15:04"), Factor: 0.5}}
 	})
 	for replicas, want := range map[int]float64{2: 161.60, 5: 404.00, 8: 646.40} { // the seed's examples
 		p := look(t, c, seedTask(replicas, "A100"))
@@ -82,7 +85,11 @@ func TestPreview(t *testing.T) {
 	if p.Planned.Efficiency.Percent != 90 || p.Planned.Latency.P50Ms != 0 || p.Planned.RackLoss.Percent != 100 || p.Planned.Expected.Prices[0].Total != 1616 {
 		t.Errorf("%+v", p.Planned)
 	}
-	if len(p.Windows) != 2 {
+	if len(p.Windows) != 0 {
+		t.Errorf("nothing is better later, yet: %+v", p.Windows)
+	}
+	long.Spec.Zones = &api.ZoneRules{Allow: []string{"beijing-2"}}
+	if p := look(t, c, long); len(p.Windows) != 1 || p.Windows[0].For != "price" || p.Windows[0].Totals.Prices[0].Total != 808 {
 		t.Errorf("windows %+v", p.Windows)
 	}
 	names := map[string]string{}
