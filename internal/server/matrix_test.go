@@ -180,6 +180,8 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		return []ask{{named(m.target(api.KindZone, "").GetMeta().Name), `{"to":{"` + near + `":{"p50Ms":1.3,"p99Ms":2,"samples":9}}}`, p.inside}}
 	case "listEvents":
 		return []ask{{path + "?project=lab", nil, p.inside}}
+	case "sumUsage":
+		return []ask{{path + "?project=lab", nil, p.inside}}
 	case "signOutEverywhere":
 		victim := m.target(api.KindUser, "")
 		return []ask{{path, nil, true}, {path + "?user=" + victim.GetMeta().Name, nil, false}}

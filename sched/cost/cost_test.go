@@ -151,9 +151,9 @@ func TestLatency(t *testing.T) {
 		{"c", "a", Latency{P50: 8.5, Gbps: 40, From: "a", To: "c", Source: Declared}},
 		{"b", "c", Latency{P50: 30, P99: 44, From: "b", To: "c", Source: Measured}},
 		{"a", "d", Latency{P50: 7, P99: 9, From: "a", To: "d", Source: Measured}}, // old, but better than a guess
-		{"c", "d", Latency{P50: 2, From: "c", To: "d", Source: Assumed}},
-		{"b", "d", Latency{P50: 50, From: "b", To: "d", Source: Assumed}},
-		{"a", "nowhere", Latency{P50: 50, From: "a", To: "nowhere", Source: Assumed}},
+		{"c", "d", Latency{P50: 1, From: "c", To: "d", Source: Assumed}},
+		{"b", "d", Latency{P50: 20, From: "b", To: "d", Source: Assumed}},
+		{"a", "nowhere", Latency{P50: 20, From: "a", To: "nowhere", Source: Assumed}},
 	} {
 		if got := ZonesOf(all, noon).Between(tc.x, tc.y); got != tc.want {
 			t.Errorf("%s–%s: %+v, want %+v", tc.x, tc.y, got, tc.want)

@@ -16,10 +16,10 @@ const (
 	Assumed  Source = "assumed" // from the regions: the table has a hole
 )
 
-// What is assumed between zones of which nothing is known, in milliseconds.
+// What is assumed between zones of which nothing is known, in milliseconds: as the planner does.
 const (
-	assumedNear = 2
-	assumedFar  = 50
+	assumedNear = 1
+	assumedFar  = 20
 )
 
 // fresh is how long a measurement replaces what is declared.

@@ -140,6 +140,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep new work away and make what runs there leave; it is placed elsewhere. */
+        post: operations["drainNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/uncordon": {
         parameters: {
             query?: never;
@@ -591,6 +608,23 @@ export interface paths {
         };
         /** Why the task is where it is. */
         get: operations["explainTask"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who used how much, and what it cost. */
+        get: operations["sumUsage"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1098,6 +1132,13 @@ export interface components {
              */
             next?: number;
         };
+        Eviction: {
+            /** Format: date-time */
+            at: string;
+            message: components["schemas"]["Text"];
+            /** @description Preempted, Drained, Moved … */
+            reason: string;
+        };
         ExpectedTotals: {
             /** Format: double */
             grams?: number;
@@ -1289,6 +1330,8 @@ export interface components {
         };
         NodeSpec: {
             cordoned?: boolean;
+            /** @description Devices, by index, that take no new work. */
+            cordonedDevices?: number[] | null;
             /**
              * @description Cores as a quantity, such as 500m or 64.
              * @example 500m
@@ -1300,6 +1343,8 @@ export interface components {
              * @example 16Gi
              */
             disk?: string;
+            /** @description What runs on the cordoned node or devices leaves and is placed elsewhere. */
+            drain?: boolean;
             leaf?: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -1380,6 +1425,7 @@ export interface components {
              * @description The first attempt that may use this placement.
              */
             attempt: number;
+            evict?: components["schemas"]["Eviction"];
             /** Format: date-time */
             placedAt: string;
             roles: components["schemas"]["RoleAssignment"][] | null;
@@ -1879,6 +1925,38 @@ export interface components {
             /** @description Where it runs or ran. */
             zones?: string[] | null;
         };
+        UsageList: {
+            by: string;
+            /** Format: date-time */
+            from: string;
+            items: components["schemas"]["UsageSum"][] | null;
+            /** Format: date-time */
+            to: string;
+        };
+        UsageSum: {
+            /** Format: double */
+            coreHours: number;
+            /**
+             * Format: double
+             * @description At the price of the time the replica ran.
+             */
+            cost: number;
+            /** Format: double */
+            deviceHours: number;
+            /** @description Name of the project, user, zone or device type; id of the task. */
+            key: string;
+            /** Format: double */
+            memoryGiBHours: number;
+            /** @description Of a task. */
+            name?: string;
+            /** Format: int64 */
+            replicas: number;
+            /**
+             * Format: int64
+             * @description How many of the replicas still run; they count up to now.
+             */
+            running: number;
+        };
         User: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["UserSpec"];
@@ -2327,7 +2405,53 @@ export interface operations {
     };
     cordonNode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    drainNode: {
+        parameters: {
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2367,7 +2491,10 @@ export interface operations {
     };
     uncordonNode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -4378,6 +4505,54 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["Explanation"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    sumUsage: {
+        parameters: {
+            query?: {
+                /** @description What to add up by. */
+                by?: "project" | "user" | "task" | "zone" | "type";
+                /** @description Only this project; all that you may see when absent. */
+                project?: string;
+                /** @description RFC 3339, or how long ago; 30 days ago when absent. */
+                from?: string;
+                /** @description RFC 3339, or how long ago; now when absent. */
+                to?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["UsageList"];
                         /** @description For people. */
                         message: string;
                     };

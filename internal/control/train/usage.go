@@ -1,0 +1,87 @@
+package train
+
+import (
+	"context"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/sched/cost"
+)
+
+// writeUsage writes what each member used so far: a row from its start, closed at its end. Rows are
+// keyed by replica, so writing twice is writing once. It comes before the commit that could let a
+// record go: a crash in between writes the same rows again.
+func (c *Controller) writeUsage(ctx context.Context, s seen) error {
+	rows := make([]history.UsageRow, 0, len(s.members))
+	for i := range s.members {
+		if row, ok := c.usageRow(s, i); ok {
+			rows = append(rows, row)
+		}
+	}
+	ended := map[string]*engine.Exit{}
+	for _, o := range s.others {
+		if o.Exit != nil {
+			ended[string(o.Name)] = o.Exit
+		}
+	}
+	if len(ended) > 0 { // of earlier attempts, or of a placement that went away
+		known, err := c.cfg.History.UsageOf(ctx, s.task.Meta.ID)
+		if err != nil {
+			return err
+		}
+		for _, row := range known {
+			if exit := ended[row.Replica]; exit != nil && row.Stop.IsZero() {
+				closeRow(&row, exit)
+				rows = append(rows, row)
+			}
+		}
+	}
+	return c.cfg.History.PutUsage(ctx, rows...)
+}
+
+// usageRow is member i's row; ok is false while it has neither started nor ended.
+func (c *Controller) usageRow(s seen, i int) (history.UsageRow, bool) {
+	m := &s.members[i]
+	if m.started.IsZero() && m.exit == nil {
+		return history.UsageRow{}, false
+	}
+	r := c.replica(s, i, s.task)
+	row := history.UsageRow{
+		Replica: string(m.name), TaskID: r.TaskID, Project: r.Project, Owner: r.Owner, Zone: r.Zone, Node: r.Node,
+		Devices: len(r.Devices), Type: r.Resources.Accelerators.Type, CPU: r.Resources.CPU, Memory: r.Resources.Memory,
+		Start: m.started, PriceHour: c.price(r, m.started, s.task.Spec.Preemptible),
+	}
+	if len(r.Devices) > 0 {
+		row.Type = r.Devices[0].Type
+	}
+	if m.exit != nil {
+		closeRow(&row, m.exit)
+	}
+	return row, true
+}
+
+func closeRow(row *history.UsageRow, exit *engine.Exit) {
+	row.Stop, row.ExitCode, row.Reason = exit.At, exit.Code, exit.Reason
+	row.CPUTime, row.PeakBytes = exit.CPUTime, api.Bytes(exit.PeakBytes)
+	if row.Start.IsZero() || row.Start.After(row.Stop) {
+		row.Start = row.Stop // it never ran
+	}
+}
+
+// price is what the replica costs an hour, at the prices of its start.
+func (c *Controller) price(r engine.Replica, at time.Time, spot bool) float64 {
+	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindZone, Name: r.Zone}, 0)
+	if err != nil {
+		return 0
+	}
+	part := cost.Part{
+		CPU: r.Resources.CPU, Memory: r.Resources.Memory, DeviceType: r.Resources.Accelerators.Type, Devices: len(r.Devices),
+		Thousandths: int64(len(r.Devices)) * r.Resources.Accelerators.Share.Of(),
+	}
+	if len(r.Devices) > 0 {
+		part.DeviceType = r.Devices[0].Type
+	}
+	return cost.ZoneOf(o.(*api.Zone)).Rate(part, at, spot).Total().Float()
+}
