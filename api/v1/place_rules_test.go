@@ -87,17 +87,15 @@ func TestPlaceRulesRefuse(t *testing.T) {
 		{accel(Accelerators{Type: "A100|", Count: 1}), acc + ".type", "no type beside it"},
 		{accel(Accelerators{Type: "A100|a100", Count: 1}), acc + ".type", "twice"},
 		{accel(Accelerators{Type: "a|b|c|d|e|f|g|h|i", Count: 1}), acc + ".type", "9 types"},
-		{accel(Accelerators{Type: "A100|H800", Count: 1}), acc + ".type", "not built yet"},
 		{accel(Accelerators{Count: 2, Share: 500}), acc + ".share", "count 1"},
-		{accel(Accelerators{Count: 1, Share: 500}), acc + ".share", "not built yet"},
 		{zones(2, ZoneRules{Split: map[string]int{"a": 1}}), "spec.zones.split", "1 replicas, the task 2"},
 		{zones(2, ZoneRules{Split: map[string]int{"a": 2, "b": 0}}), "spec.zones.split.b", "1 to"},
 		{zones(2, ZoneRules{Deny: []string{"a"}, Split: map[string]int{"a": 2}}), "spec.zones.split.a", "keep the task out"},
-		{zones(2, ZoneRules{Split: map[string]int{"a": 1, "b": 1}}), "spec.zones.split", "not built yet"},
 		{zones(2, ZoneRules{SurviveZoneLoss: true, Split: map[string]int{"a": 2}}), "spec.zones.surviveZoneLoss", "two zones"},
 		{zones(1, ZoneRules{SurviveZoneLoss: true}), "spec.zones.surviveZoneLoss", "two replicas"},
 		{zones(2, ZoneRules{MaxLatency: -1}), "spec.zones.maxLatency", "10 years"},
-		{zones(2, ZoneRules{MaxLatency: 1}), "spec.zones.maxLatency", "not built yet"},
+		{zones(2, ZoneRules{SurviveZoneLoss: true}), "spec.zones.surviveZoneLoss", "not built yet"},
+		{zones(2, ZoneRules{SameRegion: RegionRequire}), "spec.zones.sameRegion", "not built yet"},
 		{zones(2, ZoneRules{SameRegion: "must"}), "spec.zones.sameRegion", "prefer or require"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = "now" }), "spec.deferrable", "cheap or green"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = DeferCheap }), "spec.deferrable", "deadline"},
@@ -128,9 +126,17 @@ func TestPlaceRulesAccept(t *testing.T) {
 		spec(func(s *TrainingTaskSpec) { s.ExpectedTime = Duration(time.Hour) }),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologyPack} }),
 		spec(func(s *TrainingTaskSpec) { s.Zones = &ZoneRules{SameRegion: RegionPrefer} }),
+		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologySpread} }),
+		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{TopologyBounded, 2} }),
+		spec(func(s *TrainingTaskSpec) {
+			s.Roles[0].Replicas = 3
+			s.Zones = &ZoneRules{Allow: []string{"a", "b", "c"}, Split: map[string]int{"a": 2, "b": 1}, MaxLatency: Duration(2 * time.Millisecond)}
+		}),
 		role(func(r *Role) {
 			r.Resources.Accelerators = Accelerators{Type: "Ascend 910", Count: 1, Share: WholeDevice}
 		}),
+		role(func(r *Role) { r.Resources.Accelerators = Accelerators{Type: "A100|H800", Count: 8} }),
+		role(func(r *Role) { r.Resources.Accelerators = Accelerators{Count: 1, Share: 250} }),
 	} {
 		if err := Prepare(o, fixed); err != nil {
 			t.Errorf("%d: %v", i, err)

@@ -1,28 +1,17 @@
 package v1
 
-import "strings"
-
 // Wishes that are understood and checked, but that no planner grants yet: refused by name, so that
 // nothing is accepted and ignored. Who builds one deletes its lines here, and nothing else.
 
 // unbuilt is for fields of a training task.
 func (f *faults) unbuilt(s *TrainingTaskSpec) {
 	if z := s.Zones; z != nil {
-		if len(z.Split) > 0 {
-			f.notBuilt("spec.zones.split", 3, "splits by zone", "按可用区划分")
-		}
 		if z.SurviveZoneLoss {
 			f.notBuilt("spec.zones.surviveZoneLoss", 3, "tasks that survive a zone", "可用区容灾")
-		}
-		if z.MaxLatency != 0 {
-			f.notBuilt("spec.zones.maxLatency", 3, "latency bounds", "延迟上限")
 		}
 		if z.SameRegion == RegionRequire {
 			f.notBuilt("spec.zones.sameRegion", 3, "gangs held in one region", "限定同一区域")
 		}
-	}
-	if t := s.Topology; t != nil && t.Mode != TopologyPack {
-		f.notBuilt("spec.topology", 3, "spread gangs", "分散放置")
 	}
 	if s.Deadline != nil {
 		f.notBuilt("spec.deadline", 3, "deadlines", "截止时间")
@@ -32,16 +21,6 @@ func (f *faults) unbuilt(s *TrainingTaskSpec) {
 	}
 	if s.Deferrable != "" {
 		f.notBuilt("spec.deferrable", 3, "tasks that wait for cheap or green hours", "等待低价或低碳时段的任务")
-	}
-	for i := range s.Roles {
-		a := s.Roles[i].Resources.Accelerators
-		at := item("spec.roles", i) + ".resources.accelerators"
-		if strings.Contains(a.Type, "|") {
-			f.notBuilt(at+".type", 3, "fallbacks between device types", "加速卡类型备选")
-		}
-		if a.Share != 0 && a.Share != WholeDevice {
-			f.notBuilt(at+".share", 3, "parts of a device", "单卡份额")
-		}
 	}
 }
 

@@ -133,6 +133,8 @@ func optionWord(name string) fault.Text {
 		return fault.T("faster network", "网络更快")
 	case "greener":
 		return fault.T("greener", "更低碳")
+	case "safer":
+		return fault.T("safer", "更安全")
 	case "sooner":
 		return fault.T("sooner", "更早")
 	}

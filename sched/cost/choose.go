@@ -13,6 +13,7 @@ const (
 	Cheaper = "cheaper"
 	Faster  = "faster"
 	Greener = "greener"
+	Safer   = "safer"
 	Sooner  = "sooner"
 )
 
@@ -37,6 +38,9 @@ var axes = []axis{
 			return 0, false
 		}
 		return order(*a.grams, *b.grams), true
+	}},
+	{Safer, func(a, b Place) (int, bool) {
+		return order(float64(a.RackLoss.Replicas), float64(b.RackLoss.Replicas)), true
 	}},
 }
 
@@ -96,6 +100,9 @@ func Trade(planned, option Place) api.Text {
 	}
 	if planned.grams != nil && option.grams != nil && *planned.grams != *option.grams {
 		add(api.T("%.1f kg CO₂/h instead of %.1f", "每小时 %.1f kg CO₂，原为 %.1f", option.grams.Float()/1000, planned.grams.Float()/1000))
+	}
+	if a, b := planned.RackLoss, option.RackLoss; a.Replicas != b.Replicas {
+		add(api.T("one rack takes %d replicas with it instead of %d", "单机架故障影响 %d 个副本，原为 %d 个", b.Replicas, a.Replicas))
 	}
 	for _, z := range option.Zones {
 		if z.Degraded {

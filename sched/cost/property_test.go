@@ -164,6 +164,8 @@ func TestChoose(t *testing.T) {
 				worse = o.Prices[0].Total > planned.Prices[0].Total
 			case Faster:
 				worse = o.Latency.P50Ms >= planned.Latency.P50Ms
+			case Safer:
+				worse = o.RackLoss.Replicas >= planned.RackLoss.Replicas
 			case Greener:
 				worse = *o.Energy.GramsPerHour > *planned.Energy.GramsPerHour
 			default:

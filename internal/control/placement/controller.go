@@ -90,6 +90,7 @@ func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool) ([]
 // fill builds the model from the store: nodes before placements before tasks.
 func (c *Controller) fill(ctx context.Context) error {
 	m := newModel(c.cfg.Log, c.cfg.Host, c.cfg.Processes)
+	m.now = c.cfg.Clock.Now
 	lists := map[api.Kind]store.Snapshot{}
 	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
 		snap, err := c.cfg.Store.List(ctx, k, "", 0)
@@ -128,6 +129,8 @@ func (c *Controller) change(ch store.Change) {
 		}
 	case nil:
 		switch ch.Key.Kind {
+		case api.KindZone:
+			m.dropZone(ch.Key.Name)
 		case api.KindNode:
 			m.dropNode(ch.Key.Name)
 		case api.KindTrainingTask:

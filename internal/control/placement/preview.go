@@ -69,9 +69,6 @@ func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Prev
 		return api.Preview{}, err
 	}
 	out.Alternatives = cost.Choose(planned, others, maxAlternatives)
-	for i := range out.Alternatives {
-		out.Alternatives[i].Change = allowText(out.Alternatives[i].Zones)
-	}
 	out.Windows = p.windows(p.parts(w, at))
 	if why, paused := c.paused(w); paused {
 		out.Fits, out.Start, out.StartBasis = false, nil, "unknown"
@@ -205,22 +202,38 @@ func (p *preview) add(out []cost.Part, index map[partKey]int, role int, n *api.N
 	return out
 }
 
-// elsewhere judges other places where the gang fits now: in single zones, and in the zones of one
-// region; the cheapest, the cleanest and the nearest first.
+// elsewhere judges other places where the gang fits now: in single zones, in the zones of one region
+// (the cheapest, the cleanest and the healthy first), and spread over racks. A split stays as it is.
 func (p *preview) elsewhere(ctx context.Context, w *sched.Workload, planned cost.Place) ([]cost.Place, error) {
 	var out []cost.Place
-	for _, allow := range p.candidates(w, planned) {
+	try := func(other sched.Workload, change api.Text) error {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
-		other := *w
-		other.Allow, other.Deny = allow, nil
 		at, ok, err := p.c.dry(&other)
-		if err != nil {
-			return nil, err
+		if err == nil && ok {
+			place := p.judge(p.parts(w, at))
+			if place.Change = change; change.IsZero() {
+				place.Change = allowText(place.Zones)
+			}
+			out = append(out, place)
 		}
-		if ok {
-			out = append(out, p.judge(p.parts(w, at)))
+		return err
+	}
+	if len(w.Split) == 0 {
+		for _, allow := range p.candidates(w, planned) {
+			other := *w
+			other.Allow, other.Deny = allow, nil
+			if err := try(other, api.Text{}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if w.Topology == (sched.Topology{}) && w.Replicas() > 1 {
+		other := *w
+		other.Topology.Spread = true
+		if err := try(other, api.T("topology: spread", "topology: spread")); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

@@ -98,11 +98,15 @@ func TestPreview(t *testing.T) {
 	names := map[string]string{}
 	for _, a := range p.Alternatives {
 		names[a.Name] = a.Zones[0].Zone
-		if a.Text.ZH == "" || a.Change.EN != "zones.allow: ["+a.Zones[0].Zone+"]" {
+		change := "zones.allow: [" + a.Zones[0].Zone + "]"
+		if a.Name == "safer" {
+			change = "topology: spread"
+		}
+		if a.Text.ZH == "" || a.Change.EN != change {
 			t.Errorf("%+v", a)
 		}
 	}
-	if len(names) != 2 || names["cheaper"] != "shanghai-1" || names["greener"] != "shenzhen-1" {
+	if len(names) != 3 || names["cheaper"] != "shanghai-1" || names["greener"] != "shenzhen-1" {
 		t.Errorf("alternatives %v", names)
 	}
 	// A gang over two zones says how far, and by whose word.
@@ -126,6 +130,46 @@ func measure(t *testing.T, s *store.Store, zone string, m api.MeasuredLatency) {
 	z := store.Clone(o.(*api.Zone))
 	z.Status.Measured = map[string]api.MeasuredLatency{"beijing-1": m}
 	commit(t, s, store.Update(z))
+}
+
+// TestWishes: what a task says about zones, racks, types and shares reaches the planner.
+func TestWishes(t *testing.T) {
+	s, c := demo(t, nil)
+	split := seedTask(5, "A100")
+	split.Spec.Zones = &api.ZoneRules{Split: map[string]int{"beijing-1": 2, "shanghai-1": 3}}
+	p := look(t, c, split)
+	if !p.Fits || len(p.Planned.Zones) != 2 || p.Planned.Zones[0].Replicas != 2 || p.Planned.Zones[1].Replicas != 3 || p.Planned.Prices[0].Total != 404 {
+		t.Errorf("split: %+v", p)
+	}
+	if p.Planned.Latency.P50Ms != 8.5 || p.Planned.Latency.Class != "far" {
+		t.Errorf("split: %+v", p.Planned.Latency)
+	}
+	split.Spec.Zones.MaxLatency = api.Duration(2 * time.Millisecond)
+	if p := look(t, c, split); p.Fits {
+		t.Errorf("8.5 ms are within 2 ms: %+v", p.Planned.Latency)
+	}
+	racks := seedTask(4, "A100")
+	racks.Spec.Topology = &api.Topology{Mode: api.TopologyBounded, MaxPerRack: 1}
+	if p := look(t, c, racks); !p.Fits || p.Planned.RackLoss.Racks != 4 || p.Planned.RackLoss.Percent != 25 {
+		t.Errorf("racks: %+v", p.Planned)
+	}
+	if p := look(t, c, seedTask(1, "TPU|h-800")); !p.Fits || p.Planned.Nodes[0].DeviceType != "H800" {
+		t.Errorf("fallback: %+v", p)
+	}
+	half := task("p", 2, 1)
+	half.Spec.Roles[0].Resources.Accelerators = api.Accelerators{Type: "A100", Count: 1, Share: 500}
+	half.Spec.Roles[0].Resources.CPU = 1000
+	if p := look(t, c, half); !p.Fits || p.Planned.NodeCount != 1 || p.Planned.Prices[0].Total != 2*(4.25+0.2) {
+		t.Errorf("share: %+v", p.Planned)
+	}
+	// A gang over two zones within the bound, until they are measured to be farther apart.
+	wide := seedTask(38, "A100")
+	wide.Spec.Zones = &api.ZoneRules{MaxLatency: api.Duration(2 * time.Millisecond)}
+	if p := look(t, c, wide); !p.Fits {
+		t.Errorf("wide: %+v", p)
+	}
+	measure(t, s, "beijing-2", api.MeasuredLatency{P50Ms: 3, P99Ms: 4, Samples: 9, At: time.Now()})
+	eventually(t, "the planner heeds what was measured", func() bool { return !look(t, c, wide).Fits })
 }
 
 // TestPreviewWaits: what does not fit now has a price all the same, and a smaller wish that fits.

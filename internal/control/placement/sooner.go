@@ -64,7 +64,7 @@ func (c *Controller) explain(w *sched.Workload) (sched.Explanation, error) {
 
 // fewer finds the largest number of replicas that starts now, by halving: at most 14 dry runs.
 func (p *preview) fewer(w *sched.Workload) (*sched.Workload, api.Text, error) {
-	if len(w.Roles) != 1 || w.Roles[0].Replicas < 2 {
+	if len(w.Roles) != 1 || w.Roles[0].Replicas < 2 || len(w.Split) > 0 {
 		return nil, api.Text{}, nil
 	}
 	with := func(n int) *sched.Workload {
@@ -99,7 +99,7 @@ func (p *preview) anyType(w *sched.Workload) (*sched.Workload, api.Text, error) 
 	named := ""
 	for i := range out.Roles {
 		if t := p.task.Spec.Roles[i].Resources.Accelerators.Type; t != "" {
-			named, out.Roles[i].Need.DeviceType = t, ""
+			named, out.Roles[i].Need.DeviceType, out.Roles[i].Need.DeviceTypes = t, "", nil
 		}
 	}
 	if named == "" {
