@@ -39,6 +39,14 @@ func (c *Client) Submit(ctx context.Context, task *api.TrainingTask, dryRun bool
 	return out, err
 }
 
+// Preview says where a task would stand if it were submitted now, and at what price. Fault
+// Unavailable where the server does not lead.
+func (c *Client) Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error) {
+	var out api.Preview
+	err := c.write(ctx, http.MethodPost, "/placements/preview", inProject(task.Meta.Project), task, &out)
+	return out, err
+}
+
 func taskPath(name, verb string) (string, error) {
 	p, err := objectPath(api.KindTrainingTask, name)
 	return p + "/" + verb, err

@@ -21,11 +21,12 @@ type QueueSpec struct {
 	Paused bool `json:"paused,omitempty"`
 	// MaxPending is how many tasks may wait; beyond it a submit is answered 429.
 	MaxPending int `json:"maxPending,omitempty" explicit:"nonzero" doc:"100000 when absent."`
-	// Parent, Guarantee, Weight and Limit come with the scheduler's mind; refused until then.
-	Parent    string         `json:"parent,omitempty"`
-	Guarantee map[string]int `json:"guarantee,omitempty"`
-	Weight    int            `json:"weight,omitempty"`
-	Limit     map[string]int `json:"limit,omitempty"`
+	// Parent makes queues a tree; its guarantee and limit hold for all below it together.
+	Parent string `json:"parent,omitempty" doc:"The queue this one is a part of; none when absent."`
+	// Guarantee, Limit: by resource: cpu in cores, memory in GiB, devices of any type, or a device type.
+	Guarantee map[string]int `json:"guarantee,omitempty" doc:"What it gets back when others borrowed it: cpu (cores), memory (GiB), devices, or a device type such as A100."`
+	Weight    int            `json:"weight,omitempty" explicit:"nonzero" doc:"Share of what is left among its siblings; 1 when absent."`
+	Limit     map[string]int `json:"limit,omitempty" doc:"The most it may hold, in the words of guarantee."`
 }
 
 // QueueStatus is empty until queues have shares; counts are computed on read.

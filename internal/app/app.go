@@ -28,6 +28,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/control/train"
+	"github.com/fermi-cluster/fermi/internal/control/zone"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -88,6 +89,7 @@ type part struct {
 	place   *placement.Controller
 	train   *train.Controller
 	nodes   *node.Controller
+	zones   *zone.Controller
 	api     *server.Server
 	engine  atomic.Pointer[localengine.Engine] // nil while not leading
 	started atomic.Bool
@@ -201,6 +203,7 @@ func (p *part) assemble() (err error) {
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
 	})
+	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone")})
 	p.api, err = server.New(server.Config{
 		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
@@ -282,6 +285,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	g.Add("engine", eng.Run)
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
+	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
 	g.Add("expiry", p.expire)
 	g.Add("control", func(ctx context.Context) error {
 		select { // nothing is judged before everything that runs was found again

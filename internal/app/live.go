@@ -74,6 +74,11 @@ func (l *live) Why(_ context.Context, t *api.TrainingTask) (server.Explanation, 
 	return server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}, nil
 }
 
+// Preview asks the planner.
+func (l *live) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
+	return l.place.Preview(ctx, t)
+}
+
 // Replicas shows what the engine and the link know.
 func (l *live) Replicas(_ context.Context, taskID string) ([]server.ReplicaView, error) {
 	e := l.engine.Load()

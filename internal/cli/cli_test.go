@@ -55,19 +55,21 @@ func someZone(name, display, region string, nodes int, ms float64, health api.Zo
 
 func TestZoneList(t *testing.T) {
 	f := newFake(t)
-	f.add(someZone("beijing-1", "A可用区（北京-1）", "北京", 24, 1.2, api.ZoneHealthy), someZone("shenzhen-1", "D可用区（深圳-1）", "深圳", 16, 12.3, api.ZoneDegraded))
+	near, grams := someZone("beijing-1", "A可用区（北京-1）", "北京", 24, 1.2, api.ZoneHealthy), 558.0
+	near.Spec.Carbon = &api.Carbon{GramsPerKWh: &grams}
+	f.add(near, someZone("shenzhen-1", "D可用区（深圳-1）", "深圳", 16, 12.3, api.ZoneDegraded))
 	check(t, f.fermi(t, "", "zone", "list", "--lang", "zh"), result{out: "" +
-		"可用区                          区域  可用节点    延迟  状态\n" +
-		"A可用区（北京-1） (beijing-1)   北京        24   1.2ms  健康\n" +
-		"D可用区（深圳-1） (shenzhen-1)  深圳        16  12.3ms  降级\n"})
+		"可用区                          区域  可用节点    延迟  单价/卡·时  碳强度 g/kWh  状态\n" +
+		"A可用区（北京-1） (beijing-1)   北京        24   1.2ms       ¥8.50           558  健康\n" +
+		"D可用区（深圳-1） (shenzhen-1)  深圳        16  12.3ms       ¥8.50             -  降级\n"})
 	t.Setenv("LANG", "zh_CN.UTF-8")
 	if got := f.fermi(t, "", "zone", "list"); !strings.Contains(got.out, "可用节点") {
 		t.Errorf("LANG is not heard:\n%s", got.out)
 	}
 	check(t, f.fermi(t, "", "zone", "list", "--lang", "en"), result{out: "" +
-		"ZONE                            REGION  NODES  LATENCY  STATE\n" +
-		"A可用区（北京-1） (beijing-1)   北京       24    1.2ms  healthy\n" +
-		"D可用区（深圳-1） (shenzhen-1)  深圳       16   12.3ms  degraded\n"})
+		"ZONE                            REGION  NODES  LATENCY  PRICE/DEVICE·H  CO₂ g/kWh  STATE\n" +
+		"A可用区（北京-1） (beijing-1)   北京       24    1.2ms           ¥8.50        558  healthy\n" +
+		"D可用区（深圳-1） (shenzhen-1)  深圳       16   12.3ms           ¥8.50          -  degraded\n"})
 }
 
 func TestGet(t *testing.T) {

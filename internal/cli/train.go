@@ -181,7 +181,7 @@ type runFlags struct {
 	env, hp, zones           []string
 	credentials              []string
 	restarts                 int
-	timeout                  string
+	timeout, expected        string
 }
 
 func (r *runFlags) add(cmd *cobra.Command) {
@@ -208,8 +208,9 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&r.zones, "zone", nil, Both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
 	f.IntVar(&r.restarts, "restarts", 0, Both("restarts allowed within an hour", "一小时内允许的重启次数"))
 	f.StringVar(&r.timeout, "timeout", "", Both("longest run, such as 2h", "最长运行时间，如 2h"))
+	f.StringVar(&r.expected, "expected-time", "", Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
 	f.BoolVarP(&r.detach, "detach", "d", false, Both("submit and return", "提交后立即返回"))
-	f.BoolVar(&r.dryRun, "dry-run", false, Both("only check, submit nothing", "仅检查，不提交"))
+	f.BoolVar(&r.dryRun, "dry-run", false, Both("only check, and show where it would run and at what price", "仅检查，并显示将在何处运行及其价格"))
 }
 
 // faults collects what is wrong with flags, so that all of it is said at once.
@@ -266,6 +267,11 @@ func (r *runFlags) task(cmd *cobra.Command, project string, argv []string) (*api
 		d, err := api.ParseDuration(r.timeout)
 		bad.check("--timeout", err)
 		t.Spec.Timeouts = &api.Timeouts{Run: d}
+	}
+	if r.expected != "" {
+		var err error
+		t.Spec.ExpectedTime, err = api.ParseDuration(r.expected)
+		bad.check("--expected-time", err)
 	}
 	bad.pairs("--hp", r.hp, func(k, v string) {
 		if t.Spec.HyperParameters == nil {

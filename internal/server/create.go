@@ -167,6 +167,8 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 		sealed := store.Clone(o) // a repeated admission needs the values again
 		b.object = sealed
 		b.ops, err = s.admitSecret(ctx, sealed, nil)
+	case *api.Queue:
+		err = s.checkQueue(ctx, o)
 	}
 	if err != nil {
 		b.undo()

@@ -22,6 +22,7 @@ func (s *Server) allRoutes(reg *schemas) []*route {
 	}
 	routes = append(routes, s.taskRoutes(reg)...)
 	routes = append(routes, s.nodeRoutes(reg)...)
+	routes = append(routes, s.previewRoutes(reg)...)
 	routes = append(routes, s.sessionRoutes(reg)...)
 	return append(append(routes, s.eventRoutes(reg)...), s.usageRoutes(reg)...)
 }

@@ -83,6 +83,34 @@ func (healthSchema) Schema(huma.Registry) *huma.Schema {
 	return oneOf("The state of the zone.", api.ZoneHealthy, api.ZoneDegraded)
 }
 
+type shareSchema struct{}
+
+func (shareSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: patternCPU, Description: "Part of one device as a quantity, such as 500m; a number such as 0.5 is read too.", Examples: []any{"500m"}}
+}
+
+type topologySchema struct{}
+
+func (topologySchema) Schema(huma.Registry) *huma.Schema {
+	low := 1.0
+	return &huma.Schema{Description: "How the gang lies in racks.", OneOf: []*huma.Schema{
+		oneOf("In few racks, or in many.", api.TopologyPack, api.TopologySpread),
+		object([]string{"maxPerRack"}, map[string]*huma.Schema{"maxPerRack": {Type: huma.TypeInteger, Minimum: &low, Description: "Replicas in one rack, at most."}}),
+	}}
+}
+
+type regionSchema struct{}
+
+func (regionSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("How much the gang insists on one region.", api.RegionPrefer, api.RegionRequire)
+}
+
+type deferralSchema struct{}
+
+func (deferralSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("Which hours before its deadline the task waits for.", api.DeferCheap, api.DeferGreen)
+}
+
 var taskPhases = []api.Phase{
 	api.PhasePending, api.PhaseInitializing, api.PhaseRunning, api.PhaseRecovering,
 	api.PhaseCompleted, api.PhaseFailed, api.PhaseStopped,
@@ -111,6 +139,10 @@ func newSchemas(reg huma.Registry) *schemas {
 	alias(reflect.TypeFor[api.TokenScope](), reflect.TypeFor[scopeSchema]())
 	alias(reflect.TypeFor[api.TokenUse](), reflect.TypeFor[useSchema]())
 	alias(reflect.TypeFor[api.ZoneHealth](), reflect.TypeFor[healthSchema]())
+	alias(reflect.TypeFor[api.Share](), reflect.TypeFor[shareSchema]())
+	alias(reflect.TypeFor[api.Topology](), reflect.TypeFor[topologySchema]())
+	alias(reflect.TypeFor[api.RegionRule](), reflect.TypeFor[regionSchema]())
+	alias(reflect.TypeFor[api.Deferral](), reflect.TypeFor[deferralSchema]())
 	s := &schemas{reg: reg}
 	s.of(reflect.TypeFor[fault.Text]())
 	return s

@@ -44,12 +44,14 @@ type LogReader interface {
 }
 
 // Live is what the leader knows in memory. Nil where this process has no such knowledge.
-// Both calls are quick and safe for concurrent use; Unavailable means: ask another replica.
+// All calls are quick and safe for concurrent use; Unavailable means: ask another replica.
 type Live interface {
 	// Why explains why a task is where it is.
 	Why(ctx context.Context, task *api.TrainingTask) (Explanation, error)
 	// Replicas lists the replicas of a task's attempts that are known now; none is fine.
 	Replicas(ctx context.Context, taskID string) ([]ReplicaView, error)
+	// Preview says what would become of a prepared task if it were submitted now.
+	Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error)
 }
 
 // Explanation is one dominant reason, its evidence, and what would change it.

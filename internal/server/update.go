@@ -116,6 +116,7 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 		next.Spec = given.(*api.Zone).Spec
 	case *api.Queue:
 		next.Spec = given.(*api.Queue).Spec
+		check = func() error { return s.checkQueue(ctx, next) }
 	case *api.Project:
 		next.Spec = given.(*api.Project).Spec
 		check = func() (err error) {

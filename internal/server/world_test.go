@@ -61,6 +61,10 @@ func (l *fakeLive) Replicas(_ context.Context, taskID string) ([]ReplicaView, er
 	return l.replicas[taskID], nil
 }
 
+func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Preview, error) {
+	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Spec.Roles[0].Replicas}}, nil
+}
+
 func (l *fakeLive) set(taskID string, views ...ReplicaView) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// probe builds the program that tasks run, alone in a folder that travels as their code.
-func probe(t *testing.T) string {
+// buildProbe builds the program that tasks run, alone in a folder that travels as their code.
+func buildProbe(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "probe"), "github.com/fermi-cluster/fermi/test/probe")
@@ -80,7 +80,7 @@ func privateRegistry(t *testing.T, user, password string) (host, image, digest s
 // from none without.
 func TestRegistryCredential(t *testing.T) {
 	w := up(t, "--demo")
-	dir := probe(t)
+	dir := buildProbe(t)
 	host1, image1, digest1 := privateRegistry(t, "li", "first-pass-word")
 	host2, image2, digest2 := privateRegistry(t, "wang", "second-pass-word")
 	w.must("secret", "set", "hub", "--type", "registry", "--plain", "server="+host1, "--plain", "username=li", "password="+valueFile(t, "first-pass-word"))
@@ -155,7 +155,7 @@ func TestS3Credential(t *testing.T) {
 	id, key := "AK"+rand.Text(), rand.Text()
 	endpoint := objectStore(t, id, key)
 	w := up(t, "--demo")
-	dir := probe(t)
+	dir := buildProbe(t)
 	w.must("secret", "set", "store", "--type", "s3", "--plain", "endpoint="+endpoint, "--plain", "region=cn-north-1",
 		"accessKeyID="+valueFile(t, id), "secretAccessKey="+valueFile(t, key))
 	run := func(name string, more ...string) result {
