@@ -208,6 +208,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/placements/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Where a task would stand if it were submitted now, its price, latency and efficiency, and alternatives. Nothing is created. */
+        post: operations["previewPlacement"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/placements/{name}": {
         parameters: {
             query?: never;
@@ -894,6 +911,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/zones/{name}/latency": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Report measured round trips from this zone; they replace declared ones. */
+        post: operations["measureZone"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -952,7 +986,12 @@ export interface components {
         Accelerators: {
             /** Format: int64 */
             count?: number;
-            /** @description Any type when absent. */
+            /**
+             * @description Part of one device, as 0.5 or 500m, with count 1; the whole when absent.
+             * @example 500m
+             */
+            share?: string;
+            /** @description Any one type when absent; A100|H800 is either, the first preferred. */
             type?: string;
         };
         Archive: {
@@ -995,6 +1034,15 @@ export interface components {
              * @description Give it as before for older ones.
              */
             next?: number;
+        };
+        Carbon: {
+            /** @description 24 numbers: grams of CO₂ for a kWh from 0:00 on, on the zone's clock. */
+            byHour?: number[] | null;
+            /**
+             * Format: double
+             * @description Grams of CO₂ for a kWh, at any hour.
+             */
+            gramsPerKWh?: number;
         };
         CloneBody: {
             displayName?: string;
@@ -1041,6 +1089,26 @@ export interface components {
             /** Format: int64 */
             totalGpus: number;
         };
+        EfficiencyNote: {
+            /** @description estimated, or measured on finished tasks of the same recipe. */
+            basis: string;
+            /** Format: double */
+            percent: number;
+        };
+        EnergyNote: {
+            /** @description estimated: from tables of device power. */
+            basis: string;
+            /**
+             * Format: double
+             * @description CO₂; absent where a zone does not say how clean its power is.
+             */
+            gramsPerHour?: number;
+            /**
+             * Format: double
+             * @description With cooling.
+             */
+            kw: number;
+        };
         EnvVar: {
             name: string;
             value?: string;
@@ -1077,6 +1145,13 @@ export interface components {
             message: components["schemas"]["Text"];
             /** @description Preempted, Drained, Moved … */
             reason: string;
+        };
+        ExpectedTotals: {
+            /** Format: double */
+            grams?: number;
+            /** Format: double */
+            kwh: number;
+            prices: components["schemas"]["PriceTotal"][] | null;
         };
         Explanation: {
             /** @description What would change it. */
@@ -1163,6 +1238,31 @@ export interface components {
             /** Format: int64 */
             revision: number;
         };
+        LatencyNote: {
+            /** @description What this class is good for. */
+            action: components["schemas"]["Text"];
+            /**
+             * Format: double
+             * @description Of the narrowest link; absent when unknown.
+             */
+            bandwidthGbps?: number;
+            /** @description near (below 2 ms), regional (below 5), far (to 50) or remote. */
+            class: string;
+            from?: string;
+            /**
+             * Format: double
+             * @description 0 within one zone.
+             */
+            p50Ms: number;
+            /**
+             * Format: double
+             * @description Absent when unknown.
+             */
+            p99Ms?: number;
+            /** @description measured, declared or assumed; absent within one zone. */
+            source?: string;
+            to?: string;
+        };
         LogLine: {
             /** Format: int64 */
             attempt?: number;
@@ -1177,6 +1277,39 @@ export interface components {
             text: string;
             /** Format: date-time */
             time: string;
+        };
+        MeasuredLatency: {
+            /** Format: date-time */
+            at: string;
+            /** Format: double */
+            p50Ms: number;
+            /** Format: double */
+            p99Ms: number;
+            /** Format: int64 */
+            samples?: number;
+        };
+        Measurement: {
+            /**
+             * Format: double
+             * @description The usual round trip in milliseconds.
+             */
+            p50Ms: number;
+            /**
+             * Format: double
+             * @description The slow one.
+             */
+            p99Ms: number;
+            /**
+             * Format: int64
+             * @description How many were measured.
+             */
+            samples: number;
+        };
+        Measurements: {
+            /** @description By the other zone's name. */
+            to: {
+                [key: string]: components["schemas"]["Measurement"];
+            };
         };
         Meta: {
             /** Format: date-time */
@@ -1211,6 +1344,16 @@ export interface components {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["NodeSpec"];
             status?: components["schemas"]["NodeStatus"];
+        };
+        NodePart: {
+            deviceType?: string;
+            /** Format: int64 */
+            devices?: number;
+            node: string;
+            rack?: string;
+            /** Format: int64 */
+            replicas: number;
+            zone: string;
         };
         NodeSpec: {
             cordoned?: boolean;
@@ -1280,6 +1423,29 @@ export interface components {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["PlacementSpec"];
         };
+        PlacementOption: {
+            /** @description What the manifest has to say for it. */
+            change?: components["schemas"]["Text"];
+            efficiency: components["schemas"]["EfficiencyNote"];
+            energy: components["schemas"]["EnergyNote"];
+            /** @description It does not fit now; this is a guess on empty nodes. */
+            estimated?: boolean;
+            /** @description Over expectedTime, from the start, or from now where that is unknown. */
+            expected?: components["schemas"]["ExpectedTotals"];
+            latency: components["schemas"]["LatencyNote"];
+            /** @description planned, cheaper, faster, greener, safer or sooner. */
+            name: string;
+            /** Format: int64 */
+            nodeCount: number;
+            /** @description The first 64; nodeCount says how many there are. */
+            nodes?: components["schemas"]["NodePart"][] | null;
+            /** @description One for each currency. */
+            prices: components["schemas"]["PriceParts"][] | null;
+            rackLoss: components["schemas"]["RackLoss"];
+            /** @description What is won and what is lost against the planned place. */
+            text?: components["schemas"]["Text"];
+            zones: components["schemas"]["ZonePart"][] | null;
+        };
         PlacementSpec: {
             /**
              * Format: int64
@@ -1292,15 +1458,90 @@ export interface components {
             roles: components["schemas"]["RoleAssignment"][] | null;
             taskId: string;
         };
+        Preview: {
+            action?: components["schemas"]["Text"];
+            /** @description At most three. */
+            alternatives?: components["schemas"]["PlacementOption"][] | null;
+            fits: boolean;
+            message?: components["schemas"]["Text"];
+            planned?: components["schemas"]["PlacementOption"];
+            /** @description Machine-readable: why it would wait. */
+            reason?: string;
+            /** Format: date-time */
+            start?: string;
+            /** @description now, predicted or unknown. */
+            startBasis: string;
+            /** @description The cheapest and the cleanest hours to start it, within a day or before its deadline; absent where now is best. */
+            windows?: components["schemas"]["StartWindow"][] | null;
+        };
         Price: {
-            /** Format: double */
+            /**
+             * Format: double
+             * @description A core for an hour; 0.20 when absent.
+             */
             coreHour?: number;
+            /**
+             * Format: double
+             * @description A GB that leaves the zone; free when absent.
+             */
+            crossingGB?: number;
             /** @description CNY when absent. */
             currency?: string;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description A device for an hour; 8.50 when absent.
+             */
             deviceHour?: number;
-            /** Format: double */
+            /** @description A device of this type for an hour; deviceHour for other types. */
+            devices?: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description A GiB of memory for an hour; free when absent.
+             */
             memoryGBHour?: number;
+            /**
+             * Format: double
+             * @description Multiplies all hourly prices of preemptible tasks, above 0 and at most 1; no reduction when absent.
+             */
+            spotFactor?: number;
+            /** @description Hours of the day with other prices; they do not overlap. */
+            windows?: components["schemas"]["PriceWindow"][] | null;
+        };
+        PriceParts: {
+            /** Format: double */
+            cpu: number;
+            /**
+             * Format: double
+             * @description For each GB between the zones, apart from the total; 0 in one zone or where it is free.
+             */
+            crossingGB: number;
+            currency: string;
+            /** Format: double */
+            devices: number;
+            /** Format: double */
+            memory: number;
+            /** @description At the price of preemptible tasks. */
+            spot?: boolean;
+            /** Format: double */
+            total: number;
+        };
+        PriceTotal: {
+            currency: string;
+            /** Format: double */
+            total: number;
+        };
+        PriceWindow: {
+            /**
+             * Format: double
+             * @description Multiplies all hourly prices.
+             */
+            factor: number;
+            /** @description As 22:00. */
+            from: string;
+            /** @description As 06:00, which then is on the next day, or 24:00. */
+            to: string;
         };
         Project: {
             metadata: components["schemas"]["Meta"];
@@ -1327,9 +1568,11 @@ export interface components {
             status?: components["schemas"]["QueueStatus"];
         };
         QueueSpec: {
+            /** @description What it gets back when others borrowed it: cpu (cores), memory (GiB), devices, or a device type such as A100. */
             guarantee?: {
                 [key: string]: number;
             };
+            /** @description The most it may hold, in the words of guarantee. */
             limit?: {
                 [key: string]: number;
             };
@@ -1338,9 +1581,13 @@ export interface components {
              * @description 100000 when absent.
              */
             maxPending?: number;
+            /** @description The queue this one is a part of; none when absent. */
             parent?: string;
             paused?: boolean;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Share of what is left among its siblings; 1 when absent.
+             */
             weight?: number;
         };
         QueueStatus: {
@@ -1348,6 +1595,19 @@ export interface components {
             pending?: number;
             /** Format: int64 */
             running?: number;
+        };
+        RackLoss: {
+            /**
+             * Format: int64
+             * @description Of all replicas, rounded up.
+             */
+            percent: number;
+            rack?: string;
+            /** Format: int64 */
+            racks: number;
+            /** Format: int64 */
+            replicas: number;
+            zone?: string;
         };
         Refusal: {
             /**
@@ -1562,6 +1822,13 @@ export interface components {
             password?: string;
             user?: string;
         };
+        StartWindow: {
+            /** @description price or carbon. */
+            for: string;
+            /** Format: date-time */
+            start: string;
+            totals: components["schemas"]["ExpectedTotals"];
+        };
         Submitted: {
             /** @description When there is more than one replica. */
             distributedInfo?: components["schemas"]["DistributedInfo"];
@@ -1638,7 +1905,22 @@ export interface components {
             /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
             credentials?: components["schemas"]["CredentialRef"][] | null;
             datasets?: components["schemas"]["AssetRef"][] | null;
+            /**
+             * Format: date-time
+             * @description When it should have ended.
+             */
+            deadline?: string;
+            /**
+             * @description cheap or green: wait for the cheapest or cleanest hours before the deadline.
+             * @enum {string}
+             */
+            deferrable?: "cheap" | "green";
             description?: string;
+            /**
+             * @description How long it will run, about; learned when absent.
+             * @example 1h30m
+             */
+            expectedTime?: string;
             /**
              * @description Launch recipe; plain when absent.
              * @enum {string}
@@ -1651,6 +1933,8 @@ export interface components {
             image?: string;
             models?: components["schemas"]["AssetRef"][] | null;
             outputs?: components["schemas"]["Outputs"];
+            /** @description May be stopped for others and started again; pays the spot price. */
+            preemptible?: boolean;
             /**
              * Format: int64
              * @description Larger wins; 0 to 10000.
@@ -1665,6 +1949,11 @@ export interface components {
             /** @description Set by the stop verb: the task ends and keeps its outputs. */
             stop?: boolean;
             timeouts?: components["schemas"]["Timeouts"];
+            /** @description pack (when absent), spread, or {maxPerRack: n}. */
+            topology?: ("pack" | "spread") | {
+                /** @description Replicas in one rack, at most. */
+                maxPerRack: number;
+            };
             zones?: components["schemas"]["ZoneRules"];
         };
         TrainingTaskStatus: {
@@ -1763,14 +2052,50 @@ export interface components {
             spec: components["schemas"]["ZoneSpec"];
             status?: components["schemas"]["ZoneStatus"];
         };
+        ZonePart: {
+            degraded?: boolean;
+            /** Format: int64 */
+            devices?: number;
+            /** Format: int64 */
+            nodes: number;
+            region?: string;
+            /** Format: int64 */
+            replicas: number;
+            zone: string;
+        };
         ZoneRules: {
             /** @description Zone names; all when absent. */
             allow?: string[] | null;
             deny?: string[] | null;
+            /**
+             * @description Largest usual round trip between two replicas' zones, as 2ms; no bound when absent.
+             * @example 1h30m
+             */
+            maxLatency?: string;
+            /**
+             * @description prefer (when absent) or require: zones of one region only.
+             * @enum {string}
+             */
+            sameRegion?: "prefer" | "require";
+            /** @description Replicas by zone; chosen by the platform when absent. */
+            split?: {
+                [key: string]: number;
+            };
+            /** @description Stand in at least two zones, so that the loss of one leaves minReplicas. */
+            surviveZoneLoss?: boolean;
         };
         ZoneSpec: {
+            /** @description Bandwidth to other zones in Gbit/s, by zone name; no bound when absent. */
+            bandwidthGbps?: {
+                [key: string]: number;
+            };
+            carbon?: components["schemas"]["Carbon"];
             /** Format: double */
             consoleLatencyMs?: number;
+            /** @description Power of a busy device in watts, by type; a table of usual values when absent. */
+            deviceWatts?: {
+                [key: string]: number;
+            };
             /** @description local: processes on this machine. */
             engine?: string;
             /**
@@ -1779,13 +2104,24 @@ export interface components {
              */
             health?: "healthy" | "degraded";
             healthReason?: string;
-            /** @description Round trip to other zones in milliseconds, by zone name. */
+            /** @description Usual (p50) round trip to other zones in milliseconds, by zone name. */
             latencyMs?: {
                 [key: string]: number;
             };
+            /** @description Slow (p99) round trip to other zones in milliseconds; needs latencyMs of the same zone. */
+            latencyP99Ms?: {
+                [key: string]: number;
+            };
             price?: components["schemas"]["Price"];
+            /**
+             * Format: double
+             * @description Power usage effectiveness, 1 or more; 1.5 is assumed when absent.
+             */
+            pue?: number;
             /** @description 北京, eu-west … */
             region: string;
+            /** @description The zone's clock for hours of price and carbon, as +08:00; UTC when absent. */
+            utcOffset?: string;
             virtual?: boolean;
         };
         ZoneStatus: {
@@ -1796,11 +2132,17 @@ export interface components {
              * @enum {string}
              */
             health?: "healthy" | "degraded";
+            /** @description Measured round trips to other zones, by zone name; they replace declared ones. */
+            measured?: {
+                [key: string]: components["schemas"]["MeasuredLatency"];
+            };
             message?: components["schemas"]["Text"];
             /** Format: int64 */
             nodes?: number;
             /** Format: int64 */
             ready?: number;
+            /** @description Machine-readable: SetByHand, AllWell, NoNodes, EngineUnreachable, NodesNotReady or SlowLinks. */
+            reason?: string;
         };
     };
     responses: {
@@ -2340,6 +2682,54 @@ export interface operations {
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    previewPlacement: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The task's manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+                "application/yaml": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Preview"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
@@ -5744,6 +6134,53 @@ export interface operations {
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
             409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    measureZone: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Measurements"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Zone"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
