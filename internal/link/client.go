@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -64,6 +65,8 @@ type Client struct {
 	target  string // of the last stream that was welcomed
 	shipped bool   // the closed spool is durable at a server
 	durable int64
+	// sessions counts streams, so that a server can tell the newer of two.
+	sessions int64
 
 	wake      chan struct{} // a fact changed
 	shippedCh chan struct{} // closed when shipped
@@ -175,22 +178,27 @@ func (c *Client) poke() {
 	}
 }
 
-// Run keeps one stream to a server, for ever: it dials the endpoints in turn, with a growing,
-// jittered pause after each round that found nobody. It returns when ctx ended or Done was heard.
+// Run keeps one stream to a server, for ever: it dials the endpoints in turn, each launcher from
+// another one on, so that they spread; when its server is lost it tries the next at once, and after
+// each round that found nobody comes a growing, jittered pause. It returns when ctx ended or Done
+// was heard.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.closeBulk()
-	pause := minPause
+	pause, turn := minPause, c.firstTurn()
 	for {
 		welcomed := false
-		for _, target := range c.endpoints() {
+		list := c.endpoints()
+		for range list {
+			target := list[turn%len(list)]
 			ok, err := c.session(ctx, target)
 			if c.finished() || ctx.Err() != nil {
 				return ctx.Err()
 			}
 			c.cfg.Log.Debug("link ended", "target", target, "welcomed", ok, "error", err)
+			turn = (turn + 1) % len(list)
 			if ok {
 				welcomed = true
-				break // begin with the first endpoint again, after the shortest pause
+				break // after the shortest pause
 			}
 		}
 		if welcomed {
@@ -205,6 +213,13 @@ func (c *Client) Run(ctx context.Context) error {
 			pause = min(2*pause, maxPause)
 		}
 	}
+}
+
+// firstTurn spreads launchers over the servers by their name.
+func (c *Client) firstTurn() int {
+	h := fnv.New32a()
+	h.Write([]byte(c.cfg.Name))
+	return int(h.Sum32() >> 1)
 }
 
 func (c *Client) finished() bool {

@@ -133,9 +133,10 @@ func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, w
 
 func (c *Client) greet(stream linkpb.Link_AttachClient) (*linkpb.Welcome, error) {
 	c.mu.Lock()
+	c.sessions++
 	hello := &linkpb.Hello{
 		Replica: string(c.cfg.Name), Attempt: int32(c.parts.Attempt), TaskId: c.parts.TaskID,
-		Epoch: c.epoch, State: string(c.state), BootId: c.boot, Pid: int32(os.Getpid()),
+		Epoch: c.epoch, State: string(c.state), BootId: c.boot, Pid: int32(os.Getpid()), Session: c.sessions,
 	}
 	c.mu.Unlock()
 	if err := stream.Send(&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
@@ -183,6 +184,12 @@ func (s *session) listen(alive func()) error {
 				return err
 			}
 			s.c.cfg.Orders.Go(v.Go.GetEpoch())
+		case *linkpb.ToLauncher_Beat:
+			if e := v.Beat.GetEpoch(); e > 0 {
+				if err := s.c.raise(e); err != nil {
+					return err
+				}
+			}
 		case *linkpb.ToLauncher_Stop:
 			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
 		case *linkpb.ToLauncher_LogAck:

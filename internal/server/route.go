@@ -159,6 +159,11 @@ func (s *Server) dispatch(rt *route, w http.ResponseWriter, r *http.Request) {
 
 func (c *call) run(ctx context.Context) (*reply, error) {
 	if !c.route.open {
+		if c.s.Contact != nil {
+			if err := c.s.Contact(); err != nil {
+				return nil, err
+			}
+		}
 		if err := c.admit(ctx); err != nil {
 			return nil, err
 		}
@@ -172,6 +177,9 @@ func (c *call) run(ctx context.Context) (*reply, error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.s.Limits.Request)
 		defer cancel()
+	}
+	if err := c.readFresh(ctx); err != nil {
+		return nil, err
 	}
 	return c.route.handle(ctx, c)
 }

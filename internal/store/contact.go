@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+const (
+	contactEvery = 500 * time.Millisecond
+	// contactTimeout is shorter than staleAfter, so that one lost question is asked again in time.
+	contactTimeout = 1200 * time.Millisecond
+	staleAfter     = 2500 * time.Millisecond
+)
+
+// Now is the revision of the store at some moment during the call: everything acknowledged before
+// the call is at or below it. It needs the quorum.
+func (s *Store) Now(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.client.Get(ctx, s.prefix+electionFolder, clientv3.WithCountOnly())
+	if err != nil {
+		return 0, etcdFault(ctx, err, false)
+	}
+	raise(&s.known, resp.Header.Revision)
+	return resp.Header.Revision, nil
+}
+
+// contact asks the quorum again and again, and sees that the cache has followed: what Contact says.
+func (s *Store) contact(ctx context.Context) error {
+	for {
+		asked := time.Now()
+		call, cancel := context.WithTimeout(ctx, contactTimeout)
+		revision, err := s.Now(call)
+		if err == nil {
+			if seen, _ := s.fresh(call, revision); seen {
+				s.contacted.Store(&asked)
+			}
+		}
+		cancel()
+		if !wait(ctx, contactEvery) {
+			return nil
+		}
+	}
+}
+
+// Contact is nil while the cache is known to be at most 2.5 seconds old. A server that is cut off
+// from the quorum, or just woke from a long sleep, thereby knows it before it answers anybody.
+func (s *Store) Contact() error {
+	if at := s.contacted.Load(); at != nil && time.Since(*at) < staleAfter {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "CutOff", fault.T(
+		"This server has no contact with the store; nothing was done.", "本服务与存储失去联系，未做任何操作。")).
+		WithHint(fault.T("Ask another server; this one recovers by itself.", "请访问其他服务；本服务会自动恢复。"))
+}
