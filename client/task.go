@@ -170,7 +170,7 @@ func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io
 		p += "/" + url.PathEscape(part)
 	}
 	var resp *http.Response
-	err = retry(ctx, func() (err error) {
+	err = c.retry(ctx, func(context.Context) (err error) { // the body outlives a quick try
 		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: inProject(project)})
 		return err
 	})
