@@ -106,6 +106,7 @@ type Replica struct {
 	Zone     string     `json:"zone,omitempty"`
 	Devices  int        `json:"devices,omitempty"`
 	State    string     `json:"state,omitempty"`
+	Attached bool       `json:"attached,omitempty"` // its launcher is connected to a server
 	Reason   string     `json:"reason,omitempty"`
 	Message  string     `json:"message,omitempty"`
 	Signal   string     `json:"signal,omitempty"`

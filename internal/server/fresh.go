@@ -12,13 +12,14 @@ import (
 //
 //   - plain: the state of some moment at most about three seconds ago, or 503;
 //   - with minRevision (Fermi-Revision of a write or read): at least that state;
-//   - with the header "Fermi-Read: fresh": linearizable, at the price of one question to the quorum.
+//   - with the header "Fermi-Read: fresh": linearizable, at the price of one question to the quorum; a
+//     write with it decides on what a fresh read would see.
 const (
 	headerRead = "Fermi-Read"
 	readFresh  = "fresh"
 )
 
-// readFresh makes a fresh read one with the newest minRevision.
+// readFresh makes a fresh call one with the newest minRevision.
 func (c *call) readFresh(ctx context.Context) error {
 	switch c.r.Header.Get(headerRead) {
 	case "":
@@ -27,9 +28,6 @@ func (c *call) readFresh(ctx context.Context) error {
 	default:
 		return fault.New(fault.Invalid, "BadRead", fault.T(
 			"The header Fermi-Read is %q or absent.", "请求头 Fermi-Read 只能是 %q 或省略。", readFresh))
-	}
-	if !reads(c.r.Method) {
-		return nil
 	}
 	now, err := c.s.Store.Now(ctx)
 	if err != nil {
