@@ -324,11 +324,11 @@ func (p *part) notify(taskID string, name engine.Name) {
 }
 
 func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {
-	o, err := p.store.GetByID(ctx, api.KindTrainingTask, taskID, 0)
+	task, err := p.taskByID(ctx, taskID)
 	if err != nil {
 		return "", err
 	}
-	if c := o.(*api.TrainingTask).Spec.Code; c != nil {
+	if c := task.Spec.Code; c != nil {
 		return c.Archive, nil
 	}
 	return "", nil

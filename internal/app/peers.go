@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"strings"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
@@ -38,7 +39,7 @@ func (p *part) openPeers() (err error) {
 			WithHint(fault.T("Choose another address with --peer-listen.", "可用 --peer-listen 换一个地址。")).Because(err)
 	}
 	p.peers, err = link.NewPeers(link.PeersConfig{
-		Hub: p.hub, Key: p.linkKey, Name: p.cfg.Name, Self: p.peerL.Addr().String(),
+		Hub: p.hub, Key: p.linkKey, Name: p.cfg.Name, Self: p.peerL.Addr().String(), Contact: p.store.Contact,
 		Log: p.cfg.Log.With("part", "peers"), Clock: clock.Real,
 	})
 	return err
@@ -71,6 +72,23 @@ func (p *part) runPeers(ctx context.Context) error {
 	return g.Run(ctx)
 }
 
+// taskByID finds a task for its launcher, also when another server knew of it first.
+func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, error) {
+	o, err := p.store.GetByID(ctx, api.KindTrainingTask, id, 0)
+	if fault.Is(err, fault.NotFound) && p.peers != nil {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		var now int64
+		if now, err = p.store.Now(ctx); err == nil {
+			o, err = p.store.GetByID(ctx, api.KindTrainingTask, id, now)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o.(*api.TrainingTask), nil
+}
+
 // The questions that servers ask the leader.
 const (
 	askWhy      = "why"
@@ -83,9 +101,9 @@ func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) 
 	var err error
 	switch kind {
 	case askWhy:
-		var o api.Object
-		if o, err = p.store.GetByID(ctx, api.KindTrainingTask, taskID, 0); err == nil {
-			out, err = (*live)(p).Why(ctx, o.(*api.TrainingTask))
+		var task *api.TrainingTask
+		if task, err = p.taskByID(ctx, taskID); err == nil {
+			out, err = (*live)(p).Why(ctx, task)
 		}
 	case askReplicas:
 		out, err = (*live)(p).Replicas(ctx, taskID)

@@ -88,6 +88,9 @@ type facts struct {
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 2 * time.Second
+	// greetFor is how long a server may take for its welcome while there are others to try; it grows
+	// with every round that found nobody, so that a storm of launchers finds patience.
+	greetFor = 1500 * time.Millisecond
 	// small is below what a batch of log lines is not worth a message of its own while a process
 	// prints line by line: the next one then waits for gather.
 	small  = 64 << 10
@@ -184,13 +187,16 @@ func (c *Client) poke() {
 // was heard.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.closeBulk()
-	pause, turn := minPause, c.firstTurn()
+	pause, turn, greet := minPause, c.firstTurn(), greetFor
 	for {
 		welcomed := false
 		list := c.endpoints()
+		if len(list) == 1 {
+			greet = silenceLimit
+		}
 		for range list {
 			target := list[turn%len(list)]
-			ok, err := c.session(ctx, target)
+			ok, err := c.session(ctx, target, greet)
 			if c.finished() || ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -202,7 +208,7 @@ func (c *Client) Run(ctx context.Context) error {
 			}
 		}
 		if welcomed {
-			pause = minPause
+			pause, greet = minPause, greetFor
 		}
 		select {
 		case <-ctx.Done():
@@ -210,7 +216,7 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-c.cfg.Clock.After(jitter(pause)):
 		}
 		if !welcomed {
-			pause = min(2*pause, maxPause)
+			pause, greet = min(2*pause, maxPause), min(2*greet, silenceLimit)
 		}
 	}
 }

@@ -27,8 +27,9 @@ type Server struct {
 	Epoch   int64  // that it leads with, or would
 }
 
-// orphanLimit is how long launchers stay with a server that finds no leader.
-const orphanLimit = 3 * time.Second
+// orphanLimit is how long launchers stay with a server that finds no leader: longer than it takes to
+// elect one, so that their streams outlive a leader. A server that is cut off gives them up at once.
+const orphanLimit = 10 * time.Second
 
 // maxAnswer bounds one answer of the leader.
 const maxAnswer = 16 << 20
@@ -43,12 +44,14 @@ type Tails interface {
 
 // PeersConfig is what Peers need; all must be given.
 type PeersConfig struct {
-	Hub   *Hub
-	Key   []byte // the cluster's link key
-	Name  string // ours
-	Self  string // our own address
-	Log   *slog.Logger
-	Clock clock.Clock
+	Hub  *Hub
+	Key  []byte // the cluster's link key
+	Name string // ours
+	Self string // our own address
+	// Contact says why this server could not even know of a leader; nil: it could.
+	Contact func() error
+	Log     *slog.Logger
+	Clock   clock.Clock
 }
 
 // Peers keeps this server together with the others: it answers them, holds one connection to each,
@@ -148,7 +151,7 @@ func (p *Peers) Run(ctx context.Context) error {
 		if lost.IsZero() || p.cfg.Hub.isLeading() {
 			lost = now
 		}
-		if now.Sub(lost) > orphanLimit {
+		if now.Sub(lost) > orphanLimit || p.cfg.Contact() != nil {
 			p.cfg.Hub.giveUp()
 		}
 		select {

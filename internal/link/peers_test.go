@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,14 @@ type replicaServer struct {
 	*server
 	peers *Peers
 	addr  string
+	alone atomic.Bool
+}
+
+func (s *replicaServer) contact() error {
+	if s.alone.Load() {
+		return errNotLeading
+	}
+	return nil
 }
 
 // cluster is servers that know each other.
@@ -64,7 +73,7 @@ func (w *world) peered(name string) *replicaServer {
 		w.t.Fatal(err)
 	}
 	s.addr = pl.Addr().String()
-	if s.peers, err = NewPeers(PeersConfig{Hub: s.hub, Key: clusterKey, Name: name, Self: s.addr, Log: w.quiet(), Clock: clock.Real}); err != nil {
+	if s.peers, err = NewPeers(PeersConfig{Hub: s.hub, Key: clusterKey, Name: name, Self: s.addr, Contact: s.contact, Log: w.quiet(), Clock: clock.Real}); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -162,12 +171,15 @@ func TestForwarding(t *testing.T) {
 	eventually(t, "attached", func() bool { return leader.Attached(testName) })
 	c.list[1].stop()
 	c.lead(0, 13, 1)
-	eventually(t, "attached elsewhere", func() bool { return cl.streams() > first && leader.Attached(testName) && c.list[2].hub.Attached(testName) })
+	eventually(t, "attached elsewhere", func() bool {
+		return cl.streams() > first && leader.Attached(testName) && c.list[2].hub.Attached(testName)
+	})
 	cl.Exited(engine.Exit{Code: 0, Reason: engine.ReasonSucceeded, At: time.Now()})
 	eventually(t, "exited", func() bool { s, _ := leader.State(testName); return s == engine.StateExited })
 
-	// Nobody leads: after a while the door is closed, so that launchers look elsewhere.
+	// Nobody leads, and the server is cut off: the door is closed, so that launchers look elsewhere.
 	for _, s := range c.list {
+		s.alone.Store(true)
 		s.hub.Lead(0)
 		s.peers.Set(nil)
 	}

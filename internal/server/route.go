@@ -190,6 +190,7 @@ func (c *call) fail(err error) {
 	switch {
 	case c.r.Context().Err() != nil: // the client left
 	case c.route.path == "/readyz": // somebody polls; the answer says it
+	case e.Reason == "CutOff": // the store says it, once
 	case e.Code == fault.Internal:
 		c.s.Log.Error("request failed", "method", c.r.Method, "route", c.route.path, "error", err)
 	case e.Code.HTTP() >= 500:

@@ -31,6 +31,7 @@ func (s *Store) Now(ctx context.Context) (int64, error) {
 
 // contact asks the quorum again and again, and sees that the cache has followed: what Contact says.
 func (s *Store) contact(ctx context.Context) error {
+	told := true // that there is none, which goes without saying before the first
 	for {
 		asked := time.Now()
 		call, cancel := context.WithTimeout(ctx, contactTimeout)
@@ -41,6 +42,14 @@ func (s *Store) contact(ctx context.Context) error {
 			}
 		}
 		cancel()
+		if lost := s.Contact() != nil; lost != told && ctx.Err() == nil {
+			told = lost
+			if lost {
+				s.log.Warn("no contact with the store; nobody is answered until it is back", "error", err)
+			} else {
+				s.log.Info("in contact with the store")
+			}
+		}
 		if !wait(ctx, contactEvery) {
 			return nil
 		}

@@ -24,7 +24,7 @@ const (
 	dialAlive = 10 * time.Second
 	// deafTimeout is also TCP_USER_TIMEOUT: a connection whose bytes nobody acknowledges for so long is
 	// given up, and the next member is asked. Acknowledging is the kernel's work: a busy etcd does it.
-	deafTimeout = 1500 * time.Millisecond
+	deafTimeout = time.Second
 )
 
 // Outside is an etcd that is not ours.

@@ -172,3 +172,22 @@ func (w *world) etcdLeader() int {
 	})
 	return at
 }
+
+// watchEtcd prints who leads etcd, when that changes.
+func (w *world) watchEtcd(ctx context.Context) {
+	last := ""
+	for ; ctx.Err() == nil; pause(ctx, 200*time.Millisecond) {
+		for _, m := range w.members {
+			short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			s, err := w.etcd.Status(short, m.endpoint())
+			cancel()
+			if err != nil || s.Leader != s.Header.MemberId {
+				continue
+			}
+			if now := fmt.Sprintf("%s in term %d", m.Name, s.RaftTerm); now != last {
+				last = now
+				w.t.Logf("%s etcd is led by %s", time.Now().Format("15:04:05.000"), now)
+			}
+		}
+	}
+}

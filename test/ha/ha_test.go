@@ -163,7 +163,7 @@ func TestHA(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 	l := &load{w: w, acked: map[string]int{}}
-	l.calm.Store(true)
+	l.calm.Store(time.Now().UnixNano())
 	for i := range w.nodes {
 		wg.Go(func() { l.run(ctx, i) })
 	}
@@ -178,6 +178,7 @@ func TestHA(t *testing.T) {
 	for id := range 2 {
 		wg.Go(func() { rec.session(ctx, w, 10+id, seed) })
 	}
+	wg.Go(func() { w.watchEtcd(ctx) })
 	var p probes
 	p.run(ctx, w, &wg)
 	w.sameEverywhere(l)
@@ -191,7 +192,7 @@ func TestHA(t *testing.T) {
 		for _, h := range order {
 			phase.Add(1)
 			r := w.suffer(l, &p, h)
-			t.Logf("round %d: %s", round, r)
+			t.Logf("%s round %d: %s", time.Now().Format("15:04:05.000"), round, r)
 			worst.merge(r)
 			if r.reads > apiBack || r.writes > apiBack || r.others > apiBack {
 				t.Errorf("%s: the API was away for longer than %v", h.name, apiBack)
@@ -215,21 +216,23 @@ func TestHA(t *testing.T) {
 
 // report is what one fault cost.
 type report struct {
-	name                     string
-	reads, writes, others    time.Duration // gaps: in turn, and of servers that were not hurt
-	placed, attached, healed time.Duration
+	name                  string
+	reads, writes, others time.Duration // gaps: in turn, and of servers that were not hurt
+	taken, placed         time.Duration // a submit was answered, and its task ran
+	attached, healed      time.Duration
 }
 
 func (r report) String() string {
 	ms := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
-	return fmt.Sprintf("%s: API gap reads %v, writes %v, on a server not hurt %v; a task ran again after %v, launchers attached after %v; all servers ready %v after mending",
-		r.name, ms(r.reads), ms(r.writes), ms(r.others), ms(r.placed), ms(r.attached), ms(r.healed))
+	return fmt.Sprintf("%s: API gap reads %v, writes %v, on a server not hurt %v; a submit was taken after %v and ran after %v, launchers attached after %v; all servers ready %v after mending",
+		r.name, ms(r.reads), ms(r.writes), ms(r.others), ms(r.taken), ms(r.placed), ms(r.attached), ms(r.healed))
 }
 
 func (r *report) merge(o report) {
 	r.name = "of all"
 	r.reads, r.writes, r.others = max(r.reads, o.reads), max(r.writes, o.writes), max(r.others, o.others)
-	r.placed, r.attached, r.healed = max(r.placed, o.placed), max(r.attached, o.attached), max(r.healed, o.healed)
+	r.taken, r.placed = max(r.taken, o.taken), max(r.placed, o.placed)
+	r.attached, r.healed = max(r.attached, o.attached), max(r.healed, o.healed)
 }
 
 func worstOf(p *probes) report {
@@ -243,7 +246,7 @@ func worstOf(p *probes) report {
 // suffer breaks one thing, measures, mends it, and waits until all is well again.
 func (w *world) suffer(l *load, p *probes, h harm) report {
 	w.t.Helper()
-	l.calm.Store(false)
+	l.calm.Store(0)
 	worstOf(p)
 	begin := time.Now()
 	hurt, mend := h.do(w)
@@ -251,11 +254,16 @@ func (w *world) suffer(l *load, p *probes, h harm) report {
 	// A new task runs again: whoever leads places, and its launcher found a server.
 	name := l.name()
 	l.submit(w.t.Context(), w.any, name, 8)
+	r.taken = time.Since(begin)
 	w.until("a task submitted after "+h.name+" runs", time.Minute, func() bool {
 		task, err := client.Get[*api.TrainingTask](w.t.Context(), w.any, "", name)
 		return err == nil && (task.Status.Phase == api.PhaseRunning || task.Status.Phase.Finished())
 	})
 	r.placed = time.Since(begin)
+	if r.placed > 5*time.Second {
+		task, err := client.Get[*api.TrainingTask](w.t.Context(), w.any, "", name)
+		w.t.Logf("%s broke at %s, %s was slow: %+v %v", h.name, begin.Format("15:04:05.000"), name, task, err)
+	}
 	w.until("launchers are attached after "+h.name, time.Minute, func() bool {
 		loose, known := l.unattached(w.t.Context())
 		return known && loose == 0
@@ -274,7 +282,7 @@ func (w *world) suffer(l *load, p *probes, h harm) report {
 			r.others = max(r.others, gap)
 		}
 	}
-	l.calm.Store(true)
+	l.calm.Store(time.Now().UnixNano())
 	pause(w.t.Context(), w.span(2*time.Second, 4*time.Second))
 	return r
 }
