@@ -261,8 +261,7 @@ func (w *world) suffer(l *load, p *probes, h harm) report {
 	})
 	r.placed = time.Since(begin)
 	if r.placed > 5*time.Second {
-		task, err := client.Get[*api.TrainingTask](w.t.Context(), w.any, "", name)
-		w.t.Logf("%s broke at %s, %s was slow: %+v %v", h.name, begin.Format("15:04:05.000"), name, task, err)
+		w.explain(begin)
 	}
 	w.until("launchers are attached after "+h.name, time.Minute, func() bool {
 		loose, known := l.unattached(w.t.Context())
@@ -308,4 +307,17 @@ func (w *world) sameEverywhere(l *load) {
 		})
 	}
 	must(w.t, w.any.Delete(w.t.Context(), api.KindTrainingTask, "", "never-fits"))
+}
+
+// explain prints what the servers said since a moment.
+func (w *world) explain(since time.Time) {
+	from := since.UTC().Format("15:04:05.000")
+	w.t.Logf("this took long; since %s the servers said:", from)
+	for i, n := range w.nodes {
+		for line := range strings.Lines(n.LogTail()) {
+			if _, rest, ok := strings.Cut(line, "T"); ok && rest >= from && strings.HasPrefix(line, "time=") {
+				w.t.Logf("server %d: %.300s", i, strings.TrimSpace(line))
+			}
+		}
+	}
 }
