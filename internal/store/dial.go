@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	backoffs "google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -40,6 +41,10 @@ func Dial(o Outside) (*clientv3.Client, error) {
 	cfg := clientv3.Config{
 		Endpoints: o.Endpoints, DialTimeout: dialTimeout, DialKeepAliveTime: dialAlive, DialKeepAliveTimeout: deafTimeout,
 		Logger: zap.NewNop(),
+		// gRPC's own would wait up to two minutes after a long cut, and twenty seconds for an answer that is lost.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoffs.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second}, MinConnectTimeout: 2 * time.Second,
+		})},
 	}
 	if o.secure() {
 		first, err := o.tls()
@@ -47,7 +52,7 @@ func Dial(o Outside) (*clientv3.Client, error) {
 			return nil, err
 		}
 		cfg.TLS = first // the client wants one; the option below is what connects
-		cfg.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(&renewing{credentials.NewTLS(first), o.tls})}
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithTransportCredentials(&renewing{credentials.NewTLS(first), o.tls}))
 	}
 	c, err := clientv3.New(cfg)
 	if err != nil {

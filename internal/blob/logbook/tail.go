@@ -161,7 +161,8 @@ type others struct {
 	ended  chan struct{}
 }
 
-// listen joins the readers of other servers' part, and waits a moment until it is there.
+// listen joins the readers of other servers' part, and waits a moment until it is there; who follows
+// need not wait, unless it wants a number of lines.
 func (r *reader) listen(ctx context.Context) error {
 	b := r.book
 	if b.cfg.Others == nil {
@@ -183,6 +184,9 @@ func (r *reader) listen(ctx context.Context) error {
 	o.users++
 	r.others = o
 	b.mu.Unlock()
+	if r.opts.Follow && r.opts.Tail == 0 {
+		return nil
+	}
 	select {
 	case <-o.synced:
 	case <-o.ended:
