@@ -14,19 +14,51 @@ const (
 	// contactTimeout is shorter than staleAfter, so that one lost question is asked again in time.
 	contactTimeout = 1200 * time.Millisecond
 	staleAfter     = 2500 * time.Millisecond
+	// askNext is how long one member is waited for before the next one is asked too.
+	askNext    = 250 * time.Millisecond
+	askMembers = 3
 )
 
 // Now is the revision of the store at some moment during the call: everything acknowledged before
-// the call is at or below it. It needs the quorum.
+// the call is at or below it. It needs the quorum; a member that does not answer is not waited for:
+// the next one is asked beside it.
 func (s *Store) Now(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := s.client.Get(ctx, s.prefix+electionFolder, clientv3.WithCountOnly())
-	if err != nil {
-		return 0, etcdFault(ctx, err, false)
+	type answer struct {
+		revision int64
+		err      error
 	}
-	raise(&s.known, resp.Header.Revision)
-	return resp.Header.Revision, nil
+	answers := make(chan answer, askMembers)
+	ask := func() {
+		resp, err := s.client.Get(clientv3.WithRequireLeader(ctx), s.prefix+electionFolder, clientv3.WithCountOnly())
+		if err != nil {
+			answers <- answer{err: etcdFault(ctx, err, false)}
+			return
+		}
+		answers <- answer{revision: resp.Header.Revision}
+	}
+	more := time.NewTimer(0)
+	defer more.Stop()
+	for asked, open := 0, 0; ; {
+		select {
+		case <-more.C:
+			if asked < askMembers {
+				asked, open = asked+1, open+1
+				go ask()
+				more.Reset(askNext)
+			}
+		case a := <-answers:
+			if a.err == nil {
+				raise(&s.known, a.revision)
+				return a.revision, nil
+			}
+			if open--; open == 0 && asked == askMembers {
+				return 0, a.err
+			}
+			more.Reset(askNext / 10)
+		}
+	}
 }
 
 // contact asks the quorum again and again, and sees that the cache has followed: what Contact says.
@@ -50,7 +82,11 @@ func (s *Store) contact(ctx context.Context) error {
 				s.log.Info("in contact with the store")
 			}
 		}
-		if !wait(ctx, contactEvery) {
+		pause := contactEvery
+		if err != nil {
+			pause = firstBackoff
+		}
+		if !wait(ctx, pause) {
 			return nil
 		}
 	}
