@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +39,8 @@ type world struct {
 	any     *client.Client // tries the servers in turn
 	shared  string
 	journal string
+	// headless is how long etcd had no leader of its own.
+	headless gaps
 }
 
 func newWorld(t *testing.T, rnd *rand.Rand) *world {
@@ -173,21 +176,27 @@ func (w *world) etcdLeader() int {
 	return at
 }
 
-// watchEtcd prints who leads etcd, when that changes.
-func (w *world) watchEtcd(ctx context.Context) {
+// watchEtcd measures how long etcd itself has no leader, and prints who leads when that changes.
+func (w *world) watchEtcd(ctx context.Context, wg *sync.WaitGroup) {
+	var mu sync.Mutex
 	last := ""
-	for ; ctx.Err() == nil; pause(ctx, 200*time.Millisecond) {
-		for _, m := range w.members {
-			short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-			s, err := w.etcd.Status(short, m.endpoint())
-			cancel()
-			if err != nil || s.Leader != s.Header.MemberId {
-				continue
+	for _, m := range w.members {
+		wg.Go(func() {
+			for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
+				short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+				s, err := w.etcd.Status(short, m.endpoint())
+				cancel()
+				if err != nil || s.Leader != s.Header.MemberId {
+					continue
+				}
+				w.headless.good()
+				mu.Lock()
+				if now := fmt.Sprintf("%s in term %d", m.Name, s.RaftTerm); now != last {
+					last = now
+					w.t.Logf("%s etcd is led by %s", time.Now().Format("15:04:05.000"), now)
+				}
+				mu.Unlock()
 			}
-			if now := fmt.Sprintf("%s in term %d", m.Name, s.RaftTerm); now != last {
-				last = now
-				w.t.Logf("%s etcd is led by %s", time.Now().Format("15:04:05.000"), now)
-			}
-		}
+		})
 	}
 }

@@ -99,13 +99,15 @@ func (l *load) follow(name string, lines, through int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	next := 0
-	err := l.w.nodes[through].client.Logs(ctx, "", name, client.LogOptions{Follow: true}, func(line client.LogLine) error {
+	var lost atomic.Int64 // until when lines may be late because this client has to find back
+	opts := client.LogOptions{Follow: true, Lost: func(error) { lost.Store(time.Now().Add(4 * time.Second).UnixNano()) }}
+	err := l.w.nodes[through].client.Logs(ctx, "", name, opts, func(line client.LogLine) error {
 		at, born := parseLine(line.Text)
 		if at != next {
 			return fmt.Errorf("line %d came where %d was due", at, next)
 		}
 		next++
-		if since := l.calm.Load(); since > 0 && born.UnixNano() > since {
+		if since := l.calm.Load(); since > 0 && born.UnixNano() > max(since, lost.Load()) {
 			l.mu.Lock()
 			l.late = append(l.late, time.Since(born))
 			l.mu.Unlock()
