@@ -43,6 +43,9 @@ func (b *Book) wakeTails(s *stream) {
 	}
 }
 
+// told is how far another server was told of a stream, and of its chunks.
+type told struct{ end, durable int64 }
+
 // segment is a piece of a stream, for another server.
 type segment struct {
 	replica string
@@ -68,7 +71,7 @@ func (b *Book) Tail(ctx context.Context, taskID string, emit func(replica string
 		delete(of.tails, t)
 		b.dropTask(of)
 	}()
-	sent := map[*stream]int64{} // how far each was told
+	sent := map[*stream]told{}
 	for first := true; ; first = false {
 		list, deleted := b.segments(of, t, sent)
 		if deleted {
@@ -93,7 +96,7 @@ func (b *Book) Tail(ctx context.Context, taskID string, emit func(replica string
 }
 
 // segments are the news of the streams that changed, at most a round's worth: what is left wakes t again.
-func (b *Book) segments(of *task, t *tail, sent map[*stream]int64) (out []segment, deleted bool) {
+func (b *Book) segments(of *task, t *tail, sent map[*stream]told) (out []segment, deleted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if of.deleted {
@@ -109,10 +112,10 @@ func (b *Book) segments(of *task, t *tail, sent map[*stream]int64) (out []segmen
 		if s.foreign {
 			continue
 		}
-		from := sent[s]
-		if s.durable > from { // in the store: they read it there
-			from = s.durable
-			out = append(out, segment{replica: s.replica, offset: from, durable: s.durable})
+		was := sent[s]
+		from := max(was.end, s.durable) // what is in the store they read there
+		if s.durable > was.durable {
+			out = append(out, segment{replica: s.replica, offset: s.durable, durable: s.durable})
 		}
 		for _, bl := range s.blocks {
 			if bl.end() <= from {
@@ -126,7 +129,7 @@ func (b *Book) segments(of *task, t *tail, sent map[*stream]int64) (out []segmen
 				room -= len(part)
 			}
 		}
-		sent[s] = from
+		sent[s] = told{from, s.durable}
 		if s.finished && len(s.blocks) == 0 {
 			delete(sent, s)
 		}
