@@ -64,3 +64,20 @@ func TestServers(t *testing.T) {
 		t.Fatalf("a silent server: %v", err)
 	}
 }
+
+// FuzzServers: what is taken for addresses is at least one, at most so many, and each has a host.
+func FuzzServers(f *testing.F) {
+	f.Add("127.0.0.1:7070")
+	f.Add("http://a:1, https://b:2/x/,c")
+	f.Fuzz(func(t *testing.T, list string) {
+		bases, err := parseServers(list)
+		if err == nil && (len(bases) == 0 || len(bases) > maxServers) {
+			t.Fatal(len(bases))
+		}
+		for _, u := range bases {
+			if u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+				t.Fatal(u)
+			}
+		}
+	})
+}
