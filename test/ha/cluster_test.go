@@ -176,6 +176,26 @@ func (w *world) etcdLeader() int {
 	return at
 }
 
+// etcdWhole says that every member follows the same leader and has applied what there is.
+func (w *world) etcdWhole() bool {
+	leader, applied := uint64(0), uint64(0)
+	for i := range 2 { // the second time against what the first found
+		for _, m := range w.members {
+			ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+			s, err := w.etcd.Status(ctx, m.endpoint())
+			cancel()
+			if err != nil || s.Leader == 0 || leader != 0 && s.Leader != leader || i == 1 && s.RaftAppliedIndex < applied {
+				return false
+			}
+			leader = s.Leader
+			if i == 0 {
+				applied = max(applied, s.RaftAppliedIndex)
+			}
+		}
+	}
+	return true
+}
+
 // watchEtcd measures how long etcd itself has no leader, and prints who leads when that changes.
 func (w *world) watchEtcd(ctx context.Context, wg *sync.WaitGroup) {
 	var mu sync.Mutex
