@@ -32,7 +32,7 @@ FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web e2e-fuzz e2e-fuzz-long bench bench-start bench-submit bench-archive bench-sched bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long bench bench-start bench-submit bench-archive bench-sched bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -90,6 +90,9 @@ e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
+
+e2e-ha: build ## three servers on three etcd members with mutual TLS, in network namespaces: killed, paused, cut off (root)
+	@scripts/suite.sh e2e-ha scripts/postgres.sh go test -v -count=1 -timeout 60m ./test/ha/...
 
 e2e-web: ## the console in a real Chromium, in both languages; pictures go to PICTURES (.cache/pictures)
 	@scripts/web.sh browser

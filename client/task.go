@@ -156,6 +156,7 @@ type Replica struct {
 	Zone     string     `json:"zone,omitempty"`
 	Devices  int        `json:"devices,omitempty"`
 	State    string     `json:"state,omitempty"`
+	Attached bool       `json:"attached,omitempty"` // its launcher is connected to a server
 	Reason   string     `json:"reason,omitempty"`
 	Message  string     `json:"message,omitempty"`
 	Signal   string     `json:"signal,omitempty"`
@@ -220,7 +221,7 @@ func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io
 		p += "/" + url.PathEscape(part)
 	}
 	var resp *http.Response
-	err = retry(ctx, func() (err error) {
+	err = c.retry(ctx, func(context.Context) (err error) { // the body outlives a quick try
 		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: inProject(project)})
 		return err
 	})

@@ -18,7 +18,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
@@ -56,7 +55,9 @@ type Config struct {
 	SelfSigned bool
 	// Hosts are further names by which browsers may call this server.
 	Hosts        []string
-	Etcd         []string // endpoints of an outside etcd; embedded when empty
+	Etcd         store.Outside // embedded when it has no endpoints
+	EtcdPrefix   string
+	PeerListen   string // where the other servers of an outside etcd dial us
 	Past         Past
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
@@ -82,7 +83,10 @@ type part struct {
 	blob    *folder.Store
 	logs    *logbook.Book
 	hub     *link.Hub
+	peers   *link.Peers // nil with an embedded etcd: there are no others
+	peerL   net.Listener
 	tokens  *link.Tokens
+	linkKey []byte
 	box     *seal.Box
 	tenants *tenant.Register
 	walls   func() walls
@@ -139,13 +143,14 @@ func (p *part) open(ctx context.Context) error {
 	go p.walls() // ready when it is needed
 	p.store = store.New(store.Config{
 		Client: p.client, Log: p.cfg.Log.With("part", "store"), Clock: clock.Real, DiskFree: p.dir.Free, Metrics: p.cfg.Registry,
+		Prefix: p.cfg.EtcdPrefix, LeaseSeconds: p.leaseSeconds(),
 	})
 	return p.assemble()
 }
 
 func (p *part) openEtcd(ctx context.Context) (err error) {
-	if len(p.cfg.Etcd) > 0 {
-		p.client, err = clientv3.New(clientv3.Config{Endpoints: p.cfg.Etcd, DialTimeout: 5 * time.Second, DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop()})
+	if p.outside() {
+		p.client, err = store.Dial(p.cfg.Etcd)
 		return err
 	}
 	if p.etcd, err = embedded.Start(ctx, embedded.Config{Dir: p.dir.Etcd(), Log: p.cfg.Log.With("part", "etcd")}); err != nil {
@@ -177,7 +182,14 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if p.box, err = seal.New(sealing); err != nil {
 		return err
 	}
-	p.logs = logbook.New(logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real})
+	logs := logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real}
+	if p.outside() {
+		logs.Others = func(ctx context.Context, taskID string, take func(string, int64, []byte), synced func()) {
+			p.peers.Follow(ctx, taskID, take, synced)
+		}
+	}
+	p.logs = logbook.New(logs)
+	p.linkKey = key
 	return nil
 }
 
@@ -187,7 +199,11 @@ func (p *part) assemble() (err error) {
 	p.hub = link.NewHub(link.HubConfig{
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
 		Notify: p.notify, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, Current: p.currentReplica,
+		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
 	})
+	if err := p.openPeers(); err != nil {
+		return err
+	}
 	if p.cfg.Processes == 0 {
 		p.cfg.Processes = processes()
 	}
@@ -204,8 +220,13 @@ func (p *part) assemble() (err error) {
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
 	})
 	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone")})
+	var contact func() error
+	if p.outside() {
+		contact = p.store.Contact
+	}
 	p.api, err = server.New(server.Config{
-		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
+		Contact: contact,
+		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Console: web.Files(),
 	})
@@ -226,6 +247,9 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("link", p.serveLink)
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
+	}
+	if p.peers != nil {
+		base.Add("peers", p.runPeers)
 	}
 	baseEnd := make(chan error, 1)
 	go func() {
@@ -264,7 +288,7 @@ func (p *part) campaign(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.store.Campaign(ctx, p.cfg.Name, p.lead)
+	return p.store.Campaign(ctx, p.memberName(), p.lead)
 }
 
 // lead is what only the leader does.
@@ -315,11 +339,11 @@ func (p *part) notify(taskID string, name engine.Name) {
 }
 
 func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {
-	o, err := p.store.GetByID(ctx, api.KindTrainingTask, taskID, 0)
+	task, err := p.taskByID(ctx, taskID)
 	if err != nil {
 		return "", err
 	}
-	if c := o.(*api.TrainingTask).Spec.Code; c != nil {
+	if c := task.Spec.Code; c != nil {
 		return c.Archive, nil
 	}
 	return "", nil

@@ -31,18 +31,17 @@ func (p *part) currentReplica(ctx context.Context, r link.Parts) error {
 
 // secretsOf opens the values that a role of a task names: what its launcher may have, and no more.
 func (p *part) secretsOf(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error) {
-	o, err := p.store.GetByID(ctx, api.KindTrainingTask, taskID, 0)
+	task, err := p.taskByID(ctx, taskID)
 	if err != nil {
 		return nil, err
 	}
-	task := o.(*api.TrainingTask)
 	out := map[api.SecretRef]string{}
 	for _, r := range task.Spec.Roles {
 		if r.Name != role {
 			continue
 		}
 		for _, ref := range refs(r) {
-			if out[ref], err = p.open1(ctx, task.Meta.Project, ref); err != nil {
+			if out[ref], err = p.open1(ctx, task, ref); err != nil {
 				return nil, err
 			}
 		}
@@ -95,7 +94,7 @@ func (p *part) gitSecrets(ctx context.Context, task *api.TrainingTask, out map[a
 	}
 	for _, key := range gitcode.Keys {
 		ref := api.SecretRef{Secret: c.Git.Secret, Key: key}
-		value, err := p.open1(ctx, task.Meta.Project, ref)
+		value, err := p.open1(ctx, task, ref)
 		if fault.ReasonOf(err) == "NoSuchKey" {
 			continue
 		}
@@ -122,8 +121,10 @@ func refs(r api.Role) []api.SecretRef {
 
 // open1 opens one value. A key that went away, or does not open with this server's key, is final:
 // the task can't start until somebody mends it.
-func (p *part) open1(ctx context.Context, project string, ref api.SecretRef) (string, error) {
-	o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: ref.Secret}, 0)
+func (p *part) open1(ctx context.Context, task *api.TrainingTask, ref api.SecretRef) (string, error) {
+	project := task.Meta.Project
+	// At least as new as the task: what was set before it was submitted is there.
+	o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: ref.Secret}, task.Meta.Revision)
 	if err != nil {
 		return "", err
 	}

@@ -26,6 +26,11 @@ type Settings struct {
 	Demo          bool
 	ZonesFile     string
 	EtcdEndpoints []string
+	EtcdCA        string
+	EtcdCert      string
+	EtcdKey       string
+	EtcdPrefix    string
+	PeerListen    string
 	LogLevel      string
 	LogFormat     string
 	ArchiveAfter  time.Duration
@@ -61,6 +66,11 @@ var table = []entry{
 	{"demo", "false", "start with the demo topology", func(s *Settings) value { return (*flagged)(&s.Demo) }},
 	{"zones", "", "file with Zone and Node manifests to start with", func(s *Settings) value { return (*text)(&s.ZonesFile) }},
 	{"etcd.endpoints", "", "endpoints of an etcd outside; embedded when empty", func(s *Settings) value { return (*texts)(&s.EtcdEndpoints) }},
+	{"etcd.ca", "", "file with the authority of etcd's certificates; the system's when empty", func(s *Settings) value { return (*text)(&s.EtcdCA) }},
+	{"etcd.cert", "", "certificate file with which etcd knows this server; read again for each connection", func(s *Settings) value { return (*text)(&s.EtcdCert) }},
+	{"etcd.key", "", "key file of etcd.cert", func(s *Settings) value { return (*text)(&s.EtcdKey) }},
+	{"etcd.prefix", "/fermi/v1/", "beginning of every key, for several clusters in one etcd outside", func(s *Settings) value { return (*text)(&s.EtcdPrefix) }},
+	{"peer.listen", "127.0.0.1:0", "address where the other servers reach this one (mutual TLS by the shared link.key)", func(s *Settings) value { return (*text)(&s.PeerListen) }},
 	{"history.url", "", "postgres://USER@HOST/DATABASE?sslmode=verify-full of a PostgreSQL for history; SQLite in shared when empty", func(s *Settings) value { return (*address)(&s.HistoryURL) }},
 	{"history.password.file", "", "file with the password for history.url; without it PGPASSFILE and PGPASSWORD count", func(s *Settings) value { return (*text)(&s.HistoryPasswordFile) }},
 	{"log.level", "info", "debug, info, warn or error", func(s *Settings) value { return (*text)(&s.LogLevel) }},

@@ -69,6 +69,9 @@ func TestAuditOfEveryChange(t *testing.T) {
 			}
 			continue
 		}
+		if rt.id == "previewPlacement" { // asks, with a body
+			continue
+		}
 		if rt.verb == "" {
 			t.Errorf("%s %s (%s) changes something and is not audited", rt.method, rt.path, rt.id)
 			continue

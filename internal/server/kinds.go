@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -190,6 +191,10 @@ func (s *Server) look(ctx context.Context, c *call, row api.KindInfo, nameOrID s
 		return found{object: o}, nil
 	} else if err != nil && !fault.Is(err, fault.NotFound) {
 		return found{}, err
+	}
+	if now := s.newer(ctx, minRevision); now > minRevision {
+		c.q.by["minRevision"] = []string{strconv.FormatInt(now, 10)}
+		return s.look(ctx, c, row, nameOrID)
 	}
 	if !row.Phased {
 		return found{}, missing(row, nameOrID)

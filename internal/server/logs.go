@@ -236,7 +236,7 @@ func (s *Server) handingOver(ctx context.Context, id string) bool {
 	}
 	replicas, err := s.Live.Replicas(ctx, id)
 	if err != nil {
-		return false
+		return fault.Is(err, fault.Unavailable) // nobody leads just now: not known yet
 	}
 	for _, r := range replicas {
 		if r.State != string(engine.StateDone) {

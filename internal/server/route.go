@@ -170,6 +170,11 @@ func (s *Server) dispatch(rt *route, w http.ResponseWriter, r *http.Request) {
 
 func (c *call) run(ctx context.Context) (*reply, error) {
 	if !c.route.open {
+		if c.s.Contact != nil {
+			if err := c.s.Contact(); err != nil {
+				return nil, err
+			}
+		}
 		if err := c.admit(ctx); err != nil {
 			return nil, err
 		}
@@ -186,6 +191,9 @@ func (c *call) run(ctx context.Context) (*reply, error) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.s.Limits.Request)
 		defer cancel()
+	}
+	if err := c.readFresh(ctx); err != nil {
+		return nil, err
 	}
 	return c.route.handle(ctx, c)
 }
@@ -211,6 +219,7 @@ func (c *call) fail(err error) {
 	switch {
 	case c.r.Context().Err() != nil: // the client left
 	case c.route.path == "/readyz": // somebody polls; the answer says it
+	case e.Reason == "CutOff": // the store says it, once
 	case e.Code == fault.Internal:
 		c.s.Log.Error("request failed", "method", c.r.Method, "route", c.route.path, "error", err)
 	case e.Code.HTTP() >= 500:

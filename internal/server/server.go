@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob"
@@ -32,6 +33,8 @@ type Store interface {
 	store.Writer
 	// Healthy is nil, or says in words for people what is wrong. Safe for concurrent use.
 	Healthy(ctx context.Context) error
+	// Now is a revision at or above everything acknowledged before the call.
+	Now(ctx context.Context) (int64, error)
 }
 
 // LogReader gives a task's log and forgets it.
@@ -104,6 +107,9 @@ type Config struct {
 	Random  io.Reader // of secrets; the system's when nil
 	Version string
 	Limits  Limits
+	// Contact says why nobody must be answered now: what this server knows may be old. nil: it can't
+	// be, because there is no other server.
+	Contact func() error
 	// Hosts are the names of this server beside localhost; requests for others are refused.
 	Hosts []string
 	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
@@ -144,7 +150,8 @@ type Server struct {
 	hosts     []string
 	console   *console
 	passwords *passwords
-	newest    atomic.Int64 // the newest revision committed through this server
+	looks     *rate.Limiter // of tokens that only other servers may know yet
+	newest    atomic.Int64  // the newest revision committed through this server
 	closing   chan struct{}
 	once      sync.Once
 }
@@ -177,6 +184,7 @@ func New(cfg Config) (*Server, error) {
 		passwords: newPasswords(cfg.Random),
 		console:   newConsole(cfg.Console),
 		closing:   make(chan struct{}),
+		looks:     rate.NewLimiter(50, 50),
 	}
 	s.build()
 	return s, nil

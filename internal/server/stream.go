@@ -100,6 +100,12 @@ func (st *stream) pump() {
 			}
 			alive = s.Clock.After(s.Limits.KeepAlive)
 		case <-look:
+			if s.Contact != nil {
+				if err := s.Contact(); err != nil { // the client finds a server that knows more
+					st.cancel(err)
+					return
+				}
+			}
 			who, err := s.recheck(st.ctx, st.who.Load())
 			if err == nil {
 				err = st.lost(who)

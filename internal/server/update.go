@@ -73,7 +73,8 @@ func (s *Server) currentFor(ctx context.Context, c *call, row api.KindInfo, give
 		c.q.by["project"] = []string{m.Project}
 	}
 	f, err := s.resolve(ctx, c, row, name)
-	if err == nil && !f.archived && f.object.GetMeta().Revision < m.Revision {
+	// Another server may have made or changed it a moment ago.
+	if fault.Is(err, fault.NotFound) && c.q.number("minRevision") < m.Revision || err == nil && !f.archived && f.object.GetMeta().Revision < m.Revision {
 		c.q.by["minRevision"] = []string{fmt.Sprint(m.Revision)}
 		f, err = s.resolve(ctx, c, row, name)
 	}

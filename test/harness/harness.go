@@ -48,6 +48,7 @@ type Cluster struct {
 	Addr string // host:port
 	Verb string // up or server
 	Args []string
+	Wrap []string // put before the command, as "ip netns exec NAME"
 	// Token is read from the folder; set it to use another server's.
 	Token string
 	// Credential is who the process is; nil: who we are.
@@ -90,7 +91,8 @@ func (c *Cluster) Spawn() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(c.Bin, args...)
+	full := append(append([]string{}, c.Wrap...), append([]string{c.Bin}, args...)...)
+	cmd := exec.Command(full[0], full[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}
 	if err := cmd.Start(); err != nil {
