@@ -1406,7 +1406,7 @@ export interface components {
             /** @description Over expectedTime, from the start, or from now where that is unknown. */
             expected?: components["schemas"]["ExpectedTotals"];
             latency: components["schemas"]["LatencyNote"];
-            /** @description planned, cheaper, faster, greener or sooner. */
+            /** @description planned, cheaper, faster, greener, safer or sooner. */
             name: string;
             /** Format: int64 */
             nodeCount: number;
