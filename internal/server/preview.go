@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -107,6 +108,20 @@ func (s *Server) measureZone(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	seen, err := decodeMeasured(data, name, s.Clock.Now().UTC())
+	if err != nil {
+		return nil, err
+	}
+	for to := range seen {
+		if _, err := s.refer(ctx, api.Key{Kind: row.Kind, Name: to}, "to"); err != nil {
+			return nil, err
+		}
+	}
+	return s.keepMeasured(ctx, c, row, name, seen)
+}
+
+// decodeMeasured reads a report about a zone, strictly.
+func decodeMeasured(data []byte, zone string, now time.Time) (map[string]api.MeasuredLatency, error) {
 	var body measurements
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
@@ -117,17 +132,12 @@ func (s *Server) measureZone(ctx context.Context, c *call) (*reply, error) {
 	}
 	seen := map[string]api.MeasuredLatency{}
 	for to, m := range body.To {
-		seen[to] = api.MeasuredLatency{P50Ms: m.P50Ms, P99Ms: m.P99Ms, Samples: m.Samples, At: s.Clock.Now().UTC()}
+		seen[to] = api.MeasuredLatency{P50Ms: m.P50Ms, P99Ms: m.P99Ms, Samples: m.Samples, At: now}
 	}
-	if fields := api.CheckMeasured("to", name, seen); len(fields) > 0 {
+	if fields := api.CheckMeasured("to", zone, seen); len(fields) > 0 {
 		return nil, fault.New(fault.Invalid, "InvalidField", fault.T("A measurement cannot be used.", "某项测量值无法使用。")).WithFields(fields...)
 	}
-	for to := range seen {
-		if _, err := s.refer(ctx, api.Key{Kind: row.Kind, Name: to}, "to"); err != nil {
-			return nil, err
-		}
-	}
-	return s.keepMeasured(ctx, c, row, name, seen)
+	return seen, nil
 }
 
 func (s *Server) keepMeasured(ctx context.Context, c *call, row api.KindInfo, name string, seen map[string]api.MeasuredLatency) (*reply, error) {

@@ -66,6 +66,7 @@ class Walk:
             self.kind(kind, manifest)
         self.task()
         self.node()
+        self.planning()
         self.sessions()
         if self.operations:
             self.problems.append(f"walk: never called: {', '.join(sorted(self.operations))}")
@@ -148,6 +149,16 @@ class Walk:
             self.call(id, name=node)
             self.call(id, expect=404, name="none")
         self.names["nodes", ""] = [node]
+
+    def planning(self):
+        wish = {"metadata": {"name": "wish"}, "spec": {"roles": [{"command": ["true"]}]}}
+        self.call("previewPlacement", body=wish)
+        self.call("previewPlacement", expect=400, body={"spec": {}})
+        zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
+        for name in "near", "far":
+            self.call("createZone", body={"metadata": {"name": name}, "spec": {"region": "walk"}})
+        self.call("measureZone", name="near", body={"to": {"far": {"p50Ms": 1.5, "p99Ms": 3, "samples": 10}}})
+        self.call("measureZone", expect=404, name="none", body={"to": {zone: {"p50Ms": 1.5, "p99Ms": 3, "samples": 10}}})
 
     def sessions(self):
         code = self.call("makeSignInCode").json()["data"]["code"]

@@ -25,16 +25,16 @@ type model struct {
 	nodes   map[string]uint32            // node name → number
 	zones   map[string]*api.Zone
 	known   map[string]sched.Zone // as last told to the planner
-	now     func() time.Time      // for the age of measurements; the beginning of time, when all are fresh, unless set
 	log     *slog.Logger
 	// host is the machine behind virtual nodes.
 	host string
+	now  func() time.Time // nil: as of the last turn
 }
 
 func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.TrainingTask{},
-		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, now: func() time.Time { return time.Time{} },
+		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{},
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host,
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
 	}
@@ -48,7 +48,11 @@ func (m *model) setZone(z *api.Zone) {
 	for _, name := range slices.Sorted(maps.Keys(m.zones)) {
 		list = append(list, m.zones[name])
 	}
-	far := cost.ZonesOf(list, m.now())
+	var now time.Time // where no clock is known, every measurement is fresh
+	if m.now != nil {
+		now = m.now()
+	}
+	far := cost.ZonesOf(list, now)
 	for _, other := range list {
 		if s := asPlanned(other, list, far); other == z || !reflect.DeepEqual(s, m.known[s.Name]) {
 			m.known[s.Name] = s

@@ -20,7 +20,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func open(t *testing.T) *store.Store {
+func open(t testing.TB) *store.Store {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "f")
 	if err != nil {
@@ -67,14 +67,14 @@ func task(name string, replicas, devices int) *api.TrainingTask {
 	}
 }
 
-func commit(t *testing.T, s *store.Store, ops ...store.Op) {
+func commit(t testing.TB, s *store.Store, ops ...store.Op) {
 	t.Helper()
 	if _, err := s.Commit(t.Context(), store.Txn{Ops: ops}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); {
 		if time.Now().After(deadline) {

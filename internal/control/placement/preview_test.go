@@ -3,6 +3,7 @@ package placement_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +27,19 @@ func demo(t *testing.T, change func([]api.Zone)) (*store.Store, *placement.Contr
 	if change != nil {
 		change(zones)
 	}
+	c := lead(t, s, zones, nodes)
+	all := seedTask(14, "A100")
+	all.Spec.Zones = &api.ZoneRules{Allow: []string{"shenzhen-1"}} // written last
+	eventually(t, "the leader knows the nodes", func() bool {
+		p, err := c.Preview(t.Context(), all)
+		return err == nil && p.Fits && p.Planned.NodeCount == 14
+	})
+	return s, c
+}
+
+// lead runs a leader over these zones and nodes.
+func lead(t testing.TB, s *store.Store, zones []api.Zone, nodes []api.Node) *placement.Controller {
+	t.Helper()
 	syncer := node.New(node.Config{
 		Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Zones: zones,
 		Inventory: func(context.Context) ([]api.Node, error) { return nodes, nil },
@@ -34,20 +48,14 @@ func demo(t *testing.T, change func([]api.Zone)) (*store.Store, *placement.Contr
 		t.Fatal(err)
 	}
 	commit(t, s, store.Create(&api.Queue{Meta: api.Meta{ID: id.Default.New("queue"), Name: "q"}}))
-	c := placement.New(placement.Config{Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Host: "h", Processes: 10_000})
+	c := placement.New(placement.Config{Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Host: "h", Processes: 100_000})
 	leading, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- s.Campaign(leading, "me", func(ctx context.Context, epoch store.Epoch) error { return c.Run(ctx, epoch) })
 	}()
 	t.Cleanup(func() { stop(); <-ended })
-	all := seedTask(14, "A100")
-	all.Spec.Zones = &api.ZoneRules{Allow: []string{"shenzhen-1"}} // written last
-	eventually(t, "the leader knows the nodes", func() bool {
-		p, err := c.Preview(t.Context(), all)
-		return err == nil && p.Fits && p.Planned.NodeCount == 14
-	})
-	return s, c
+	return c
 }
 
 // seedTask is replicas of the seed's node: 8 devices, 64 cores, 256 GB.
@@ -226,6 +234,31 @@ func TestPreviewChangesNothing(t *testing.T) {
 	}
 	commit(t, s, store.Create(seedTask(38, "A100"))) // all of one region
 	eventually(t, "the whole gang is placed", func() bool { return place(s, "p") != nil })
+}
+
+// BenchmarkPreview/nodes=12500 is a gang of 512 nodes on a cluster of 12,500 in four zones.
+func BenchmarkPreview(b *testing.B) {
+	var file strings.Builder
+	file.WriteString("zones:\n")
+	for i := range 4 {
+		fmt.Fprintf(&file, "- {name: z%d, region: r%d, nodes: [{count: 3125, cpu: 128, memory: 1Ti, devices: {count: 8, type: A100}}]}\n", i, i/2)
+	}
+	zones, nodes, err := inventory.LoadZones(strings.NewReader(file.String()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	c := lead(b, open(b), zones, nodes)
+	eventually(b, "the leader knows the nodes", func() bool {
+		p, err := c.Preview(b.Context(), seedTask(6250, "A100"))
+		return err == nil && p.Fits
+	})
+	b.Run("nodes=12500", func(b *testing.B) {
+		for b.Loop() {
+			if p, err := c.Preview(b.Context(), seedTask(512, "A100")); err != nil || !p.Fits || p.Planned.NodeCount != 512 {
+				b.Fatal(p, err)
+			}
+		}
+	})
 }
 
 func TestPreviewOfFollower(t *testing.T) {

@@ -39,7 +39,8 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 		Health: api.ZoneDegraded, Nodes: s.nodes, Ready: s.ready, Devices: s.devs, Measured: s.zone.Status.Measured,
 	}
 	wanted := s.nodes - s.retired
-	slow, measured, worst := slowLinks(s.zone, now)
+	slow, worst := slowLinks(s.zone, now)
+	links := len(s.zone.Spec.LatencyMs)
 	switch {
 	case s.zone.Spec.Health != "":
 		st.Health, st.Reason = s.zone.Spec.Health, ReasonSetByHand
@@ -52,27 +53,26 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 	case s.ready*10 < wanted*9:
 		st.Reason = ReasonNotReady
 		st.Message = fault.T("Only %d of %d nodes are ready.", "仅 %d/%d 个节点就绪。", s.ready, wanted)
-	case slow*2 > measured:
+	case slow*2 > links:
 		st.Reason = ReasonSlowLinks
-		st.Message = fault.T("%[1]d of %[2]d measured links are slower than declared; to %[3]s it takes %[4]v ms instead of %[5]v.",
-			"%[1]d/%[2]d 条实测链路慢于标称；到 %[3]s 为 %[4]v 毫秒，标称 %[5]v 毫秒。",
-			slow, measured, worst, s.zone.Status.Measured[worst].P50Ms, s.zone.Spec.LatencyMs[worst])
+		st.Message = fault.T("%[1]d of %[2]d links are slower than declared; to %[3]s it takes %[4]v ms instead of %[5]v.",
+			"%[1]d/%[2]d 条链路慢于标称；到 %[3]s 实测 %[4]v 毫秒，标称 %[5]v 毫秒。",
+			slow, links, worst, s.zone.Status.Measured[worst].P50Ms, s.zone.Spec.LatencyMs[worst])
 	default:
 		st.Health, st.Reason = api.ZoneHealthy, ReasonAllWell
 	}
 	return st
 }
 
-// slowLinks counts fresh measurements of declared links, and those in a worse class than declared.
-// More than half must be slow to blame this zone: one far zone that is ill makes one link slow here.
-func slowLinks(z *api.Zone, now time.Time) (slow, measured int, worst string) {
+// slowLinks counts declared links that were lately measured in a worse class. More than half must be
+// slow to blame this zone: one far zone that is ill makes one link slow here.
+func slowLinks(z *api.Zone, now time.Time) (slow int, worst string) {
 	for _, to := range slices.Sorted(maps.Keys(z.Status.Measured)) {
 		m := z.Status.Measured[to]
 		declared, ok := z.Spec.LatencyMs[to]
 		if !ok || now.Sub(m.At) > staleLink {
 			continue
 		}
-		measured++
 		if cost.ClassOf(m.P50Ms).Rank() > cost.ClassOf(declared).Rank() {
 			slow++
 			if worst == "" || m.P50Ms > z.Status.Measured[worst].P50Ms {
@@ -80,5 +80,5 @@ func slowLinks(z *api.Zone, now time.Time) (slow, measured int, worst string) {
 			}
 		}
 	}
-	return slow, measured, worst
+	return slow, worst
 }
