@@ -24,11 +24,12 @@ var benchmarks = []benchmark{
 	{"start", benchStart},
 	{"submit", benchSubmit},
 	{"archive", benchArchive},
+	{"chronus", benchChronus},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive")
+		fail("usage: bench start|submit|archive|chronus")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

@@ -48,7 +48,7 @@ func Explain(_ time.Time, c *Cluster, q *Queues, id string) (Explanation, bool) 
 	w := e.w
 	ex := explain(c, q, w)
 	for _, other := range e.class.entries {
-		if !other.gone && other.w.ID < id {
+		if other.w.ID < id {
 			ex.Ahead++
 		}
 	}
@@ -56,11 +56,11 @@ func Explain(_ time.Time, c *Cluster, q *Queues, id string) (Explanation, bool) 
 }
 
 func explain(c *Cluster, q *Queues, w *Workload) Explanation {
-	if q.paused[w.Queue] {
+	if name, paused := q.tree.Paused(w.Queue); paused {
 		return Explanation{
 			Reason:  ReasonQueuePaused,
-			Message: api.T("Queue %s is paused; nothing in it starts.", "队列 %s 已暂停，其中的任务不会启动。", w.Queue),
-			Action:  api.T("Resume the queue: fermi queue resume %s", "恢复队列：fermi queue resume %s", w.Queue),
+			Message: api.T("Queue %s is paused; nothing in it starts.", "队列 %s 已暂停，其中的任务不会启动。", name),
+			Action:  api.T("Resume the queue: fermi queue resume %s", "恢复队列：fermi queue resume %s", name),
 		}
 	}
 	zones := allowed(c, w)
