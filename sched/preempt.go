@@ -134,19 +134,29 @@ type victim struct {
 	r    *run
 	why  EvictionReason
 	lost int64 // device milliseconds
+	left int64 // expected, in device milliseconds
 	// shrink takes only what is above the least size.
 	shrink bool
 	held   *hold // while lifted
 	need   Vector
 }
 
-// lost is devices × time since the last checkpoint, and what a restart costs.
-func (t *turn) lost(r *run) int64 {
+// lost is devices × time since the last checkpoint, and what a restart costs. Who gives way to an
+// equal ends its turn with a checkpoint and loses only the restart.
+func (t *turn) lost(r *run, why EvictionReason) int64 {
 	since := r.Since
 	if r.Workload.LastCheckpoint.After(since) {
 		since = r.Workload.LastCheckpoint
 	}
-	return int64(max(r.devices, 1)) * int64((max(t.now.Sub(since), 0)+r.Workload.RestartCost)/time.Millisecond)
+	if why == EvictTurn || why == EvictOverdue {
+		since = t.now
+	}
+	return r.times(max(t.now.Sub(since), 0) + r.Workload.RestartCost)
+}
+
+// times is devices × d in milliseconds.
+func (r *run) times(d time.Duration) int64 {
+	return int64(max(r.devices, 1)) * int64(d/time.Millisecond)
 }
 
 // preempt looks for the least work to be lost for e to start, and asks those to go.
@@ -214,7 +224,7 @@ func (h *hunt) search() ([]*victim, Assignment) {
 		if spare(v.r) {
 			small := *v
 			small.shrink = true
-			small.lost = int64(max(v.r.devices, 1)) * int64(v.r.Workload.RestartCost/time.Millisecond)
+			small.lost = v.r.times(v.r.Workload.RestartCost)
 			elastic = append(elastic, &small)
 		}
 	}
@@ -229,15 +239,16 @@ func (h *hunt) candidates() []*victim {
 	var all []*victim
 	for _, r := range h.q.runs {
 		if why := h.may(h.e, r, h.need); why != "" {
-			all = append(all, &victim{r: r, why: why, lost: h.lost(r)})
+			all = append(all, &victim{r: r, why: why, lost: h.lost(r, why), left: r.times(r.estimate.Mean(r.ran(h.now)))})
 		}
 	}
 	slices.SortFunc(all, byLoss)
 	return all
 }
 
+// byLoss: among equals who has most left to do goes first.
 func byLoss(a, b *victim) int {
-	return cmp.Or(cmp.Compare(a.lost, b.lost), cmp.Compare(a.r.devices, b.r.devices), cmp.Compare(b.r.Workload.ID, a.r.Workload.ID))
+	return cmp.Or(cmp.Compare(a.lost, b.lost), cmp.Compare(b.left, a.left), cmp.Compare(b.r.Workload.ID, a.r.Workload.ID))
 }
 
 // least finds victims after whose going w surely starts: greedily node by node, then without those
@@ -342,6 +353,7 @@ func (h *hunt) sets(all []*victim) [][]*victim {
 	type set struct {
 		node uint32
 		cost int64
+		left int64
 		got  int
 		vs   []*victim
 	}
@@ -358,12 +370,13 @@ func (h *hunt) sets(all []*victim) [][]*victim {
 			if s.got < want {
 				s.got += max(devices, 1)
 				s.cost += v.lost
+				s.left += v.left
 				s.vs = append(s.vs, v)
 			}
 		}
 	}
 	slices.SortFunc(order, func(a, b *set) int {
-		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)), cmp.Compare(a.node, b.node))
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)), cmp.Compare(b.left, a.left), cmp.Compare(a.node, b.node))
 	})
 	out := make([][]*victim, len(order))
 	for i, s := range order {
