@@ -38,7 +38,7 @@ func (m *member) ended() bool { return m.state == engine.StateExited || m.state 
 // plan is what to do, in the order apply does it.
 type plan struct {
 	status    api.TrainingTaskStatus
-	usage     bool // write the usage rows of ended members first
+	usage     bool // write the usage rows of members that run or ended first
 	commit    bool // status changed, or the placement must go
 	dropPlace bool
 	start     []int // members
@@ -269,6 +269,7 @@ func (s *seen) proceed(p *plan, now time.Time) {
 		if p.status.StartedAt == nil {
 			p.status.StartedAt = s.started()
 		}
+		p.usage = true
 		p.to(api.PhaseRunning, "Started", fault.T("All %d processes run.", "全部 %d 个进程已运行。", len(s.members)))
 		p.tell(false, "Started", "started-"+itoa(p.status.Attempt), p.status.Message)
 	}

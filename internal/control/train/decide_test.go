@@ -118,7 +118,7 @@ func TestDecide(t *testing.T) {
 		},
 		"all run": {
 			seen{task: task(api.PhaseInitializing, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, ok)}},
-			want{Phase: api.PhaseRunning, Reason: "Started", Attempt: 1, Generation: 1, Commit: true},
+			want{Phase: api.PhaseRunning, Reason: "Started", Attempt: 1, Generation: 1, Commit: true, Usage: true},
 		},
 		"ended well but still handing over": {
 			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, true, ok), at(1, 1, engine.StateExited, true, ok)}},
