@@ -21,7 +21,7 @@ type Cluster struct {
 	// freed grows whenever something that was refused could now fit.
 	freed uint64
 
-	typeIDs   map[string]uint16 // by folded name
+	typeIDs   map[string]uint16 // by name as first written, and folded
 	typeNames []string
 	total     Vector
 	lemons    int // nodes with failures

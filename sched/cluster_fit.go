@@ -55,7 +55,7 @@ func (c *Cluster) devicesFor(n *node, need *Need) (uint64, misfit) {
 		a := key.ask()
 		a.CPU, a.Memory = 0, 0
 		if n.room.fits(&a) > 0 {
-			return n.masks(&c.known.demand, &a, 1)[0], fits
+			return n.seat(nil, &c.known.demand, &a, 1)[0].Devices, fits
 		}
 		whole := room{Types: n.room.Types, Free: make([]uint16, len(n.Devices))}
 		for k := range whole.Free {
@@ -68,8 +68,8 @@ func (c *Cluster) devicesFor(n *node, need *Need) (uint64, misfit) {
 	return 0, best
 }
 
-// mostFits bounds what is counted on one node.
-const mostFits = 1 << 16
+// mostFits bounds what is counted on one node: no gang is larger.
+const mostFits = 1 << 14
 
 // fits counts how many such replicas the room takes, one after the other.
 func (r *room) fits(a *ask) int32 {
@@ -134,15 +134,18 @@ func (r *room) devices(a *ask) int {
 
 func allows(types []uint16, t uint16) bool { return types == nil || slices.Contains(types, t) }
 
-// masks chooses the devices of count replicas, which must fit, one after the other.
-func (n *node) masks(d *demand, a *ask, count int) []uint64 {
-	out := make([]uint64, count)
+// seat adds the slots of count replicas, which must fit, one after the other.
+func (n *node) seat(slots []api.Slot, d *demand, a *ask, count int) []api.Slot {
 	if a.Devices == 0 {
-		return out
+		for range count {
+			slots = append(slots, api.Slot{Node: n.Number})
+		}
+		return slots
 	}
+	var free [64]uint16
 	left := n.room
-	left.Free = slices.Clone(left.Free)
-	for i := range out {
+	left.Free = append(free[:0], left.Free...)
+	for i := range count {
 		_, mask, ok := d.Score(&left, a)
 		if !ok {
 			panic("sched: a counted replica does not fit " + n.Name)
@@ -150,14 +153,14 @@ func (n *node) masks(d *demand, a *ask, count int) []uint64 {
 		if a.Share == WholeDevice {
 			mask = n.whole(&left, left.Types[bits.TrailingZeros64(mask)], a.Devices, a.Devices*(count-i))
 		}
-		out[i] = mask
+		slots = append(slots, api.Slot{Node: n.Number, Devices: mask})
 		left.CPU -= a.CPU
 		left.Memory -= a.Memory
 		for ; mask != 0; mask &= mask - 1 {
 			left.Free[bits.TrailingZeros64(mask)] -= a.Share
 		}
 	}
-	return out
+	return slots
 }
 
 // whole picks untouched devices of one type: from the island with the least left over that has
@@ -248,4 +251,35 @@ func (k *askKey) ask() ask {
 		a.Types = []uint16{uint16(k.kind)}
 	}
 	return a
+}
+
+// Arrive tells of a workload that came, once: packing learns from it what typically comes.
+func (c *Cluster) Arrive(w *Workload) {
+	for i := range w.Roles {
+		need := &w.Roles[i].Need
+		key, ok := c.askKey(need, 0)
+		if !ok {
+			continue
+		}
+		a := key.ask()
+		a.Types = c.kinds(need)
+		for range min(w.Roles[i].Replicas, mostSeen) {
+			c.known.demand.See(a)
+		}
+	}
+}
+
+// mostSeen bounds the weight of one gang in what is learned.
+const mostSeen = 64
+
+// kinds are the ids of all types a need allows, sorted; nil is any.
+func (c *Cluster) kinds(need *Need) []uint16 {
+	var out []uint16
+	for i := range need.choices() {
+		if id, ok := c.TypeID(need.choice(i)); ok && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

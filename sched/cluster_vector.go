@@ -24,7 +24,9 @@ func (v Vector) add(i int, amount int64) Vector {
 
 // TypeID is the number of a device type that some node has or had; ok is false when none did.
 func (c *Cluster) TypeID(name string) (id uint16, ok bool) {
-	id, ok = c.typeIDs[fold(name)]
+	if id, ok = c.typeIDs[name]; !ok { // not as nodes write it
+		id, ok = c.typeIDs[fold(name)]
+	}
 	return id, ok
 }
 
@@ -32,13 +34,12 @@ func (c *Cluster) TypeID(name string) (id uint16, ok bool) {
 func (c *Cluster) TypeName(id uint16) string { return c.typeNames[id] }
 
 func (c *Cluster) internType(name string) uint16 {
-	folded := fold(name)
-	id, ok := c.typeIDs[folded]
-	if !ok {
-		id = uint16(len(c.typeNames))
-		c.typeIDs[folded] = id
-		c.typeNames = append(c.typeNames, name)
+	if id, ok := c.TypeID(name); ok {
+		return id
 	}
+	id := uint16(len(c.typeNames))
+	c.typeIDs[name], c.typeIDs[fold(name)] = id, id
+	c.typeNames = append(c.typeNames, name)
 	return id
 }
 

@@ -149,6 +149,14 @@ func (ix *index) look(k *known, at int32) {
 	}
 }
 
+// room is how many replicas a node or domain takes.
+func (ix *index) room(level int, id int32) int64 {
+	if level == nodal {
+		return int64(ix.fits[id])
+	}
+	return ix.sum[level][id]
+}
+
 // anyFits says whether some node takes so many.
 func (ix *index) anyFits(count int32) bool {
 	for f := min(count, 256); f < 257; f++ {

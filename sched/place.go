@@ -172,8 +172,13 @@ const tries = 32
 
 // candidates are the domains of a level that each role fits, the tightest first.
 func (s *search) candidates(level int, zones []*zone) []int32 {
-	if level == nodal && len(s.wants) == 1 && !s.limited {
-		return s.bestNode(zones)
+	if level == nodal {
+		if len(s.wants) == 1 && !s.limited {
+			return s.bestNode(zones)
+		}
+		if slices.ContainsFunc(s.wants, func(w want) bool { return !w.ix.anyFits(w.count) }) {
+			return nil
+		}
 	}
 	type candidate struct {
 		id  int32
@@ -251,13 +256,11 @@ func (t *tree) nodesOf(p place1) (lo, hi int32) {
 // sum is how many replicas of a role a domain takes.
 func (s *search) sum(i, level int, id int32) int64 {
 	ix := s.wants[i].ix
-	if s.limited {
+	sum := ix.room(level, id)
+	if s.limited && sum >= int64(s.wants[i].count) {
 		return s.limitedSum(ix, place1{level, id})
 	}
-	if level == nodal {
-		return int64(ix.fits[id])
-	}
-	return ix.sum[level][id]
+	return sum
 }
 
 // into places all roles into these domains, or nothing. With more than one role each is taken on
@@ -285,11 +288,7 @@ func (s *search) into(domains []place1) bool {
 func (s *search) pick(w *want, domains []place1) ([]pick, bool) {
 	sum := int64(0)
 	for _, d := range domains {
-		if d.level == nodal {
-			sum += int64(w.ix.fits[d.id])
-		} else {
-			sum += w.ix.sum[d.level][d.id]
-		}
+		sum += w.ix.room(d.level, d.id)
 	}
 	if sum < int64(w.count) {
 		return nil, false
@@ -315,11 +314,10 @@ type pick struct {
 func (s *search) settle(w *want, picks []pick, take bool) {
 	slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(a.at, b.at) })
 	need := &s.w.Roles[w.role].Need
+	s.slots[w.role] = slices.Grow(s.slots[w.role], int(w.count))
 	for _, p := range picks {
 		n := s.t.nodes[p.at]
-		for _, mask := range n.masks(&s.c.known.demand, &w.ix.ask, int(p.count)) {
-			s.slots[w.role] = append(s.slots[w.role], api.Slot{Node: n.Number, Devices: mask})
-		}
+		s.slots[w.role] = n.seat(s.slots[w.role], &s.c.known.demand, &w.ix.ask, int(p.count))
 		if s.inRack != nil {
 			s.inRack[s.t.rackOf(p.at)] += int(p.count)
 		}

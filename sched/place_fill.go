@@ -54,12 +54,7 @@ func (f *filler) fill(p place1, left int32) {
 }
 
 func (f *filler) add(list parts, p part) parts {
-	if p.level == nodal {
-		p.sum = int64(f.ix.fits[p.id])
-	} else {
-		p.sum = f.ix.sum[p.level][p.id]
-	}
-	if p.sum > 0 {
+	if p.sum = f.ix.room(p.level, p.id); p.sum > 0 {
 		list = append(list, p)
 	}
 	return list

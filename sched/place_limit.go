@@ -54,13 +54,16 @@ func (l *limits) use(at int32, count int) {
 func (s *search) limitedSum(ix *index, p place1) int64 {
 	lo, hi := s.t.nodesOf(p)
 	byRack, byHost := int64(0), int64(0)
-	inHost := map[*host]int64{}
+	var inHost map[*host]int64
 	for at := lo; at < hi; {
 		rack, sum := s.t.rackOf(at), int64(0)
 		for ; at < hi && s.t.rackOf(at) == rack; at++ {
 			fits := int64(ix.fits[at])
 			sum += fits
 			if h := s.t.nodes[at].host; h != nil && fits > 0 {
+				if inHost == nil {
+					inHost = map[*host]int64{}
+				}
 				inHost[h] += fits
 			} else {
 				byHost += fits

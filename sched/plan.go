@@ -93,9 +93,7 @@ type turn struct {
 // Plan decides who starts now. Its decisions are already applied: the gangs are held and run, and
 // no longer wait. If one can't be committed, give it to Undo.
 func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
-	if now.Before(q.now) { // a clock that went back stands still
-		now = q.now
-	}
+	now = q.notBefore(now)
 	q.now = now
 	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 	q.tree.SetTotal(c.Total())

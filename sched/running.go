@@ -27,7 +27,15 @@ func (q *Queues) Run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 		return
 	}
 	q.unwait(w.ID)
-	q.run(now, c, w, at, since)
+	q.run(q.notBefore(now), c, w, at, since)
+}
+
+// notBefore holds a clock that went back, or is not there, to the last turn.
+func (q *Queues) notBefore(now time.Time) time.Time {
+	if now.Before(q.now) {
+		return q.now
+	}
+	return now
 }
 
 func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, since time.Time) *run {
@@ -52,6 +60,7 @@ func (q *Queues) SetPast(id string, ran time.Duration, evicted int) { q.past[id]
 // Stop says that a gang no longer stands. A finished one is learned from and forgotten; any other
 // may wait again. Unknown is fine.
 func (q *Queues) Stop(now time.Time, id string, finished bool) {
+	now = q.notBefore(now)
 	r := q.unrun(now, id)
 	if r == nil {
 		if finished {

@@ -2,6 +2,8 @@ package placement
 
 import (
 	"log/slog"
+	"strings"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
@@ -17,6 +19,7 @@ type model struct {
 	log     *slog.Logger
 	// host is the machine behind virtual nodes.
 	host string
+	now  func() time.Time // nil: as of the last turn
 }
 
 func newModel(log *slog.Logger, host string, processes int) *model {
@@ -29,7 +32,11 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 }
 
 func (m *model) setZone(z *api.Zone) {
-	m.cluster.SetZone(sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded})
+	s := sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{}}
+	for other, ms := range z.Spec.LatencyMs {
+		s.Latency[other] = time.Duration(ms * float64(time.Millisecond))
+	}
+	m.cluster.SetZone(s)
 }
 
 func (m *model) setNode(n *api.Node) {
@@ -40,6 +47,7 @@ func (m *model) setNode(n *api.Node) {
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices = append(s.Devices, d.Type)
+		s.Islands = append(s.Islands, d.Island)
 	}
 	if n.Spec.Virtual {
 		s.Host = m.host
@@ -71,12 +79,16 @@ func (m *model) setTask(t *api.TrainingTask) {
 		m.dropTask(id)
 		return
 	}
+	w := workload(t)
+	if _, known := m.tasks[id]; !known {
+		m.cluster.Arrive(w)
+	}
 	m.tasks[id] = t
 	if _, held := m.cluster.Held(id); held {
 		m.queues.Remove(id)
 		return
 	}
-	m.queues.Add(workload(t))
+	m.queues.Add(w)
 }
 
 func (m *model) dropTask(id string) {
@@ -84,21 +96,24 @@ func (m *model) dropTask(id string) {
 	m.queues.Remove(id)
 }
 
-func (m *model) setPlacement(p *api.Placement, roles []sched.Role) {
+// setPlacement takes up a gang that stands; w is nil when it is held already.
+func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 	id := p.Spec.TaskID
 	m.queues.Remove(id)
 	key := p.Meta.Project + "/" + p.Meta.Name
 	m.placed[key] = id
-	if _, held := m.cluster.Held(id); held {
+	if _, held := m.cluster.Held(id); held || w == nil {
 		return
 	}
 	at := make(sched.Assignment, len(p.Spec.Roles))
 	for i, r := range p.Spec.Roles {
 		at[i] = r.Slots
 	}
-	if err := m.cluster.Hold(id, roles, at); err != nil {
+	if err := m.cluster.Hold(id, w.Roles, at); err != nil {
 		m.log.Error("a placement does not fit the model", "task", id, "error", err)
+		return
 	}
+	m.queues.Run(p.Spec.PlacedAt, m.cluster, w, at, p.Spec.PlacedAt)
 }
 
 func (m *model) dropPlacement(key api.Key) {
@@ -108,14 +123,28 @@ func (m *model) dropPlacement(key api.Key) {
 		return
 	}
 	delete(m.placed, at)
-	m.cluster.Release(id)
-	if t, ok := m.tasks[id]; ok {
+	t, again := m.tasks[id]
+	m.stop(id, !again)
+	if again {
 		m.queues.Add(workload(t))
 	}
 }
 
+// stop takes a gang off its nodes; one that is over is learned from.
+func (m *model) stop(id string, over bool) {
+	var now time.Time // the planner's last turn, where there is no clock
+	if m.now != nil {
+		now = m.now()
+	}
+	m.cluster.Release(id)
+	m.queues.Stop(now, id, over)
+}
+
 func workload(t *api.TrainingTask) *sched.Workload {
-	w := &sched.Workload{ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t)}
+	w := &sched.Workload{
+		ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t),
+		User: t.Meta.Owner, Name: t.Meta.Project + "/" + t.Meta.Name, Submitted: t.Meta.CreatedAt,
+	}
 	if z := t.Spec.Zones; z != nil {
 		w.Allow, w.Deny = z.Allow, z.Deny
 	}
@@ -132,10 +161,14 @@ func priority(t *api.TrainingTask) int {
 func roles(t *api.TrainingTask) []sched.Role {
 	out := make([]sched.Role, 0, len(t.Spec.Roles))
 	for _, r := range t.Spec.Roles {
-		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: sched.Need{
+		need := sched.Need{
 			CPU: r.Resources.CPU, Memory: r.Resources.Memory, Disk: r.Resources.EphemeralDisk,
 			DeviceType: r.Resources.Accelerators.Type, Devices: r.Resources.Accelerators.Count,
-		}})
+		}
+		if strings.Contains(need.DeviceType, "|") {
+			need.DeviceTypes = strings.Split(need.DeviceType, "|")
+		}
+		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: need})
 	}
 	return out
 }
