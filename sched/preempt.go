@@ -40,6 +40,9 @@ const (
 )
 
 const (
+	// turnGap is how many levels more a run has left to do than who takes its place: two are at
+	// least four times as much. One only trades restarts for nothing.
+	turnGap = 2
 	// maxTurns is how often a workload gives way to its equals.
 	maxTurns = 16
 	// exactUpTo is how many candidates are searched for the exact minimum.
@@ -53,18 +56,22 @@ type claim struct {
 	Reservation
 	entry   *entry
 	pending map[string]bool // still to go
+	need    Vector          // noted as coming
 }
 
 // gone notes that a run left or shrank.
-func (q *Queues) gone(id string) {
+func (q *Queues) gone(r *run) {
+	q.tree.Going(r.Workload.Queue, r.going, -1)
+	r.going = nil
 	for _, c := range q.claims {
-		delete(c.pending, id)
+		delete(c.pending, r.Workload.ID)
 	}
 }
 
 func (q *Queues) unclaim(e *entry) {
 	if e.claim != nil {
 		q.claims = slices.DeleteFunc(q.claims, func(c *claim) bool { return c == e.claim })
+		q.tree.Coming(e.w.Queue, e.claim.need, -1)
 		e.claim = nil
 	}
 }
@@ -120,7 +127,7 @@ func (t *turn) may(e *entry, r *run, need Vector) EvictionReason {
 		return ""
 	case e.class.overdue:
 		return EvictOverdue
-	case t.runLevel(r) > e.class.level:
+	case t.runLevel(r) >= e.class.level+turnGap:
 		return EvictTurn
 	}
 	return ""
@@ -180,15 +187,18 @@ func (t *turn) preempt(e *entry) bool {
 }
 
 func (t *turn) claim(e *entry, w *Workload, at Assignment, chosen []*victim) {
-	c := &claim{Reservation: *newReservation(w, at, e.rank()), entry: e, pending: map[string]bool{}}
+	c := &claim{Reservation: *newReservation(w, at, e.rank()), entry: e, pending: map[string]bool{}, need: t.c.Need(w)}
 	c.firm = true
+	t.q.tree.Coming(w.Queue, c.need, +1)
 	c.Start, c.Early, c.Late = t.now.Add(t.p.Grace), t.now, t.now.Add(2*t.p.Grace)
 	if e.victims == nil {
 		e.victims = map[string]bool{}
 	}
 	for _, v := range chosen {
 		id := v.r.Workload.ID
-		c.pending[id], e.victims[id], v.r.leaving = true, true, true
+		c.pending[id], e.victims[id] = true, true
+		v.r.leaving, v.r.going = true, v.need
+		t.q.tree.Going(v.r.Workload.Queue, v.need, +1)
 		if v.shrink {
 			t.res.Resizes = append(t.res.Resizes, Resize{ID: id, At: least(v.r), Was: v.r.At, For: w.ID})
 			continue

@@ -51,9 +51,6 @@ type class struct {
 	entries entryHeap
 	// searchAt is when victims are looked for again after none were found.
 	searchAt time.Time
-	// refused counts tries without success since window.
-	refused int
-	window  time.Time
 }
 
 type classKey struct {

@@ -82,7 +82,7 @@ func Resized(now time.Time, c *Cluster, q *Queues, id string, at Assignment) err
 	q.tree.Refund(now, w.Queue, r.need)
 	r.At, r.need, r.devices, r.resized, r.leaving = at, c.Need(sized), devicesOf(sized), now, false
 	q.tree.Charge(now, w.Queue, r.need)
-	q.gone(id)
+	q.gone(r)
 	return nil
 }
 

@@ -16,6 +16,7 @@ type run struct {
 	evicted  int           // times it had to go
 	overdue  bool          // it had waited for too long: its turn is not taken away again
 	leaving  bool          // it was asked to go, or to shrink
+	going    Vector        // noted as such while leaving
 	resized  time.Time
 	estimate predict.Estimate
 }
@@ -98,7 +99,7 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 	q.runs[last] = nil
 	q.runs = q.runs[:last]
 	q.tree.Refund(now, r.Workload.Queue, r.need)
-	q.gone(id)
+	q.gone(r)
 	return r
 }
 

@@ -34,6 +34,8 @@ type node struct {
 	children []*node // by name
 	set      bool    // configured, not only used
 	usage    []int64
+	coming   []int64   // will be charged when others have gone
+	going    []int64   // charged, and asked to go
 	recent   []float64 // fading average of usage
 	at       time.Time // when recent was brought up to date
 	ready    int       // what could be served below here
@@ -73,25 +75,25 @@ func (t *Tree) Set(queues []Queue) error {
 	}
 	for _, name := range sortedNames(old) {
 		was := old[name]
-		own, ready := was.own()
+		own := was.own()
 		n := t.node(name)
 		for up := n; up != nil; up = up.parent {
-			up.usage = add(up.usage, own, +1)
-			up.ready += ready
+			up.usage, up.coming, up.going = add(up.usage, own.usage, +1), add(up.coming, own.coming, +1), add(up.going, own.going, +1)
+			up.ready += own.ready
 		}
 		n.recent, n.at = was.recent, was.at
 	}
 	return nil
 }
 
-// own is what is charged to the queue itself, its children's left out.
-func (n *node) own() ([]int64, int) {
-	own, ready := slices.Clone(n.usage), n.ready
+// own is what is noted for the queue itself, its children's left out.
+func (n *node) own() node {
+	own := node{usage: slices.Clone(n.usage), coming: slices.Clone(n.coming), going: slices.Clone(n.going), ready: n.ready}
 	for _, child := range n.children {
-		own = add(own, child.usage, -1)
-		ready -= child.ready
+		own.usage, own.coming, own.going = add(own.usage, child.usage, -1), add(own.coming, child.coming, -1), add(own.going, child.going, -1)
+		own.ready -= child.ready
 	}
-	return own, ready
+	return own
 }
 
 // node finds a queue, or makes one below the root.
@@ -141,6 +143,21 @@ func (t *Tree) Try(queue string, v []int64, sign int64) {
 	}
 }
 
+// Coming notes (+1) what will be charged once others have gone, and takes the note back (-1):
+// until then limits and guarantees count it as if it were.
+func (t *Tree) Coming(queue string, v []int64, sign int64) {
+	for n := t.node(queue); n != nil; n = n.parent {
+		n.coming = add(n.coming, v, sign)
+	}
+}
+
+// Going notes what was asked to go: limits still count it, nobody reclaims it twice.
+func (t *Tree) Going(queue string, v []int64, sign int64) {
+	for n := t.node(queue); n != nil; n = n.parent {
+		n.going = add(n.going, v, sign)
+	}
+}
+
 // fade brings the average up to now. A clock that goes back changes nothing.
 func (t *Tree) fade(n *node, now time.Time) {
 	dt := now.Sub(n.at)
@@ -167,7 +184,7 @@ func (t *Tree) Usage(queue string) []int64 { return slices.Clone(t.node(queue).u
 func (t *Tree) Room(queue string, v []int64) (limited string, resource int, ok bool) {
 	for n := t.node(queue); n != nil; n = n.parent {
 		for i, want := range v {
-			if want > 0 && i < len(n.Limit) && n.Limit[i] >= 0 && get(n.usage, i)+want > n.Limit[i] {
+			if want > 0 && i < len(n.Limit) && n.Limit[i] >= 0 && get(n.usage, i)+get(n.coming, i)+want > n.Limit[i] {
 				return n.Name, i, false
 			}
 		}
@@ -300,7 +317,7 @@ func (n *node) within(v []int64) bool {
 	for i, want := range v {
 		if g := get(n.Guarantee, i); want > 0 && g > 0 {
 			named = true
-			if get(n.usage, i)+want > g {
+			if get(n.usage, i)+get(n.coming, i)+want > g {
 				return false
 			}
 		}
@@ -315,7 +332,7 @@ func (n *node) over(v []int64) bool {
 	for i, want := range v {
 		if g := get(n.Guarantee, i); want > 0 && g > 0 {
 			named = true
-			if get(n.usage, i) > g {
+			if get(n.usage, i)-get(n.going, i) > g {
 				return true
 			}
 		}

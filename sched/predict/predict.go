@@ -25,6 +25,8 @@ const (
 	unit = 1 << 12
 	// MaxTables bounds memory: the table not used for longest is forgotten.
 	MaxTables = 4096
+	// longest is where numbers end.
+	longest = 50 * 365 * 24 * time.Hour
 	// Unknown is what is expected when nothing at all is known.
 	Unknown = time.Hour
 )
@@ -87,13 +89,14 @@ func (p *Predictor) Learn(k Key, ran, declared time.Duration) {
 	if ran <= 0 {
 		return
 	}
+	ran = min(ran, longest)
 	for _, like := range likeness(k) {
 		p.ran.add(like, seconds(ran))
 	}
 	if declared <= 0 {
 		return
 	}
-	ratio := int64(float64(ran) / float64(declared) * unit)
+	ratio := int64(min(float64(ran)/float64(declared), 1<<20) * unit)
 	for _, like := range ratioKeys(k) {
 		p.ratios.add(like, max(ratio, 1))
 	}
@@ -128,7 +131,7 @@ func (p *Predictor) Estimate(k Key, declared time.Duration) Estimate {
 func (e Estimate) Mean(already time.Duration) time.Duration {
 	if e.s != nil {
 		if x, ok := e.s.residual(int64(already / e.scale)); ok {
-			return max(time.Duration(x)*e.scale, time.Second)
+			return max(times(x, e.scale), time.Second)
 		}
 	}
 	return e.beyond(already)
@@ -138,7 +141,7 @@ func (e Estimate) Mean(already time.Duration) time.Duration {
 func (e Estimate) Quantile(q float64, already time.Duration) time.Duration {
 	if e.s != nil {
 		if x, ok := e.s.quantile(int64(q*1024), int64(already/e.scale)); ok {
-			return max(time.Duration(x)*e.scale-already, time.Second)
+			return max(times(x, e.scale)-already, time.Second)
 		}
 	}
 	return e.beyond(already)
@@ -149,6 +152,14 @@ func (e Estimate) beyond(already time.Duration) time.Duration {
 		return e.guess - already
 	}
 	return max(already, time.Second)
+}
+
+// times is bounded: nothing runs for longer than longest.
+func times(x int64, scale time.Duration) time.Duration {
+	if x > int64(longest/scale) {
+		return longest
+	}
+	return time.Duration(x) * scale
 }
 
 func seconds(d time.Duration) int64 { return max(int64(d/time.Second), 1) }
