@@ -76,6 +76,20 @@ func (q *Queues) unclaim(e *entry) {
 	}
 }
 
+// UndoEviction takes an eviction back that could not be written: the gang stays, and the other one
+// waits like everybody. Others that were asked to go for it go in vain.
+func UndoEviction(q *Queues, e Eviction) {
+	if r, ok := q.running[e.ID]; ok {
+		r.leaving = false
+		q.gone(r)
+	}
+	if other, ok := q.waiting[e.For]; ok && other.claim != nil {
+		q.unclaim(other)
+		delete(other.victims, e.ID)
+		q.file(other, other.age < 0)
+	}
+}
+
 // serveClaims starts those whose room is free now. One whose room was lost (a node closed) waits
 // like everybody again.
 func (t *turn) serveClaims() {
