@@ -118,7 +118,7 @@ func (t *turn) blockers(e *entry) []*Reservation {
 		}
 		if !r.firm {
 			if end.IsZero() {
-				ran := t.q.past[e.w.ID].ran
+				ran := t.q.ran(e.w.ID)
 				end = t.now.Add(t.q.estimate(e.w).Quantile(safely, ran))
 			}
 			if !end.After(r.Start) {

@@ -103,7 +103,7 @@ func (r standing) lost() time.Duration {
 func TestVictimsAreTheMinimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScene(t)
-		res := s.play(t, 0, sched.Policy{})
+		res := s.play(t, 0, sched.Policy{NoTurns: true})
 		starts := func(without uint) bool {
 			return len(s.play(t, without, sched.Policy{NoPreemption: true}).Decisions) > 0
 		}
