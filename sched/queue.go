@@ -49,8 +49,10 @@ type class struct {
 	classKey
 	spot    order.Spot
 	entries entryHeap
-	// searchAt is when victims are looked for again after none were found.
-	searchAt time.Time
+	// searchAt is when victims are looked for again after none were found, forecastAt when a time
+	// is after there was none.
+	searchAt, forecastAt time.Time
+	refused              bool // since the last start
 }
 
 type classKey struct {

@@ -59,7 +59,7 @@ func (q *Queues) unreserve(id string) {
 // kept away by small ones, so it needs none.
 func (t *turn) reserve(e *entry) {
 	q, w := t.q, smallest(e.w)
-	if t.p.Reservations < 0 || (w.Replicas() < 2 && devicesOf(w) < 2) {
+	if t.p.Reservations < 0 || t.now.Before(e.class.forecastAt) || (w.Replicas() < 2 && devicesOf(w) < 2) {
 		return
 	}
 	rank := e.rank()
@@ -81,6 +81,7 @@ func (t *turn) reserve(e *entry) {
 	}
 	r, ok := t.forecast(w, rank)
 	if !ok {
+		e.class.forecastAt = t.now.Add(t.p.Quantum)
 		return
 	}
 	q.reserved = append(q.reserved, r)
