@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/pack"
 )
 
 // Cluster is the model: nodes, zones, and who stands where. Not safe for concurrent use: it has
@@ -38,7 +39,7 @@ type zone struct {
 
 type node struct {
 	Node
-	room room // what is left; a closed device has nothing left
+	room pack.Room // what is left; a closed device has nothing left
 	disk api.Bytes
 	// used is the thousandths taken of each device. It may be longer than Devices, when the node
 	// lost devices on which something still stands.
@@ -158,7 +159,7 @@ func (c *Cluster) SetNode(n Node) error {
 
 func (c *Cluster) fresh(n Node) *node {
 	n.Devices, n.Islands = slices.Clone(n.Devices), slices.Clone(n.Islands)
-	fresh := &node{Node: n, room: room{CPU: int64(n.CPU), Memory: int64(n.Memory)}, disk: n.Disk}
+	fresh := &node{Node: n, room: pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory)}, disk: n.Disk}
 	for i, t := range n.Devices {
 		fresh.room.Types = append(fresh.room.Types, c.internType(t))
 		island := uint8(0)

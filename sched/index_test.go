@@ -68,7 +68,7 @@ func (w *world) addNode(zones int) {
 	w.next++
 	n := Node{
 		Number: uint32(w.next), Name: fmt.Sprintf("n%d", w.next), Zone: fmt.Sprintf("z%d", w.n(zones)),
-		CPU: api.MilliCPU(1000 * (1 + w.n(16))), Memory: api.Bytes(1+w.n(16)) << 30,
+		CPU: api.MilliCPU(1000 << w.n(5)), Memory: 4 << 30 << w.n(3),
 	}
 	rack := w.n(6)
 	if rack > 0 {

@@ -316,6 +316,12 @@ func TestPlacementRules(t *testing.T) {
 			w:    &Workload{Roles: []Role{{Replicas: 1, Need: Need{CPU: 40000, Devices: 8}}, {Replicas: 1, Need: Need{CPU: 40000}}}, Topology: Topology{MaxPerRack: 2}},
 			want: slots{{Node: 3, Devices: 255}},
 		},
+		"a failed try leaves nothing behind": {
+			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", CPU: 100000, Memory: 64 << 30, Devices: cards(8, "A100")},
+				{Number: 2, Zone: "z", Rack: "b", CPU: 40000, Memory: 64 << 30, Devices: cards(8, "A100")}},
+			w:    &Workload{Roles: []Role{{Replicas: 1, Need: Need{CPU: 40000, Devices: 8}}, {Replicas: 1, Need: Need{CPU: 70000}}}},
+			want: slots{{Node: 2, Devices: 255}},
+		},
 		"the first type that works": {
 			nodes: []Node{eight(1, "z", ""), {Number: 2, Zone: "z", Devices: cards(1, "H800")}},
 			w:     gangOf(1, Need{Devices: 1, DeviceTypes: []string{"V100", "h-800", "A100"}}), want: slots{{Node: 2, Devices: 1}},
