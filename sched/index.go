@@ -20,8 +20,9 @@ type known struct {
 	makes   []nodesMade
 }
 
+// An index of 12,500 nodes is about 400 kB.
 const (
-	maxIndexes = 128
+	maxIndexes = 512
 	maxLog     = 1 << 16
 )
 

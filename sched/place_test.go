@@ -306,6 +306,11 @@ func TestPlacementRules(t *testing.T) {
 			nodes: []Node{{Number: 1, Zone: "z", Host: "h", Devices: cards(2, "A100")}, {Number: 2, Zone: "z", Host: "h", Devices: cards(2, "A100")}},
 			w:     gangOf(4, one),
 		},
+		"and the rest elsewhere": {
+			nodes: []Node{{Number: 1, Zone: "z", Host: "h", Devices: cards(2, "A100")}, {Number: 2, Zone: "z", Host: "h", Devices: cards(2, "A100")},
+				{Number: 3, Zone: "z", Devices: cards(2, "A100")}},
+			w: gangOf(5, one), want: slots{{Node: 1, Devices: 1}, {Node: 1, Devices: 2}, {Node: 2, Devices: 1}, {Node: 3, Devices: 1}, {Node: 3, Devices: 2}},
+		},
 		"but as many": {
 			nodes: []Node{{Number: 1, Zone: "z", Host: "h", Devices: cards(2, "A100")}, {Number: 2, Zone: "z", Host: "h", Devices: cards(2, "A100")}},
 			w:     gangOf(3, one), want: slots{{Node: 1, Devices: 1}, {Node: 1, Devices: 2}, {Node: 2, Devices: 1}},
