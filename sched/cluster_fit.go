@@ -266,6 +266,7 @@ func (c *Cluster) Arrive(w *Workload) {
 		a.Types = c.kinds(need)
 		for range min(w.Roles[i].Replicas, mostSeen) {
 			c.known.demand.See(a)
+			c.known.seen = true
 		}
 	}
 }

@@ -18,6 +18,7 @@ type known struct {
 	tick    uint64
 	demand  *pack.Demand
 	makes   []nodesMade
+	seen    bool // something arrived: before that the demand makes nothing of nodes
 }
 
 // An index of 12,500 nodes is about 400 kB.
@@ -34,7 +35,7 @@ type nodesMade struct {
 }
 
 // maxMakes are kept for later.
-const maxMakes = 64
+const maxMakes = 256
 
 func (k *known) made(n *node, count int) {
 	for i := range k.makes {
@@ -100,7 +101,9 @@ type index struct {
 func (c *Cluster) index(key askKey) *index {
 	t := c.topology()
 	k := &c.known
-	k.tell()
+	if k.seen {
+		k.tell()
+	}
 	ix := k.indexes[key]
 	if ix == nil {
 		ix = newIndex(t, key)

@@ -167,6 +167,9 @@ func (w *world) step() {
 	switch op := w.n(12); {
 	case op < 6:
 		g := w.workload(false)
+		if w.odds(3) {
+			w.c.Arrive(g)
+		}
 		before := w.c.digest()
 		at, ok := place(w.c, g)
 		if after := w.c.digest(); after != before {
