@@ -351,6 +351,14 @@ func (w *world) sound() {
 			}
 		}
 	}
+	again := spare{whole: make([]int64, len(w.c.spare.whole)), parts: make([]int64, len(w.c.spare.parts))}
+	for _, n := range w.c.nodes {
+		again.add(&n.room, +1)
+	}
+	again.holds = w.c.spare.holds
+	if want, got := fmt.Sprint(again), fmt.Sprint(w.c.spare); got != want {
+		w.t.Fatalf("spare is %s, not %s", want, got)
+	}
 	for name, h := range w.c.hosts {
 		if h.used != hosts[name] {
 			w.t.Fatalf("host %s: %d used, %d stand", name, h.used, hosts[name])

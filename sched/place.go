@@ -18,14 +18,19 @@ func place(c *Cluster, w *Workload) (Assignment, bool) {
 	if len(w.Roles) == 0 {
 		return nil, false
 	}
-	s := &search{c: c, t: c.topology(), w: w}
-	defer s.avoid()()
 	choices := 1
 	for i := range w.Roles {
 		choices = max(choices, w.Roles[i].Need.choices())
 	}
 	for i := range choices {
-		if s.begin(i) && s.run() {
+		if c.hopeless(w, i) {
+			continue
+		}
+		s := &search{c: c, t: c.topology(), w: w}
+		restore := s.avoid()
+		ok := s.begin(i) && s.run()
+		restore()
+		if ok {
 			return s.finish(), true
 		}
 	}
@@ -64,7 +69,7 @@ type taken struct {
 // begin settles types; false when a role's type is on no node or its wish makes no sense.
 func (s *search) begin(choice int) bool {
 	w := s.w
-	s.wants, s.slots = s.wants[:0], make(Assignment, len(w.Roles))
+	s.slots = make(Assignment, len(w.Roles))
 	total := 0
 	for i := range w.Roles {
 		r := &w.Roles[i]

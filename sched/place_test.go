@@ -341,6 +341,10 @@ func TestPlacementRules(t *testing.T) {
 			nodes: []Node{{Number: 1, Zone: "z", Devices: cards(8, "A100"), Islands: []string{"a", "b", "a", "b", "a", "b", "a", "b"}, ClosedDevices: 1}},
 			w:     gangOf(1, Need{Devices: 4}), want: slots{{Node: 1, Devices: 0b10101010}},
 		},
+		"so do a gang's devices on a node": {
+			nodes: []Node{{Number: 1, Zone: "z", Devices: cards(8, "A100"), Islands: []string{"a", "a", "a", "a", "b", "b", "b", "b"}, ClosedDevices: 1}},
+			w:     gangOf(2, Need{Devices: 2}), want: slots{{Node: 1, Devices: 0x30}, {Node: 1, Devices: 0xc0}},
+		},
 		"a closed device is not given": {
 			nodes: []Node{{Number: 1, Zone: "z", Devices: cards(2, "A100"), ClosedDevices: 1}},
 			w:     gangOf(2, one), want: nil,
