@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +30,7 @@ var benchTime = time.Date(2026, 11, 15, 0, 0, 0, 0, time.UTC)
 func benchSched(ctx context.Context, r *report) error {
 	begin, rates, perCPU := time.Now(), map[string][]float64{}, map[string][]float64{}
 	var big, fresh sample
-	var restart, added []float64
+	var restart []float64
 	for run := range schedRuns {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -49,13 +47,6 @@ func benchSched(ctx context.Context, r *report) error {
 			}
 			rates[k.name] = append(rates[k.name], rate)
 			perCPU[k.name] = append(perCPU[k.name], float64(k.count)/(cpuSeconds()-used))
-		}
-		if run < backlogRuns {
-			more, err := m.backlogCost()
-			if err != nil {
-				return err
-			}
-			added = append(added, more)
 		}
 		took, err := m.bigGangs(30)
 		if err != nil {
@@ -78,8 +69,6 @@ func benchSched(ctx context.Context, r *report) error {
 			r.atLeast(k.name+" a second, median", median(rates[k.name]), k.bound)
 		}
 	}
-	fmt.Printf("a backlog of %d that can't start adds [%% of processor time] %s\n", backlog, spread(added))
-	r.atMost("backlog of 100,000 unschedulable adds, median [% of processor time a decision]", median(added), 10)
 	fmt.Println("a gang of 1,024 nodes:", big)
 	fmt.Println("a wish never seen before, one device:", fresh)
 	fmt.Printf("restart with 50,000 placements: %s s\n", spread(restart))
@@ -133,7 +122,6 @@ type mind struct {
 	random  uint64
 	next    int
 	running []string
-	unable  int // who wait and can't start
 }
 
 func newMind(seed uint64) *mind {
@@ -179,8 +167,8 @@ func (m *mind) start() (int, error) {
 			break
 		}
 	}
-	if n := m.q.Len() - m.unable; n != 0 {
-		return count, fmt.Errorf("%d workloads found no room on a half-full cluster", n)
+	if m.q.Len() > 0 {
+		return count, fmt.Errorf("%d workloads found no room on a half-full cluster", m.q.Len())
 	}
 	return count, nil
 }
@@ -230,7 +218,7 @@ func (m *mind) used() int {
 
 func (m *mind) leave() {
 	i := m.draw(len(m.running))
-	m.c.Release(m.running[i])
+	m.stop(m.running[i])
 	m.running[i] = m.running[len(m.running)-1]
 	m.running = m.running[:len(m.running)-1]
 }
@@ -268,51 +256,12 @@ func (m *mind) churn(k churn) (rate float64, err error) {
 
 func (m *mind) end(ids []string) {
 	for _, id := range ids {
-		m.c.Release(id)
+		m.stop(id)
 	}
 }
 
-const (
-	backlog      = 100_000
-	backlogKinds = 50
-	backlogRuns  = 5
-)
-
-// backlogCost is by how much a decision gets dearer, in per cent, when very many wait that can't
-// start: gangs larger than what is free, and replicas larger than any node. Stretches without and
-// with them take turns; the best of three each counts, because the collector works in some.
-func (m *mind) backlogCost() (float64, error) {
-	k := churn{name: "beside a backlog", count: 16000, members: func(int) []sched.Role { return worker(1, 1, 0) }}
-	least := [2]float64{math.Inf(1), math.Inf(1)}
-	for turn := range 6 {
-		var waiting []string
-		if turn%2 == 1 {
-			for i := range backlog {
-				roles := worker(60000/8, 8, 0)
-				if i%2 == 1 {
-					roles = worker(1, 9, 0)
-				}
-				roles[0].Need.CPU += api.MilliCPU(i / 2 % (backlogKinds / 2))
-				m.next++
-				w := &sched.Workload{ID: fmt.Sprintf("t%08d", m.next), Queue: "q", Roles: roles}
-				m.q.Add(w)
-				waiting = append(waiting, w.ID)
-			}
-			sched.Plan(benchTime, m.c, m.q, sched.Policy{})
-		}
-		runtime.GC() // what made the backlog is not what is measured
-		m.unable = len(waiting)
-		used := cpuSeconds()
-		if _, err := m.churn(k); err != nil {
-			return 0, err
-		}
-		least[turn%2] = min(least[turn%2], cpuSeconds()-used)
-		m.unable = 0
-		for _, id := range waiting {
-			m.q.Remove(id)
-		}
-	}
-	return 100 * (least[1]/least[0] - 1), nil
+func (m *mind) stop(id string) {
+	m.c.Release(id)
 }
 
 // bigGangs times gangs of 1,024 whole nodes from coming to placed.
@@ -325,13 +274,13 @@ func (m *mind) bigGangs(times int) (sample, error) {
 			return nil, fmt.Errorf("a gang of 1,024 nodes: %w", err)
 		}
 		out = append(out, time.Since(begin))
-		m.c.Release(id)
+		m.stop(id)
 		for range batch { // something else happens in between
 			other := m.submit(worker(1, 1, 0))
 			if _, err := m.start(); err != nil {
 				return nil, err
 			}
-			m.c.Release(other)
+			m.stop(other)
 		}
 	}
 	return out, nil
@@ -349,7 +298,7 @@ func (m *mind) newKinds(times int) (sample, error) {
 			return nil, err
 		}
 		out = append(out, time.Since(begin))
-		m.c.Release(id)
+		m.stop(id)
 	}
 	return out, nil
 }

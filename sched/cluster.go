@@ -26,7 +26,7 @@ type Cluster struct {
 	typeNames []string
 	total     Vector
 	lemons    int // nodes with failures
-	spare     spare
+	bounds    bounds
 
 	tree  *tree // nodes in topology order; nil after nodes came, went or moved
 	known known // what was worked out about nodes
@@ -147,7 +147,7 @@ func (c *Cluster) SetNode(n Node) error {
 	c.count(fresh, +1)
 	c.freed++
 	if !exists {
-		c.spare.add(&fresh.room, +1)
+		c.bounds.add(&fresh.room, +1)
 		z := c.zone(n.Zone)
 		c.nodes[n.Number] = fresh
 		at, _ := slices.BinarySearchFunc(z.nodes, n.Number, func(a *node, b uint32) int { return cmp.Compare(a.Number, b) })
@@ -183,7 +183,7 @@ func (c *Cluster) fresh(n Node) *node {
 func (c *Cluster) replace(old, fresh *node) {
 	c.count(old, -1)
 	if old.CPU != fresh.CPU || old.Memory != fresh.Memory || old.Disk != fresh.Disk || !slices.Equal(old.room.Types, fresh.room.Types) {
-		c.spare.holds = nil
+		c.bounds.holds = nil
 	}
 	if old.Rack != fresh.Rack || old.Leaf != fresh.Leaf {
 		c.tree = nil
@@ -206,8 +206,8 @@ func (c *Cluster) replace(old, fresh *node) {
 		fresh.host.used += old.standing
 	}
 	fresh.standing = old.standing
-	c.spare.add(&old.room, -1)
-	c.spare.add(&fresh.room, +1)
+	c.bounds.add(&old.room, -1)
+	c.bounds.add(&fresh.room, +1)
 	fresh.at = old.at
 	*old = *fresh
 	c.touch(old)
@@ -238,7 +238,7 @@ func (c *Cluster) RemoveNode(number uint32) error {
 	z := c.zones[n.Zone]
 	z.nodes = slices.DeleteFunc(z.nodes, func(m *node) bool { return m == n })
 	c.count(n, -1)
-	c.spare.add(&n.room, -1)
+	c.bounds.add(&n.room, -1)
 	c.tree = nil
 	return nil
 }
@@ -318,10 +318,10 @@ func (c *Cluster) moveRole(role *Role, slots []api.Slot, sign int) {
 // take moves one replica onto (+1) or off (-1) its slot.
 func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 	n := c.nodes[s.Node]
-	c.spare.addSizes(&n.room, -1)
+	c.bounds.addSizes(&n.room, -1)
 	n.room.CPU -= int64(need.CPU) * int64(sign)
 	n.room.Memory -= int64(need.Memory) * int64(sign)
-	c.spare.addSizes(&n.room, +1)
+	c.bounds.addSizes(&n.room, +1)
 	n.disk -= need.Disk * api.Bytes(sign)
 	share := need.share()
 	for mask := s.Devices; mask != 0; mask &= mask - 1 {
@@ -334,9 +334,9 @@ func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 	}
 	for mask := s.Devices & lowMask(len(n.room.Free)); mask != 0; mask &= mask - 1 {
 		i := bits.TrailingZeros64(mask)
-		c.spare.addDevice(n.room.Types[i], n.room.Free[i], -1)
+		c.bounds.addDevice(n.room.Types[i], n.room.Free[i], -1)
 		n.refresh(1 << i)
-		c.spare.addDevice(n.room.Types[i], n.room.Free[i], +1)
+		c.bounds.addDevice(n.room.Types[i], n.room.Free[i], +1)
 	}
 	n.standing += sign
 	if n.host != nil {

@@ -351,13 +351,13 @@ func (w *world) sound() {
 			}
 		}
 	}
-	again := spare{whole: make([]int64, len(w.c.spare.whole)), parts: make([]int64, len(w.c.spare.parts))}
+	again := bounds{whole: make([]int64, len(w.c.bounds.whole)), parts: make([]int64, len(w.c.bounds.parts))}
 	for _, n := range w.c.nodes {
 		again.add(&n.room, +1)
 	}
-	again.holds = w.c.spare.holds
-	if want, got := fmt.Sprint(again), fmt.Sprint(w.c.spare); got != want {
-		w.t.Fatalf("spare is %s, not %s", want, got)
+	again.holds = w.c.bounds.holds
+	if want, got := fmt.Sprint(again), fmt.Sprint(w.c.bounds); got != want {
+		w.t.Fatalf("the bounds are %s, not %s", want, got)
 	}
 	for name, h := range w.c.hosts {
 		if h.used != hosts[name] {

@@ -2,9 +2,9 @@ package sched
 
 import "github.com/fermi-cluster/fermi/sched/pack"
 
-// spare bounds from above what could be placed: sums over all nodes, closed ones included. What is
+// bounds say from above what could be placed: sums over all nodes, closed ones included. What is
 // more than these is refused without looking at any node, which is what a long backlog asks for.
-type spare struct {
+type bounds struct {
 	cpu, memory int64
 	whole       []int64 // untouched devices, by type
 	parts       []int64 // thousandths left, by type
@@ -16,40 +16,40 @@ type spare struct {
 const maxAsks = 4096
 
 // add counts (+1) what is left on a node, or no longer (-1).
-func (s *spare) add(r *pack.Room, sign int64) {
-	s.addSizes(r, sign)
+func (b *bounds) add(r *pack.Room, sign int64) {
+	b.addSizes(r, sign)
 	for i, t := range r.Types {
-		s.addDevice(t, r.Free[i], sign)
+		b.addDevice(t, r.Free[i], sign)
 	}
 }
 
 // addSizes counts CPU and memory; a node that is over-full has none, not less than none.
-func (s *spare) addSizes(r *pack.Room, sign int64) {
-	s.cpu += sign * max(r.CPU, 0)
-	s.memory += sign * max(r.Memory, 0)
+func (b *bounds) addSizes(r *pack.Room, sign int64) {
+	b.cpu += sign * max(r.CPU, 0)
+	b.memory += sign * max(r.Memory, 0)
 }
 
-func (s *spare) addDevice(t, free uint16, sign int64) {
-	for len(s.whole) <= int(t) {
-		s.whole, s.parts = append(s.whole, 0), append(s.parts, 0)
+func (b *bounds) addDevice(t, free uint16, sign int64) {
+	for len(b.whole) <= int(t) {
+		b.whole, b.parts = append(b.whole, 0), append(b.parts, 0)
 	}
-	s.parts[t] += sign * int64(free)
+	b.parts[t] += sign * int64(free)
 	if free == WholeDevice {
-		s.whole[t] += sign
+		b.whole[t] += sign
 	}
 }
 
 // covers says that so many replicas of a wish are not beyond the sums.
-func (s *spare) covers(k *askKey, count int64) bool {
-	if count*int64(k.cpu) > s.cpu || count*int64(k.memory) > s.memory {
+func (b *bounds) covers(k *askKey, count int64) bool {
+	if count*int64(k.cpu) > b.cpu || count*int64(k.memory) > b.memory {
 		return false
 	}
 	if k.devices == 0 {
 		return true
 	}
-	have, need := s.parts, count*int64(k.share)
+	have, need := b.parts, count*int64(k.share)
 	if k.share == WholeDevice {
-		have, need = s.whole, count*int64(k.devices)
+		have, need = b.whole, count*int64(k.devices)
 	}
 	if k.kind >= 0 {
 		return int(k.kind) < len(have) && have[k.kind] >= need
@@ -65,11 +65,11 @@ func (s *spare) covers(k *askKey, count int64) bool {
 // or not. It is counted once, until a node becomes another.
 func (c *Cluster) emptyHolds(k askKey) int64 {
 	nodes := c.topology().nodes
-	if n, ok := c.spare.holds[k]; ok {
+	if n, ok := c.bounds.holds[k]; ok {
 		return n
 	}
-	if c.spare.holds == nil || len(c.spare.holds) >= maxAsks {
-		c.spare.holds = map[askKey]int64{}
+	if c.bounds.holds == nil || len(c.bounds.holds) >= maxAsks {
+		c.bounds.holds = map[askKey]int64{}
 	}
 	var free [64]uint16
 	for i := range free {
@@ -83,7 +83,7 @@ func (c *Cluster) emptyHolds(k askKey) int64 {
 		}
 		sum += int64(fits)
 	}
-	c.spare.holds[k] = sum
+	c.bounds.holds[k] = sum
 	return sum
 }
 
@@ -93,7 +93,7 @@ func (c *Cluster) hopeless(w *Workload, choice int) bool {
 	for i := range w.Roles {
 		count := int64(w.Roles[i].Replicas)
 		key, ok := c.askKey(&w.Roles[i].Need, choice)
-		if !ok || !c.spare.covers(&key, count) || c.emptyHolds(key) < count {
+		if !ok || !c.bounds.covers(&key, count) || c.emptyHolds(key) < count {
 			return true
 		}
 	}
