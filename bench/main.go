@@ -24,11 +24,12 @@ var benchmarks = []benchmark{
 	{"start", benchStart},
 	{"submit", benchSubmit},
 	{"archive", benchArchive},
+	{"openb", benchOpenB},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive")
+		fail("usage: bench start|submit|archive|openb")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {
