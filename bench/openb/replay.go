@@ -22,8 +22,6 @@ type Result struct {
 	Placed    int
 	// Scored counts calls of Score.
 	Scored int
-	// Rooms as they are at the end, in the order of rank.
-	Rooms []pack.Room
 }
 
 // replay offers pods one by one; what does not fit is dropped. Scores are kept per shape and node
@@ -49,12 +47,8 @@ const unfit = math.MinInt64
 func (t *Trace) Replay(seed int64, policy Policy, ties *rand.Rand) Result {
 	pods, rank := t.Arrivals(seed)
 	r := &replay{policy: policy, rooms: make([]pack.Room, len(t.Nodes)), shapes: map[int]*cached{}, ties: ties}
-	for i, n := range t.Nodes {
-		room := pack.Room{CPU: n.CPU, Memory: n.Memory, Types: make([]uint16, n.Devices), Free: make([]uint16, n.Devices)}
-		for d := range n.Devices {
-			room.Types[d], room.Free[d] = n.Type, 1000
-		}
-		r.rooms[rank[i]] = room
+	for i := range t.Nodes {
+		r.rooms[rank[i]] = t.Nodes[i].Room()
 	}
 	var arrived, allocated int64
 	var sum [len(r.result.Allocated)]float64
@@ -75,7 +69,6 @@ func (t *Trace) Replay(seed int64, policy Policy, ties *rand.Rand) Result {
 		r.result.Allocated[b] = sum[b] / float64(max(rows[b], 1))
 	}
 	r.result.Pods = len(pods)
-	r.result.Rooms = r.rooms
 	return r.result
 }
 

@@ -39,6 +39,15 @@ type Node struct {
 	Type        uint16
 }
 
+// Room of the empty node.
+func (n *Node) Room() pack.Room {
+	r := pack.Room{CPU: n.CPU, Memory: n.Memory, Types: make([]uint16, n.Devices), Free: make([]uint16, n.Devices)}
+	for d := range n.Devices {
+		r.Types[d], r.Free[d] = n.Type, pack.Whole
+	}
+	return r
+}
+
 // Pod is what one pod asks. Shape numbers the distinct asks of a trace.
 type Pod struct {
 	Name  string

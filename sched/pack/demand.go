@@ -1,44 +1,67 @@
 package pack
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 )
 
 // Demand is what typically comes, learned from what was seen, and what the nodes are made of. Not
-// safe for concurrent use; Score alone changes nothing.
+// safe for concurrent use, Score included.
 type Demand struct {
+	tuning  Tuning
 	version uint64
-	counts  map[key]int64
+	counts  map[kind]int64
 	total   int64 // of counts
 	arrived int64 // ever
 	next    int64 // arrived at which the mix is judged again
-	makes   []variant
-	built   int64 // devices of all makes, in thousandths
+	builds  []build
+	built   int64 // devices of all builds, in thousandths
 	moved   int64 // of them, come or gone since the last mix
-	mix     []kind
-	worth   []table // of a free share, per type; the last is of types nobody named
+	mixes   []mix // per type; the last is of every type nobody named
+	memo    memo
 }
 
-// key is an ask without its memory, comparable.
-type key struct {
-	cpu     int64
-	devices int
-	share   uint16
-	types   string // two bytes a type
+// Tuning are the constants of the judgement. One set serves all; it is a type so that a benchmark
+// can show how little each matters.
+type Tuning struct {
+	// Depth is how many times over the CPU of a kind that has a node for itself may fall short
+	// before the node loses worth, in thousandths: heavy asks are seldom alone on a node.
+	Depth int64
+	// Scarcest bounds the factor by which a kind weighs more because it fits few nodes.
+	Scarcest int64
+	// Fullness is the price, in thousandths of a thousandth, of each device left free: what
+	// decides between places of nearly equal worth.
+	Fullness int64
+	// CoreFullness is the same of 16 cores.
+	CoreFullness int64
 }
 
-// variant is a number of nodes that are alike when empty.
-type variant struct {
+// Default is what NewDemand uses.
+func Default() Tuning {
+	return Tuning{Depth: 2000, Scarcest: 64, Fullness: 1250, CoreFullness: 300}
+}
+
+// kind is an ask, comparable.
+type kind struct {
+	cpu, memory int64
+	devices     int
+	share       uint16
+	types       string // two bytes a type; empty is any
+}
+
+func (k *kind) takes(id uint16) bool {
+	for i := 0; i < len(k.types); i += 2 {
+		if uint16(k.types[i])<<8|uint16(k.types[i+1]) == id {
+			return true
+		}
+	}
+	return k.types == ""
+}
+
+// build is a number of nodes that are alike when empty.
+type build struct {
 	room  Room
 	nodes int64
-}
-
-// kind is one typical ask.
-type kind struct {
-	Ask
-	weight int64
 }
 
 const (
@@ -46,31 +69,28 @@ const (
 	firstMix = 16
 	// memory is how many arrivals are remembered: beyond it all counts are halved.
 	memory = 1 << 15
-	// maxKinds are counted, and typical of them are looked at when judging a room.
-	maxKinds   = 4096
-	maxTypical = 128
-	maxMakes   = 256
-	// coverage is the part of all arrivals, in thousandths, that the typical kinds make up.
-	coverage = 980
-	// one is the weight of all arrivals together; scarcest bounds what scarcity multiplies.
-	one      = 1 << 16
-	scarcest = 64
+	// maxKinds and maxBuilds bound what is kept.
+	maxKinds  = 4096
+	maxBuilds = 256
 )
 
 // NewDemand knows nothing: until it has seen some asks, it packs by best fit.
-func NewDemand() *Demand {
-	d := &Demand{counts: map[key]int64{}, next: firstMix}
+func NewDemand() *Demand { return Tuned(Default()) }
+
+// Tuned is NewDemand with other constants.
+func Tuned(t Tuning) *Demand {
+	d := &Demand{tuning: t, counts: map[kind]int64{}, next: firstMix}
 	d.publish()
 	return d
 }
 
-// Version grows when scores should be thrown away: about twice per doubling of arrivals, later
-// once per half of the memory, and when an eighth of the nodes came or went.
+// Version grows when scores should be thrown away: once per doubling of arrivals, later
+// once per memory, and when an eighth of the nodes came or went.
 func (d *Demand) Version() uint64 { return d.version }
 
 // See counts one arrival.
 func (d *Demand) See(a Ask) {
-	k := key{a.CPU, a.Devices, a.Share, ""}
+	k := kind{a.CPU, a.Memory, a.Devices, a.Share, ""}
 	if a.Devices > 0 && a.Types != nil {
 		b := make([]byte, 0, 2*len(a.Types))
 		for _, t := range a.Types {
@@ -86,7 +106,7 @@ func (d *Demand) See(a Ask) {
 	}
 	if d.arrived >= d.next {
 		d.publish()
-		d.next = d.arrived + min(d.arrived, memory)/2
+		d.next = d.arrived + min(d.arrived, memory)
 	}
 }
 
@@ -109,16 +129,16 @@ func (d *Demand) forget() {
 // on them. It is what makes scarcity known; without it every kind is taken to fit everywhere.
 func (d *Demand) Have(empty Room, n int) {
 	devices := Whole * int64(len(empty.Types)) * int64(n)
-	i := slices.IndexFunc(d.makes, func(m variant) bool {
+	i := slices.IndexFunc(d.builds, func(m build) bool {
 		return m.room.CPU == empty.CPU && m.room.Memory == empty.Memory && slices.Equal(m.room.Types, empty.Types)
 	})
 	switch {
 	case i >= 0:
-		d.makes[i].nodes += int64(n)
-	case len(d.makes) < maxMakes:
-		d.makes = append(d.makes, variant{empty, int64(n)})
+		d.builds[i].nodes += int64(n)
+	case len(d.builds) < maxBuilds:
+		d.builds = append(d.builds, build{empty, int64(n)})
 	default:
-		return // scarcity is an estimate; the first 256 makes are enough of a sample
+		return // scarcity is an estimate: the first builds are enough of a sample
 	}
 	d.built += devices
 	d.moved += max(devices, -devices)
@@ -131,65 +151,53 @@ func (d *Demand) Have(empty Room, n int) {
 func (d *Demand) publish() {
 	d.version++
 	d.moved = 0
-	d.mix = d.mix[:0:0]
-	keys := make([]key, 0, len(d.counts))
+	d.memo = memo{}
+	named := 0
 	for k := range d.counts {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		return cmp.Or(cmp.Compare(d.counts[b], d.counts[a]), cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.devices, b.devices),
-			cmp.Compare(a.share, b.share), cmp.Compare(a.types, b.types))
-	})
-	covered := int64(0)
-	types := 0
-	for _, k := range keys {
-		if covered*1000 >= d.total*coverage || len(d.mix) == maxTypical {
-			break
+		for i := 0; i < len(k.types); i += 2 {
+			named = max(named, 1+int(k.types[i])<<8|int(k.types[i+1]))
 		}
-		covered += d.counts[k]
+	}
+	d.mixes = make([]mix, named+1)
+	for k, n := range d.counts {
 		if k.devices == 0 {
 			continue
 		}
-		t := kind{Ask: Ask{CPU: k.cpu, Devices: k.devices, Share: k.share}, weight: d.counts[k]}
-		for i := 0; i < len(k.types); i += 2 {
-			id := uint16(k.types[i])<<8 | uint16(k.types[i+1])
-			t.Types = append(t.Types, id)
-			types = max(types, int(id)+1)
+		weight := max(1, n*one/d.total)
+		scarce := d.scarcity(&k, weight)
+		for id := range d.mixes {
+			if k.takes(uint16(id)) {
+				d.mixes[id].add(&k, weight, scarce)
+			}
 		}
-		d.mix = append(d.mix, t)
 	}
-	for i := range d.mix {
-		d.mix[i].weight = d.mix[i].weight * one / covered
-	}
-	d.worth = make([]table, types+1)
-	for id := range d.worth {
-		d.worth[id] = worth(d.mix, id)
-	}
-	for i := range d.mix {
-		d.mix[i].weight = d.scarcity(&d.mix[i])
+	for id := range d.mixes {
+		d.mixes[id].settle()
 	}
 }
 
 // scarcity is the weight of a kind, times all devices by those of nodes that fit it when empty.
-func (d *Demand) scarcity(k *kind) int64 {
+func (d *Demand) scarcity(k *kind, weight int64) int64 {
+	if d.built <= 0 {
+		return weight
+	}
 	var open int64
-	for i := range d.makes {
-		m := &d.makes[i]
-		fits, usable := 0, int64(0)
+	for i := range d.builds {
+		m := &d.builds[i]
+		usable := int64(0)
 		for _, t := range m.room.Types {
 			if k.takes(t) {
-				fits++
-				usable += Whole
+				usable++
 			}
 		}
-		if m.room.CPU >= k.CPU && fits >= k.Devices {
-			open += usable * m.nodes
+		if m.room.CPU >= k.cpu && m.room.Memory >= k.memory && usable >= int64(k.devices) {
+			open += usable * Whole * m.nodes
 		}
 	}
-	if open <= 0 || d.built/open >= scarcest {
-		return k.weight * min(scarcest, max(1, d.built))
+	if open <= 0 || d.built/open >= d.tuning.Scarcest {
+		return weight * d.tuning.Scarcest
 	}
-	hi, lo := bits.Mul64(uint64(k.weight), uint64(d.built))
+	hi, lo := bits.Mul64(uint64(weight), uint64(d.built))
 	q, _ := bits.Div64(hi, lo, uint64(open))
 	return int64(q)
 }
