@@ -105,7 +105,8 @@ func (t *turn) serveClaims() {
 		e := c.entry
 		t.q.unclaim(e)
 		w := smallest(e.w)
-		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok {
+		_, _, allowed := t.q.tree.Room(w.Queue, t.c.Need(w))
+		if _, paused := t.q.tree.Paused(w.Queue); allowed && !paused {
 			if at, ok := t.placeBeside(w, t.firm()); ok {
 				t.start(e, at)
 				continue
