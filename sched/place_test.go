@@ -383,6 +383,12 @@ func TestPlacementRules(t *testing.T) {
 			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")}, {Number: 2, Zone: "z", Rack: "a", Leaf: "y", Devices: cards(8, "A100")}},
 			w:     &Workload{Roles: gangOf(2, one).Roles, Topology: Topology{MaxPerRack: 1}},
 		},
+		"whose leaves are tighter": {
+			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")}, {Number: 2, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")},
+				{Number: 3, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")},
+				{Number: 4, Zone: "z", Rack: "a", Leaf: "y", Devices: cards(8, "A100")}, {Number: 5, Zone: "z", Rack: "a", Leaf: "y", Devices: cards(8, "A100")}},
+			w: gangOf(2, Need{Devices: 8}), want: slots{{Node: 4, Devices: 255}, {Node: 5, Devices: 255}},
+		},
 		"also where leaves hold racks": {
 			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")}, {Number: 2, Zone: "z", Rack: "a", Leaf: "y", Devices: cards(8, "A100")},
 				{Number: 3, Zone: "z", Rack: "b", Leaf: "x", Devices: cards(8, "A100")}},
