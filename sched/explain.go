@@ -31,6 +31,8 @@ type Evidence struct {
 const (
 	ReasonScheduling   = "Scheduling"   // it fits; the next turn places it
 	ReasonQueuePaused  = "QueuePaused"  //
+	ReasonQueueLimit   = "QueueLimit"   // its queue, or one above, may not use more
+	ReasonReserved     = "Reserved"     // there is room, and it is kept for one before it
 	ReasonNoZone       = "NoZone"       // its rules leave no zone
 	ReasonNeverFits    = "NeverFits"    // not even on the empty cluster
 	ReasonClosed       = "NodesClosed"  // only cordoned or unready nodes could take it
@@ -48,7 +50,7 @@ func Explain(_ time.Time, c *Cluster, q *Queues, id string) (Explanation, bool) 
 	w := e.w
 	ex := explain(c, q, w)
 	for _, other := range e.class.entries {
-		if !other.gone && other.w.ID < id {
+		if other.w.ID < id {
 			ex.Ahead++
 		}
 	}
@@ -56,11 +58,11 @@ func Explain(_ time.Time, c *Cluster, q *Queues, id string) (Explanation, bool) 
 }
 
 func explain(c *Cluster, q *Queues, w *Workload) Explanation {
-	if q.paused[w.Queue] {
+	if name, paused := q.tree.Paused(w.Queue); paused {
 		return Explanation{
 			Reason:  ReasonQueuePaused,
-			Message: api.T("Queue %s is paused; nothing in it starts.", "队列 %s 已暂停，其中的任务不会启动。", w.Queue),
-			Action:  api.T("Resume the queue: fermi queue resume %s", "恢复队列：fermi queue resume %s", w.Queue),
+			Message: api.T("Queue %s is paused; nothing in it starts.", "队列 %s 已暂停，其中的任务不会启动。", name),
+			Action:  api.T("Resume the queue: fermi queue resume %s", "恢复队列：fermi queue resume %s", name),
 		}
 	}
 	zones := allowed(c, w)
@@ -71,13 +73,55 @@ func explain(c *Cluster, q *Queues, w *Workload) Explanation {
 			Action:  api.T("Change spec.zones.", "修改 spec.zones。"),
 		}
 	}
-	if _, ok := place(c, w); ok {
+	if name, resource, ok := q.tree.Room(w.Queue, c.Need(smallest(w))); !ok {
+		return queueLimit(c, name, resource)
+	}
+	if at, ok := place(c, w); ok {
+		if r, kept := keptFor(q, w, at); kept {
+			return Explanation{
+				Reason: ReasonReserved,
+				Message: api.T("There is room, but it is kept for %s, which is before it and is expected to start at %s.",
+					"有空闲资源，但已为排在前面、预计于 %[2]s 启动的 %[1]s 预留。", r.ID, r.Start.UTC().Format(time.RFC3339)),
+				Action: api.T("Say how long the task takes (a short one may go first), or raise its priority.", "填写任务的预计时长（短任务可先行），或提高优先级。"),
+			}
+		}
 		return Explanation{Reason: ReasonScheduling, Message: api.T("It fits; it is about to be placed.", "资源充足，即将调度。")}
 	}
 	if ex, never := neverFits(c, w, zones); never {
 		return ex
 	}
 	return busy(c, w, zones)
+}
+
+func queueLimit(c *Cluster, queue string, resource int) Explanation {
+	what := api.T("devices", "加速卡")
+	switch {
+	case resource == VectorCPU:
+		what = api.T("CPU", "CPU")
+	case resource == VectorMemory:
+		what = api.T("memory", "内存")
+	case resource >= VectorTypes:
+		name := c.TypeName(uint16(resource - VectorTypes))
+		what = api.Text{EN: name, ZH: name}
+	}
+	return Explanation{
+		Reason: ReasonQueueLimit,
+		Message: api.Text{
+			EN: fmt.Sprintf("Queue %s has reached its limit of %s.", queue, what.EN),
+			ZH: fmt.Sprintf("队列 %s 已达到其%s上限。", queue, what.ZH),
+		},
+		Action: api.T("Wait for work of the queue to end, or have its limit raised.", "等待该队列的任务结束，或提高其上限。"),
+	}
+}
+
+// keptFor is another's reservation where w would stand.
+func keptFor(q *Queues, w *Workload, at Assignment) (*Reservation, bool) {
+	for _, r := range q.reservations() {
+		if r.ID != w.ID && overlap([]*Reservation{r}, at) {
+			return r, true
+		}
+	}
+	return nil, false
 }
 
 func zoneNames(c *Cluster) string {

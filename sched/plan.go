@@ -5,80 +5,257 @@ import (
 	"time"
 )
 
-// Policy is how to decide. The zero value is priority, FIFO, gang, first fit.
+// Policy is how to decide. Zero values are the defaults.
 type Policy struct {
 	// MaxDecisions bounds one call, so that the caller can commit in between; 0 is 256.
 	MaxDecisions int
+	// LongestWait is when a workload is overdue and goes before all others of its priority; 0 is
+	// three days. It is not a promise of a start, only of the first place.
+	LongestWait time.Duration
+	// Quantum is for how long a gang stands before its equals may ask for its place, and how often
+	// victims are looked for when none were found; 0 is ten minutes.
+	Quantum time.Duration
+	// Grace is how long a victim has to write its checkpoint; 0 is two minutes.
+	Grace time.Duration
+	// Reservations bounds how many gangs have one at a time; 0 is 8, below 0 is none.
+	Reservations int
+	// NoPreemption takes nobody's place away; NoTurns takes it only for priority and guarantees.
+	NoPreemption, NoTurns bool
 }
 
-// Decision places one gang.
+func (p Policy) withDefaults() Policy {
+	or := func(d *time.Duration, def time.Duration) {
+		if *d <= 0 {
+			*d = def
+		}
+	}
+	or(&p.LongestWait, 72*time.Hour)
+	or(&p.Quantum, 10*time.Minute)
+	or(&p.Grace, 2*time.Minute)
+	if p.MaxDecisions <= 0 {
+		p.MaxDecisions = 256
+	}
+	if p.Reservations == 0 {
+		p.Reservations = 8
+	}
+	return p
+}
+
+const (
+	// maxTries bounds the refusals of one call.
+	maxTries = 4096
+	// maxSearches bounds how often one call looks for victims, maxForecasts how often for a time.
+	maxSearches, maxForecasts = 16, 16
+	// After idleSweeps sweeps over the refused that let nobody start, the next ones are at least
+	// sweepPause apart: in a busy cluster something is freed all the time.
+	idleSweeps = 16
+	sweepPause = 100 * time.Millisecond
+)
+
+// Decision places one gang. A role that is elastic may have fewer slots than replicas.
 type Decision struct {
 	Workload *Workload
 	At       Assignment
 }
 
-// Result is what Plan decided. More says that MaxDecisions cut it short.
+// Result is what Plan decided.
 type Result struct {
 	Decisions []Decision
-	More      bool
+	// Evictions asks gangs to go. They still stand: whoever they make room for starts in a later
+	// call, once Stop was said for all of them.
+	Evictions []Eviction
+	// Resizes are elastic gangs that grow (already applied), or are asked to shrink for another.
+	Resizes []Resize
+	// Reservations are all there are now.
+	Reservations []Reservation
+	// More says that a bound cut the call short: call again.
+	More bool
+	// Wake is when to call again even if nothing happens; zero is never.
+	Wake time.Time
 }
 
-// Plan decides who starts now. Its decisions are already applied: the gangs are held and no
-// longer wait. If one can't be committed, give it to Undo.
-func Plan(_ time.Time, c *Cluster, q *Queues, p Policy) Result {
-	limit := p.MaxDecisions
-	if limit <= 0 {
-		limit = 256
-	}
-	var res Result
-	work := q.candidates(c.freed)
-	failed := map[string]bool{} // shapes refused in this call: the cluster only gets fuller
-	for len(work) > 0 {
-		cl := work[0]
-		w := cl.head()
-		if w == nil {
-			work = work[1:]
-			continue
-		}
-		if len(res.Decisions) == limit {
-			res.More = true
-			return res
-		}
-		at, ok := Assignment(nil), false
-		if !failed[cl.shape] {
-			at, ok = place(c, w)
-		}
+// turn is one call of Plan.
+type turn struct {
+	now time.Time
+	c   *Cluster
+	q   *Queues
+	p   Policy
+	res Result
+	// noRoom are shapes that fit nowhere: in one turn it only gets fuller. kept are shapes that fit
+	// only where others are expected.
+	noRoom, kept map[string]bool
+	ends         []ending // of runs, soonest first; nil before somebody asks
+	tries        int
+	searches     int
+	forecasts    int
+	useful       bool // somebody started who had been refused
+}
+
+// Plan decides who starts now. Its decisions are already applied: the gangs are held and run, and
+// no longer wait. If one can't be committed, give it to Undo.
+func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
+	now = q.notBefore(now)
+	q.now = now
+	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
+	q.tree.SetTotal(c.Total())
+	q.age(now, t.p.LongestWait)
+	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool { // nothing is kept for who may not start
+		_, paused := q.tree.Paused(r.queue)
+		return paused
+	})
+	swept := t.sweep()
+	t.serveClaims()
+	for t.bounded() {
+		name, ok := q.tree.Next(now)
 		if !ok {
-			failed[cl.shape] = true
-			cl.triedAt = max(c.freed, 1)
-			work = work[1:]
-			continue
+			break
 		}
-		if err := c.Hold(w.ID, w.Roles, at); err != nil {
-			panic("sched: placed what can't be held: " + err.Error())
+		l := q.lanes[name]
+		if cl, ok := l.shelf.Best(); ok {
+			t.serve(l, cl)
 		}
-		q.Remove(w.ID)
-		res.Decisions = append(res.Decisions, Decision{w, at})
-		work = reorder(work)
 	}
-	return res
+	t.grow()
+	if swept {
+		q.idle++
+		if t.useful {
+			q.idle = 0
+		}
+	}
+	t.finish()
+	return t.res
 }
 
-// reorder puts the first class, whose head just left, back where its next head belongs.
-func reorder(work []*class) []*class {
-	cl := work[0]
-	rest := work[1:]
-	if cl.head() == nil {
-		return rest
+// bounded says whether the turn may go on.
+func (t *turn) bounded() bool {
+	if len(t.res.Decisions)+len(t.res.Evictions) < t.p.MaxDecisions && t.tries < maxTries {
+		return true
 	}
-	at, _ := slices.BinarySearchFunc(rest, cl, before)
-	copy(work, rest[:at])
-	work[at] = cl
-	return work
+	t.res.More = t.q.ready() > 0
+	return false
 }
 
-// Undo takes a decision back: the gang waits again.
+// sweep makes those that were refused ready again when something was freed since, or time passed.
+func (t *turn) sweep() bool {
+	q := t.q
+	due := !t.now.Before(q.sweepAt)
+	if q.swept == t.c.freed && !due {
+		return false
+	}
+	if q.idle >= idleSweeps && t.now.Before(q.pausedTo) && !due {
+		return false
+	}
+	q.swept, q.sweepAt, q.pausedTo = t.c.freed, t.now.Add(t.p.Quantum), t.now.Add(sweepPause)
+	q.unpark()
+	return true
+}
+
+// serve tries the head of the best class.
+func (t *turn) serve(l *lane, cl *class) {
+	e := cl.entries[0]
+	if at, ok := t.room(e); ok {
+		t.start(e, at)
+		return
+	}
+	t.tries++
+	if t.preempt(e) {
+		return
+	}
+	t.reserve(e)
+	cl.refused = true
+	l.shelf.Park(cl)
+	t.q.count(l)
+}
+
+// start applies a decision.
+func (t *turn) start(e *entry, at Assignment) {
+	w := e.w
+	if err := t.c.Hold(w.ID, w.Roles, at); err != nil {
+		panic("sched: placed what can't be held: " + err.Error())
+	}
+	overdue := e.age < 0
+	t.q.unwait(w.ID)
+	t.q.run(t.now, t.c, w, at, t.now).overdue = overdue
+	t.res.Decisions = append(t.res.Decisions, Decision{w, at})
+	t.useful = t.useful || e.class.refused
+	e.class.refused = false
+}
+
+// room looks for a place within the limits of the queue that takes nothing from those before it;
+// for an elastic gang, at its full size and then at its smallest.
+func (t *turn) room(e *entry) (Assignment, bool) {
+	if at, ok := t.roomFor(e, e.w, e.class.shape); ok {
+		return at, true
+	}
+	if least := smallest(e.w); least != e.w {
+		return t.roomFor(e, least, e.class.shape+" least")
+	}
+	return nil, false
+}
+
+func (t *turn) roomFor(e *entry, w *Workload, shape string) (Assignment, bool) {
+	if t.noRoom[shape] {
+		return nil, false
+	}
+	if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); !ok {
+		return nil, false
+	}
+	at, ok := place(t.c, w)
+	if !ok {
+		t.noRoom[shape] = true
+		return nil, false
+	}
+	all := t.q.reservations()
+	if !overlap(all, at) {
+		return at, true
+	}
+	// Also who may stand in the way of a reservation stands elsewhere if there is room.
+	if !t.kept[shape] {
+		if beside, ok := t.placeBeside(w, all); ok {
+			return beside, true
+		}
+		t.kept[shape] = true
+	}
+	blockers := t.blockers(e)
+	if !overlap(blockers, at) {
+		return at, true
+	}
+	if len(blockers) == len(all) {
+		return nil, false
+	}
+	return t.placeBeside(w, blockers)
+}
+
+// finish leaves the books in order.
+func (t *turn) finish() {
+	q := t.q
+	for _, r := range q.reserved {
+		t.res.Reservations = append(t.res.Reservations, *r)
+	}
+	wake := func(at time.Time) {
+		if t.res.Wake.IsZero() || at.Before(t.res.Wake) {
+			t.res.Wake = at
+		}
+	}
+	if len(q.ageing) > 0 {
+		wake(q.ageing[0].since.Add(t.p.LongestWait))
+	}
+	if q.elastic > 0 && q.Len() == 0 {
+		wake(q.growAt)
+	}
+	if q.parked() > 0 {
+		wake(q.sweepAt)
+		if q.swept != t.c.freed { // a sweep is put off
+			wake(q.pausedTo)
+		}
+	}
+}
+
+// Undo takes a decision back: the gang waits again, as if it had never stood.
 func Undo(c *Cluster, q *Queues, d Decision) {
 	c.Release(d.Workload.ID)
+	if r, ok := q.running[d.Workload.ID]; ok {
+		q.unrun(q.now, r.Workload.ID)
+	}
 	q.Add(d.Workload)
 }

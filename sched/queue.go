@@ -3,78 +3,286 @@ package sched
 import (
 	"cmp"
 	"container/heap"
-	"fmt"
 	"slices"
+	"time"
+
+	"github.com/fermi-cluster/fermi/sched/fair"
+	"github.com/fermi-cluster/fermi/sched/order"
+	"github.com/fermi-cluster/fermi/sched/predict"
 )
 
-// Queues holds who waits. Not safe for concurrent use: it has one owner.
+// Queues holds who waits and who runs, what their queues may use, and what was learned from those
+// that finished. Not safe for concurrent use: it has one owner.
 type Queues struct {
-	paused  map[string]bool
+	tree    *fair.Tree
+	learned *predict.Predictor
+	now     time.Time // of the last turn
+
 	waiting map[string]*entry
-	classes map[string]*class
-	perName map[string]int // waiting by queue
+	classes map[classKey]*class
+	lanes   map[string]*lane
+	names   []string // of lanes, sorted
+	ageing  ageHeap  // who is not overdue yet, by when its waiting began
+
+	running map[string]*run
+	runs    []*run
+	elastic int              // runs that may grow or shrink
+	growAt  time.Time        // when those are looked at again
+	past    map[string]*past // of those that ran or asked others to go, until they are over
+
+	reserved []*Reservation
+	claims   []*claim
+
+	swept   uint64    // the cluster's freed count when the refused were last made ready
+	sweepAt time.Time // when they are again, whatever happens
+	idle    int       // sweeps in a row that let nobody start
+	// pausedTo is when the next is allowed after too many of those.
+	pausedTo time.Time
 }
 
-// class is all waiting workloads of one queue, priority and shape, oldest first. If the head
+// HalfLife is how fast the past use of a queue fades.
+const HalfLife = 24 * time.Hour
+
+// class is all waiting workloads of one queue, priority, shape and size, oldest first. If the head
 // does not fit, none of the others does.
 type class struct {
-	key      string
+	classKey
+	spot    order.Spot
+	entries entryHeap
+	// searchAt is when victims are looked for again after none were found, forecastAt when a time
+	// is after there was none.
+	searchAt, forecastAt time.Time
+	refused              bool // since the last start
+}
+
+type classKey struct {
 	queue    string
 	priority int
 	shape    string
-	entries  entryHeap
-	// triedAt is the cluster's freed count when the head was last refused; 0: never.
-	triedAt uint64
+	level    int
+	overdue  bool
+}
+
+// Rank is the head's.
+func (c *class) Rank() order.Rank {
+	return order.Rank{Priority: c.priority, Overdue: c.overdue, Level: c.level, Age: c.entries[0].w.ID}
+}
+
+// Where is for the shelf.
+func (c *class) Where() *order.Spot { return &c.spot }
+
+// lane is one queue's classes.
+type lane struct {
+	name  string
+	shelf order.Shelf[*class]
+	ready int // as the tree knows it
+	count int // waiting workloads
 }
 
 type entry struct {
 	w     *Workload
-	class *class
-	gone  bool // left the queue; dropped when it reaches the top
+	class *class    // where it is or, while claimed, was
+	at    int       // in the class, -1 when not there
+	since time.Time // waiting began, had it never run
+	age   int       // in ageing, -1 when not there
+	claim *claim    // it starts as soon as others have gone
+}
+
+// past is what a workload did so far.
+type past struct {
+	ran     time.Duration   // before it was last stopped
+	evicted int             // how often it had to go
+	claims  int             // how often others were asked to go for it
+	victims map[string]bool // who was; nobody is twice
+}
+
+// ran is how long a workload that waits has run before.
+func (q *Queues) ran(id string) time.Duration {
+	if p := q.past[id]; p != nil {
+		return p.ran
+	}
+	return 0
+}
+
+// history is a workload's past, made if need be.
+func (q *Queues) history(id string) *past {
+	p := q.past[id]
+	if p == nil {
+		p = &past{}
+		q.past[id] = p
+	}
+	return p
 }
 
 // NewQueues is an empty one. A queue that was never set is open.
 func NewQueues() *Queues {
-	return &Queues{paused: map[string]bool{}, waiting: map[string]*entry{}, classes: map[string]*class{}, perName: map[string]int{}}
+	return &Queues{
+		tree: fair.New(HalfLife), learned: predict.New(), waiting: map[string]*entry{}, classes: map[classKey]*class{},
+		lanes: map[string]*lane{}, running: map[string]*run{}, past: map[string]*past{},
+	}
+}
+
+// Set replaces the configuration of all queues, or refuses it with a *fair.Error. Guarantees are
+// held against what the cluster has; nil leaves that out.
+func (q *Queues) Set(queues []fair.Queue, total Vector) error {
+	if total != nil {
+		q.tree.SetTotal(total)
+	}
+	if err := q.tree.Set(queues); err != nil {
+		return err
+	}
+	q.unpark()
+	return nil
 }
 
 // SetPaused stops or opens a queue.
-func (q *Queues) SetPaused(queue string, paused bool) { q.paused[queue] = paused }
+func (q *Queues) SetPaused(queue string, paused bool) { q.tree.SetPaused(queue, paused) }
 
-// Add lets a workload wait; one that waits already is replaced.
+// Usage is what a queue and those below it use now.
+func (q *Queues) Usage(queue string) Vector { return q.tree.Usage(queue) }
+
+// Add lets a workload wait; one that waits already is replaced. One that ran is taken off.
 func (q *Queues) Add(w *Workload) {
-	q.Remove(w.ID)
-	key := fmt.Sprintf("%s|%d|%s", w.Queue, w.Priority, w.shape())
-	c, ok := q.classes[key]
-	if !ok {
-		c = &class{key: key, queue: w.Queue, priority: w.Priority, shape: w.shape()}
-		q.classes[key] = c
+	q.unwait(w.ID)
+	if _, ok := q.running[w.ID]; ok {
+		q.Stop(q.now, w.ID, false)
 	}
-	e := &entry{w: w, class: c}
+	since := w.Submitted
+	if since.IsZero() {
+		since = q.now
+	}
+	if !since.IsZero() {
+		since = since.Add(q.ran(w.ID))
+	}
+	e := &entry{w: w, since: since, at: -1, age: -1}
 	q.waiting[w.ID] = e
-	q.perName[w.Queue]++
-	heap.Push(&c.entries, e)
+	heap.Push(&q.ageing, e)
+	q.lane(w.Queue).count++
+	q.file(e, false)
 }
 
-// Remove takes a workload out; unknown is fine.
+// file puts an entry into the class it belongs to now.
+func (q *Queues) file(e *entry, overdue bool) {
+	key := classKey{queue: e.w.Queue, priority: e.w.Priority, shape: e.w.shape(), overdue: overdue}
+	if !overdue {
+		key.level = q.level(e.w, q.ran(e.w.ID))
+	}
+	c, ok := q.classes[key]
+	if !ok {
+		c = &class{classKey: key}
+		q.classes[key] = c
+	}
+	e.class = c
+	heap.Push(&c.entries, e)
+	l := q.lane(key.queue)
+	if ok {
+		l.shelf.Fix(c)
+	} else {
+		l.shelf.Put(c)
+	}
+	q.count(l)
+}
+
+// level is the size of what a workload has left to do, having run for a while.
+func (q *Queues) level(w *Workload, ran time.Duration) int {
+	return levelOf(q.estimate(w).Mean(ran), devicesOf(w))
+}
+
+func levelOf(left time.Duration, devices int) int {
+	return order.Level(int64(left/time.Second) * int64(max(devices, 1)))
+}
+
+func (q *Queues) estimate(w *Workload) predict.Estimate {
+	return q.learned.Estimate(predict.Key{User: w.User, Name: w.Name, Devices: devicesOf(w)}, declared(w))
+}
+
+// declared is how long the user said it takes, or has to take.
+func declared(w *Workload) time.Duration {
+	if w.Expected > 0 || w.Deadline.IsZero() || w.Submitted.IsZero() {
+		return w.Expected
+	}
+	return max(w.Deadline.Sub(w.Submitted), 0)
+}
+
+func devicesOf(w *Workload) int {
+	n := 0
+	for i := range w.Roles {
+		n += w.Roles[i].Replicas * w.Roles[i].Need.Devices
+	}
+	return n
+}
+
+func (q *Queues) lane(name string) *lane {
+	l, ok := q.lanes[name]
+	if !ok {
+		l = &lane{name: name}
+		q.lanes[name] = l
+		at, _ := slices.BinarySearch(q.names, name)
+		q.names = slices.Insert(q.names, at, name)
+	}
+	return l
+}
+
+// count tells the tree how much is worth trying in a lane.
+func (q *Queues) count(l *lane) {
+	if n := l.shelf.Ready(); n != l.ready {
+		q.tree.Ready(l.name, n-l.ready)
+		l.ready = n
+	}
+}
+
+// Remove takes a workload out and forgets it, unless it runs; unknown is fine.
 func (q *Queues) Remove(id string) {
+	q.unwait(id)
+	if _, ok := q.running[id]; !ok {
+		delete(q.past, id)
+	}
+}
+
+// unwait takes an entry out of whatever it is in.
+func (q *Queues) unwait(id string) {
 	e, ok := q.waiting[id]
 	if !ok {
 		return
 	}
 	delete(q.waiting, id)
-	q.perName[e.w.Queue]--
-	e.gone = true
-	if e.class.head() == nil {
-		delete(q.classes, e.class.key)
+	q.lane(e.w.Queue).count--
+	if e.age >= 0 {
+		heap.Remove(&q.ageing, e.age)
 	}
+	q.unreserve(id)
+	q.unclaim(e)
+	q.leave(e)
+}
+
+// leave takes an entry out of its class, and the class away with its last.
+func (q *Queues) leave(e *entry) {
+	if e.at < 0 {
+		return
+	}
+	c := e.class
+	l := q.lane(c.queue)
+	if len(c.entries) == 1 {
+		l.shelf.Drop(c)
+		delete(q.classes, c.classKey)
+	}
+	heap.Remove(&c.entries, e.at)
+	if len(c.entries) > 0 {
+		l.shelf.Fix(c)
+	}
+	q.count(l)
 }
 
 // Len counts who waits.
 func (q *Queues) Len() int { return len(q.waiting) }
 
 // Waiting counts who waits in one queue.
-func (q *Queues) Waiting(queue string) int { return q.perName[queue] }
+func (q *Queues) Waiting(queue string) int {
+	if l, ok := q.lanes[queue]; ok {
+		return l.count
+	}
+	return 0
+}
 
 // Get finds a waiting workload.
 func (q *Queues) Get(id string) (*Workload, bool) {
@@ -85,43 +293,98 @@ func (q *Queues) Get(id string) (*Workload, bool) {
 	return e.w, true
 }
 
-// candidates are the classes worth trying, by priority and age of their heads.
-func (q *Queues) candidates(freed uint64) []*class {
-	var out []*class
-	for _, c := range q.classes {
-		if !q.paused[c.queue] && (c.triedAt == 0 || c.triedAt < freed) && c.head() != nil {
-			out = append(out, c)
+// Paused says whether a queue or one above it is paused, and which.
+func (q *Queues) Paused(queue string) (string, bool) { return q.tree.Paused(queue) }
+
+// age moves those that have waited for too long into the overdue classes.
+func (q *Queues) age(now time.Time, longest time.Duration) {
+	for len(q.ageing) > 0 {
+		e := q.ageing[0]
+		if e.since.IsZero() { // came before the first turn and did not say when
+			e.since = now
+			heap.Fix(&q.ageing, e.age)
+			continue
+		}
+		if now.Sub(e.since) < longest {
+			return
+		}
+		heap.Pop(&q.ageing)
+		if e.claim == nil {
+			q.leave(e)
+			q.file(e, true)
 		}
 	}
-	slices.SortFunc(out, before)
-	return out
 }
 
-func before(a, b *class) int {
-	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(a.head().ID, b.head().ID))
-}
-
-// head is the oldest who still waits, nil when none does.
-func (c *class) head() *Workload {
-	for len(c.entries) > 0 {
-		if !c.entries[0].gone {
-			return c.entries[0].w
+// ready counts classes worth trying, parked those that were refused.
+func (q *Queues) ready() (n int) {
+	for _, l := range q.lanes {
+		if _, paused := q.tree.Paused(l.name); !paused {
+			n += l.shelf.Ready()
 		}
-		heap.Pop(&c.entries)
 	}
-	return nil
+	return n
+}
+
+func (q *Queues) parked() (n int) {
+	for _, l := range q.lanes {
+		n += l.shelf.Parked()
+	}
+	return n
+}
+
+// unpark makes all that were refused worth trying again.
+func (q *Queues) unpark() {
+	for _, name := range q.names {
+		if l := q.lanes[name]; l.shelf.Parked() > 0 {
+			l.shelf.Unpark()
+			q.count(l)
+		}
+	}
 }
 
 type entryHeap []*entry
 
 func (h entryHeap) Len() int           { return len(h) }
 func (h entryHeap) Less(i, j int) bool { return h[i].w.ID < h[j].w.ID }
-func (h entryHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *entryHeap) Push(x any)        { *h = append(*h, x.(*entry)) }
+func (h entryHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+func (h *entryHeap) Push(x any) {
+	e := x.(*entry)
+	e.at = len(*h)
+	*h = append(*h, e)
+}
 func (h *entryHeap) Pop() any {
 	old := *h
 	e := old[len(old)-1]
 	old[len(old)-1] = nil
 	*h = old[:len(old)-1]
+	e.at = -1
+	return e
+}
+
+type ageHeap []*entry
+
+func (h ageHeap) Len() int { return len(h) }
+func (h ageHeap) Less(i, j int) bool {
+	return cmp.Or(h[i].since.Compare(h[j].since), cmp.Compare(h[i].w.ID, h[j].w.ID)) < 0
+}
+func (h ageHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].age, h[j].age = i, j
+}
+func (h *ageHeap) Push(x any) {
+	e := x.(*entry)
+	e.age = len(*h)
+	*h = append(*h, e)
+}
+func (h *ageHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	e.age = -1
 	return e
 }

@@ -57,7 +57,8 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 		c.mu.Unlock()
 	}()
 	for ctx.Err() == nil {
-		changes, err := c.next(ctx, feed, c.turn(ctx, epoch))
+		retry, wake := c.turn(ctx, epoch)
+		changes, err := c.next(ctx, feed, retry, wake)
 		if err != nil {
 			return nil // the context ended, or the feed with the store
 		}
@@ -73,12 +74,17 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 // retryAfter is how long a decision that the store did not take waits when nothing else happens.
 const retryAfter = time.Second
 
-// next waits for changes; with retry it comes back with none after a while.
-func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool) ([]store.Change, error) {
+// next waits for changes; with retry, and when the planner wants to be woken, it comes back with
+// none after a while.
+func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool, wake time.Time) ([]store.Change, error) {
+	pause := retryAfter
 	if !retry {
-		return feed.Next(ctx)
+		if wake.IsZero() {
+			return feed.Next(ctx)
+		}
+		pause = max(wake.Sub(c.cfg.Clock.Now()), time.Millisecond)
 	}
-	short, cancel := context.WithTimeout(ctx, retryAfter)
+	short, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
 	changes, err := feed.Next(short)
 	if err != nil && ctx.Err() == nil && short.Err() != nil {
@@ -101,7 +107,7 @@ func (c *Controller) fill(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.m = m
+	c.m, m.now = m, c.cfg.Clock.Now
 	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
 		lists[k].Ascend("", func(o api.Object) bool {
 			c.change(store.Change{Key: api.KeyOf(o), New: o})
@@ -124,8 +130,8 @@ func (c *Controller) change(ch store.Change) {
 	case *api.TrainingTask:
 		m.setTask(o)
 	case *api.Placement:
-		if rs, ok := c.rolesOf(o); ok {
-			m.setPlacement(o, rs)
+		if w, ok := c.workloadOf(o); ok {
+			m.setPlacement(o, w)
 		}
 	case nil:
 		switch ch.Key.Kind {
@@ -141,8 +147,8 @@ func (c *Controller) change(ch store.Change) {
 	}
 }
 
-// rolesOf finds what a placed gang takes: its task's needs. The task outlives its placement.
-func (c *Controller) rolesOf(p *api.Placement) ([]sched.Role, bool) {
+// workloadOf finds what a placed gang takes: its task's needs. The task outlives its placement.
+func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 	if _, held := c.m.cluster.Held(p.Spec.TaskID); held {
 		return nil, true
 	}
@@ -155,12 +161,12 @@ func (c *Controller) rolesOf(p *api.Placement) ([]sched.Role, bool) {
 	if t.Meta.ID != p.Spec.TaskID {
 		return nil, false
 	}
-	return roles(t), true
+	return workload(t), true
 }
 
 // turn plans and commits until nothing more can start. It says whether a write failed that should
-// be tried again.
-func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool) {
+// be tried again, and when to come back even if nothing changes.
+func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, wake time.Time) {
 	if c.drain(ctx, epoch) {
 		retry = true
 	}
@@ -173,10 +179,37 @@ func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool) {
 		}
 		c.mu.Unlock()
 		if c.commitAll(ctx, epoch, res.Decisions, bases) {
-			return true
+			return true, wake
+		}
+		if c.preempt(ctx, epoch, res.Evictions) {
+			retry = true
 		}
 		if !res.More {
-			return retry
+			return retry, res.Wake
+		}
+	}
+	return retry, wake
+}
+
+// preempt asks gangs to leave for others; those start once these have gone.
+func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions []sched.Eviction) (retry bool) {
+	for _, e := range evictions {
+		c.mu.Lock()
+		p := c.m.stands[e.ID]
+		c.mu.Unlock()
+		if p != nil && p.Spec.Evict != nil {
+			continue // it goes already
+		}
+		err := error(fault.New(fault.Conflict, "Stale", fault.T("The placement is not seen yet.", "尚未看到该放置。")))
+		if p != nil {
+			err = c.evict(ctx, epoch, p, "Preempted", fault.T("It gives way to another task (%s) and is placed again.", "为其他任务让出资源（%s），将重新调度。", e.Why))
+		}
+		if err != nil {
+			c.cfg.Log.Warn("a gang could not be asked to leave", "task", e.ID, "error", err)
+			c.mu.Lock()
+			sched.UndoEviction(c.m.queues, e)
+			c.mu.Unlock()
+			retry = true
 		}
 	}
 	return retry
@@ -263,9 +296,11 @@ func (c *Controller) undo(d sched.Decision, err error) {
 	if c.m == nil {
 		return
 	}
-	c.m.cluster.Release(d.Workload.ID)
+	sched.Undo(c.m.cluster, c.m.queues, d)
 	if t, ok := c.m.tasks[d.Workload.ID]; ok && !fault.Is(err, fault.Conflict) {
 		c.m.queues.Add(workload(t))
+	} else {
+		c.m.queues.Remove(d.Workload.ID)
 	}
 }
 

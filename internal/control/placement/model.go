@@ -193,22 +193,25 @@ func (m *model) dropTask(id string) {
 	m.queues.Remove(id)
 }
 
-func (m *model) setPlacement(p *api.Placement, roles []sched.Role) {
+// setPlacement takes up a gang that stands; w is nil when it is held already.
+func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 	id := p.Spec.TaskID
 	m.queues.Remove(id)
 	key := p.Meta.Project + "/" + p.Meta.Name
 	m.placed[key] = id
 	m.stand(p, true)
-	if _, held := m.cluster.Held(id); held {
+	if _, held := m.cluster.Held(id); held || w == nil {
 		return
 	}
 	at := make(sched.Assignment, len(p.Spec.Roles))
 	for i, r := range p.Spec.Roles {
 		at[i] = r.Slots
 	}
-	if err := m.cluster.Hold(id, roles, at); err != nil {
+	if err := m.cluster.Hold(id, w.Roles, at); err != nil {
 		m.log.Error("a placement does not fit the model", "task", id, "error", err)
+		return
 	}
+	m.queues.Run(p.Spec.PlacedAt, m.cluster, w, at, p.Spec.PlacedAt)
 }
 
 func (m *model) dropPlacement(key api.Key) {
@@ -221,10 +224,21 @@ func (m *model) dropPlacement(key api.Key) {
 	if p := m.stands[id]; p != nil {
 		m.stand(p, false)
 	}
-	m.cluster.Release(id)
-	if t, ok := m.tasks[id]; ok {
+	t, again := m.tasks[id]
+	m.stop(id, !again)
+	if again {
 		m.queues.Add(workload(t))
 	}
+}
+
+// stop takes a gang off its nodes; one that is over is learned from.
+func (m *model) stop(id string, over bool) {
+	var now time.Time // the planner's last turn, where there is no clock
+	if m.now != nil {
+		now = m.now()
+	}
+	m.cluster.Release(id)
+	m.queues.Stop(now, id, over)
 }
 
 func workload(t *api.TrainingTask) *sched.Workload {

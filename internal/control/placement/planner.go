@@ -36,13 +36,13 @@ func (p *Planner) Plan(now time.Time) sched.Result {
 
 // End takes a task away for good.
 func (p *Planner) End(t *api.TrainingTask) {
-	p.m.cluster.Release(t.Meta.ID)
+	p.m.stop(t.Meta.ID, true)
 	p.m.dropTask(t.Meta.ID)
 }
 
 // Requeue takes a task off its nodes and lets it wait again.
 func (p *Planner) Requeue(t *api.TrainingTask) {
-	p.m.cluster.Release(t.Meta.ID)
+	p.m.stop(t.Meta.ID, false)
 	p.m.setTask(t)
 }
 

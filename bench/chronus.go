@@ -1,0 +1,366 @@
+package main
+
+import (
+	"container/heap"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched"
+)
+
+// job is a row of the trace.
+type job struct {
+	id       string
+	user     string
+	model    string
+	devices  int
+	submit   time.Duration // since the trace began
+	duration time.Duration // known to the simulation, not to the planner
+	deadline time.Duration // declared, from submit
+}
+
+// traces is where the data lies.
+func traces() string {
+	if dir := os.Getenv("FERMI_TRACES"); dir != "" {
+		return dir
+	}
+	return "../shared/data"
+}
+
+func readChronus() ([]job, error) {
+	f, err := os.Open(filepath.Join(traces(), "chronus", "trace_job_Philly_SLO.csv"))
+	if err != nil {
+		return nil, fmt.Errorf("the trace is needed (FERMI_TRACES names its folder): %w", err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	var jobs []job
+	for _, row := range rows[1:] {
+		var n [4]int
+		for i, column := range []int{2, 3, 6, 8} {
+			if n[i], err = strconv.Atoi(row[column]); err != nil {
+				return nil, fmt.Errorf("job %s: %w", row[0], err)
+			}
+		}
+		if n[0] == 0 {
+			continue
+		}
+		minutes := func(i int) time.Duration { return time.Duration(n[i]) * time.Minute }
+		jobs = append(jobs, job{user: row[1], model: row[5], devices: n[0], submit: minutes(1), duration: minutes(2), deadline: minutes(3)})
+	}
+	slices.SortStableFunc(jobs, func(a, b job) int { return int(a.submit - b.submit) })
+	for i := range jobs {
+		jobs[i].id = fmt.Sprintf("j%05d", i)
+	}
+	if len(jobs) == 0 {
+		return nil, errors.New("the trace is empty")
+	}
+	return jobs, nil
+}
+
+// outcome is what came of one job.
+type outcome struct{ finish time.Duration }
+
+// chronusCase is one way to run the trace through the planner.
+type chronusCase struct {
+	name      string
+	nodes     int // of 960 devices in all
+	preempt   bool
+	deadlines bool // the planner sees the declared deadline
+}
+
+// restart is what a preempted job loses: its checkpoint was asked for and written, the rest is
+// stopping, starting and reading it back.
+const restart = 2 * time.Minute
+
+func benchChronus(_ context.Context, r *report) error {
+	jobs, err := readChronus()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Chronus-Philly SLO: %d jobs on 960 devices; minutes. A preempted job loses %s. Waits are finish − submit − duration: what preemption costs is in them.\n", len(jobs), restart)
+	fmt.Printf("%-52s %9s %9s %9s %9s %9s %8s\n", "", "mean JCT", "mean wait", "max wait", "≥8 max", "makespan", "evicted")
+	for _, ref := range []struct {
+		name      string
+		fifo      bool
+		jct, wait float64
+	}{{"reference: FIFO, devices counted", true, 1670, 3486}, {"reference: SSF with the true durations, counted", false, 365, 13210}} {
+		s := summarize(jobs, reference(jobs, 960, ref.fifo))
+		s.print(ref.name, 0)
+		name := "SSF oracle"
+		if ref.fifo {
+			name = "FIFO"
+		}
+		r.exactly("harness: "+name+" mean JCT [min]", s.jct, ref.jct)
+		r.exactly("harness: "+name+" ≥8 longest wait [min]", s.maxGang, ref.wait)
+	}
+	for i, cs := range []chronusCase{
+		{"Fermi: 120 nodes × 8, durations learned", 120, true, false},
+		{"Fermi: the same without preemption", 120, false, false},
+		{"Fermi: durations learned and deadlines declared", 120, true, true},
+		{"Fermi: the same without preemption", 120, false, true},
+		{"Fermi: devices counted, durations learned", 960, true, false},
+	} {
+		begin := time.Now()
+		out, evicted, plans, err := replay(jobs, cs)
+		if err != nil {
+			return err
+		}
+		s := summarize(jobs, out)
+		s.print(cs.name, evicted)
+		fmt.Printf("  %d turns in %s\n", plans, time.Since(begin).Round(time.Millisecond))
+		if i == 0 {
+			r.atMost("mean JCT without oracle durations [min]", s.jct, 450)
+			r.atMost("longest wait of a gang of ≥ 8 devices [min]", s.maxGang, 5200)
+		}
+	}
+	return nil
+}
+
+// exactly adds a check that a known figure is met when rounded.
+func (r *report) exactly(name string, value, want float64) {
+	r.Checks = append(r.Checks, check{name, value, fmt.Sprintf("== %g ± 0.5", want), value >= want-.5 && value <= want+.5})
+}
+
+type summary struct{ jct, wait, maxWait, maxGang, makespan float64 }
+
+func summarize(jobs []job, out []outcome) (s summary) {
+	for i, j := range jobs {
+		jct := (out[i].finish - j.submit).Minutes()
+		wait := jct - j.duration.Minutes()
+		s.jct += jct / float64(len(jobs))
+		s.wait += wait / float64(len(jobs))
+		s.maxWait = max(s.maxWait, wait)
+		if j.devices >= 8 {
+			s.maxGang = max(s.maxGang, wait)
+		}
+		s.makespan = max(s.makespan, out[i].finish.Minutes())
+	}
+	return s
+}
+
+func (s summary) print(name string, evicted int) {
+	fmt.Printf("%-52s %9.0f %9.0f %9.0f %9.0f %9.0f %8d\n", name, s.jct, s.wait, s.maxWait, s.maxGang, s.makespan, evicted)
+}
+
+// replay runs the trace through sched.Plan on a clock of its own.
+func replay(jobs []job, cs chronusCase) ([]outcome, int, int, error) {
+	m := &replayer{
+		cs: cs, jobs: jobs, c: sched.NewCluster(), q: sched.NewQueues(), by: map[string]*trial{},
+		epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), out: make([]outcome, len(jobs)),
+	}
+	for i := range cs.nodes {
+		n := sched.Node{Number: uint32(i + 1), Name: fmt.Sprintf("n%d", i), Zone: "z", CPU: 1 << 30, Memory: 1 << 50}
+		for range 960 / cs.nodes {
+			n.Devices = append(n.Devices, "A100")
+		}
+		if err := m.c.SetNode(n); err != nil {
+			return nil, 0, 0, err
+		}
+	}
+	err := m.runAll()
+	return m.out, m.evicted, m.plans, err
+}
+
+type replayer struct {
+	cs      chronusCase
+	jobs    []job
+	c       *sched.Cluster
+	q       *sched.Queues
+	epoch   time.Time
+	now     time.Duration
+	next    int
+	by      map[string]*trial
+	ends    endHeap
+	out     []outcome
+	evicted int
+	plans   int
+	done    int
+}
+
+// trial is a job's life.
+type trial struct {
+	job   int
+	w     *sched.Workload
+	left  time.Duration
+	began time.Duration
+	at    int // in ends, -1 when it does not run
+}
+
+func (m *replayer) time() time.Time { return m.epoch.Add(m.now) }
+
+func (m *replayer) runAll() error {
+	var wake time.Duration
+	for m.done < len(m.jobs) {
+		at := time.Duration(1<<63 - 1)
+		if m.next < len(m.jobs) {
+			at = m.jobs[m.next].submit
+		}
+		if len(m.ends) > 0 {
+			at = min(at, m.ends[0].began+m.ends[0].left)
+		}
+		if wake > m.now {
+			at = min(at, wake)
+		}
+		if at == 1<<63-1 {
+			return fmt.Errorf("%d jobs can never start", len(m.jobs)-m.done)
+		}
+		m.now = at
+		m.finish()
+		for ; m.next < len(m.jobs) && m.jobs[m.next].submit <= m.now; m.next++ {
+			m.submit(m.next)
+		}
+		var err error
+		if wake, err = m.plan(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *replayer) finish() {
+	for len(m.ends) > 0 && m.ends[0].began+m.ends[0].left <= m.now {
+		t := heap.Pop(&m.ends).(*trial)
+		m.out[t.job].finish = m.now
+		m.done++
+		m.c.Release(t.w.ID)
+		m.q.Stop(m.time(), t.w.ID, true)
+	}
+}
+
+func (m *replayer) submit(i int) {
+	j := m.jobs[i]
+	w := &sched.Workload{
+		ID: j.id, Queue: "q", User: j.user, Name: j.model, Submitted: m.time(), Preemptible: m.cs.preempt, RestartCost: restart,
+	}
+	role := func(name string, replicas, devices int) {
+		if replicas > 0 && devices > 0 {
+			w.Roles = append(w.Roles, sched.Role{Name: name, Replicas: replicas, Need: sched.Need{CPU: api.MilliCPU(1000), Memory: 1 << 30, Devices: devices}})
+		}
+	}
+	each := 960 / m.cs.nodes
+	role("worker", j.devices/each, each)
+	role("rest", 1, j.devices%each)
+	if m.cs.deadlines {
+		w.Deadline = w.Submitted.Add(j.deadline)
+	}
+	m.by[j.id] = &trial{job: i, w: w, left: j.duration, at: -1}
+	m.q.Add(w)
+}
+
+// plan carries out what the planner decides until it has nothing more to say.
+func (m *replayer) plan() (wake time.Duration, err error) {
+	for {
+		res := sched.Plan(m.time(), m.c, m.q, sched.Policy{NoPreemption: !m.cs.preempt})
+		m.plans++
+		for _, d := range res.Decisions {
+			t := m.by[d.Workload.ID]
+			t.began = m.now
+			heap.Push(&m.ends, t)
+		}
+		for _, e := range res.Evictions {
+			t := m.by[e.ID]
+			if t.at < 0 {
+				return 0, fmt.Errorf("%s was to go and does not run", e.ID)
+			}
+			heap.Remove(&m.ends, t.at)
+			t.left += restart - (m.now - t.began)
+			m.evicted++
+			m.c.Release(e.ID)
+			m.q.Stop(m.time(), e.ID, false)
+			m.q.Add(t.w)
+		}
+		if len(res.Evictions) == 0 && !res.More {
+			if res.Wake.IsZero() {
+				return 0, nil
+			}
+			return res.Wake.Sub(m.epoch), nil
+		}
+	}
+}
+
+type endHeap []*trial
+
+func (h endHeap) Len() int { return len(h) }
+func (h endHeap) Less(i, j int) bool {
+	a, b := h[i].began+h[i].left, h[j].began+h[j].left
+	return a < b || a == b && h[i].job < h[j].job
+}
+func (h endHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].at, h[j].at = i, j
+}
+func (h *endHeap) Push(x any) {
+	t := x.(*trial)
+	t.at = len(*h)
+	*h = append(*h, t)
+}
+func (h *endHeap) Pop() any {
+	old := *h
+	t := old[len(old)-1]
+	*h = old[:len(old)-1]
+	t.at = -1
+	return t
+}
+
+// reference is the model of the research page: devices are only counted. FIFO stops at the first
+// that does not fit; SSF knows the true durations and tries everybody, smallest devices × duration
+// first.
+func reference(jobs []job, devices int, fifo bool) []outcome {
+	out := make([]outcome, len(jobs))
+	var waiting []int
+	var ends endHeap
+	free, next, done := devices, 0, 0
+	for done < len(jobs) {
+		at := time.Duration(1<<63 - 1)
+		if next < len(jobs) {
+			at = jobs[next].submit
+		}
+		if len(ends) > 0 {
+			at = min(at, ends[0].began+ends[0].left)
+		}
+		for len(ends) > 0 && ends[0].began+ends[0].left <= at {
+			t := heap.Pop(&ends).(*trial)
+			out[t.job].finish = at
+			free += jobs[t.job].devices
+			done++
+		}
+		for ; next < len(jobs) && jobs[next].submit <= at; next++ {
+			k := len(waiting)
+			if !fifo {
+				k, _ = slices.BinarySearchFunc(waiting, next, func(a, b int) int {
+					x, y := jobs[a].duration*time.Duration(jobs[a].devices), jobs[b].duration*time.Duration(jobs[b].devices)
+					if x != y {
+						return int(x - y)
+					}
+					return a - b
+				})
+			}
+			waiting = slices.Insert(waiting, k, next)
+		}
+		kept := waiting[:0]
+		blocked := false
+		for _, i := range waiting {
+			if blocked || jobs[i].devices > free {
+				kept = append(kept, i)
+				blocked = blocked || fifo
+				continue
+			}
+			free -= jobs[i].devices
+			heap.Push(&ends, &trial{job: i, began: at, left: jobs[i].duration})
+		}
+		waiting = kept
+	}
+	return out
+}

@@ -1,0 +1,511 @@
+package sched
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+// Eviction asks a gang to go so that another can start.
+//
+// Who is asked to go is (1) of lower priority in the same queue; (2) of lower priority in a queue
+// that still has its guarantee without it; (3) in a queue that uses more than its guarantee, while
+// the other's stays within its own; or (4) an equal of the same queue that has stood for a quantum
+// and has at least four times as much left to do, or any such equal when the other is overdue.
+//
+// Why this never goes round in circles: each kind alone only goes one way ((1) and (2) raise the
+// priority of what runs; after (3) the taker's queue is within its guarantee, and neither (2) nor
+// (3) touches such; in (4) the taker must first get on with its work for a quantum, and who was
+// overdue is never asked again). Together they could turn, because gangs come in lumps: hence the
+// bound that needs no argument. Nobody is ever asked to go twice for the same workload, nor are
+// others asked for one workload more than maxClaims times. What they leave is kept for it by a
+// claim, so no third one profits and has to be asked again.
+type Eviction struct {
+	ID, For string
+	Why     EvictionReason
+	// AskCheckpoint wants a checkpoint written first, for which there is Grace.
+	AskCheckpoint bool
+	Grace         time.Duration
+	// Lost is the device time thrown away if no checkpoint is written.
+	Lost time.Duration
+}
+
+// EvictionReason is why a gang has to go.
+type EvictionReason string
+
+// The reasons.
+const (
+	EvictPriority EvictionReason = "Priority" // somebody more important
+	EvictReclaim  EvictionReason = "Reclaim"  // a queue takes its guarantee back
+	EvictTurn     EvictionReason = "Turn"     // it had its turn, and has much more to do than who waits
+	EvictOverdue  EvictionReason = "Overdue"  // for one that has waited for the longest wait
+)
+
+const (
+	// turnGap is how many levels more a run has left to do than who takes its place: two are at
+	// least four times as much. One only trades restarts for nothing.
+	turnGap = 2
+	// maxTurns is how often a workload gives way to its equals.
+	maxTurns = 16
+	// maxClaims is how often others are asked to go for one workload, in all its life.
+	maxClaims = 16
+	// exactUpTo is how many candidates are searched for the exact minimum.
+	exactUpTo = 10
+	// pruneUpTo bounds the candidates each of which is asked whether it may stay after all.
+	pruneUpTo = 512
+)
+
+// claim is the room of a workload for which others were asked to go.
+type claim struct {
+	Reservation
+	entry   *entry
+	pending map[string]bool // still to go
+	need    Vector          // noted as coming
+}
+
+// gone notes that a run left or shrank.
+func (q *Queues) gone(r *run) {
+	q.tree.Going(r.Workload.Queue, r.going, -1)
+	r.going = nil
+	for _, c := range q.claims {
+		delete(c.pending, r.Workload.ID)
+	}
+}
+
+func (q *Queues) unclaim(e *entry) {
+	if e.claim != nil {
+		q.claims = slices.DeleteFunc(q.claims, func(c *claim) bool { return c == e.claim })
+		q.tree.Coming(e.w.Queue, e.claim.need, -1)
+		e.claim = nil
+	}
+}
+
+// UndoEviction takes an eviction back that could not be written: the gang stays, and the other one
+// waits like everybody. Others that were asked to go for it go in vain.
+func UndoEviction(q *Queues, e Eviction) {
+	if r, ok := q.running[e.ID]; ok {
+		r.leaving = false
+		q.gone(r)
+	}
+	if other, ok := q.waiting[e.For]; ok && other.claim != nil {
+		q.unclaim(other)
+		delete(q.history(e.For).victims, e.ID)
+		q.file(other, other.age < 0)
+	}
+}
+
+// serveClaims starts those whose room is free now. One whose room was lost (a node closed) waits
+// like everybody again.
+func (t *turn) serveClaims() {
+	for _, c := range slices.Clone(t.q.claims) {
+		if len(c.pending) > 0 {
+			continue
+		}
+		e := c.entry
+		t.q.unclaim(e)
+		w := smallest(e.w)
+		_, _, allowed := t.q.tree.Room(w.Queue, t.c.Need(w))
+		if _, paused := t.q.tree.Paused(w.Queue); allowed && !paused {
+			if at, ok := t.placeBeside(w, t.firm()); ok {
+				t.start(e, at)
+				continue
+			}
+		}
+		t.q.file(e, e.age < 0)
+	}
+}
+
+// firm are the claims of others.
+func (t *turn) firm() []*Reservation {
+	var out []*Reservation
+	for _, c := range t.q.claims {
+		out = append(out, &c.Reservation)
+	}
+	return out
+}
+
+// may says why e may ask r to go; "" when it may not.
+func (t *turn) may(e *entry, r *run, need Vector) EvictionReason {
+	w, v := e.w, r.Workload
+	if !v.Preemptible || r.leaving {
+		return ""
+	}
+	if p := t.q.past[w.ID]; p != nil && p.victims[v.ID] {
+		return ""
+	}
+	if w.Queue != v.Queue {
+		switch {
+		case t.q.tree.Reclaims(w.Queue, v.Queue, need):
+			return EvictReclaim
+		case w.Priority > v.Priority && t.q.tree.Borrows(w.Queue, v.Queue, need, r.need):
+			return EvictPriority
+		}
+		return ""
+	}
+	switch {
+	case w.Priority > v.Priority:
+		return EvictPriority
+	case w.Priority < v.Priority || t.p.NoTurns || r.overdue || r.evicted >= maxTurns || t.now.Sub(r.Since) < t.p.Quantum:
+		return ""
+	case e.class.overdue:
+		return EvictOverdue
+	case t.runLevel(r) >= e.class.level+turnGap:
+		return EvictTurn
+	}
+	return ""
+}
+
+// runLevel is the level of what a run has left to do.
+func (t *turn) runLevel(r *run) int { return levelOf(r.estimate.Mean(r.ran(t.now)), r.devices) }
+
+// victim is a run that may have to go, or to shrink.
+type victim struct {
+	r    *run
+	why  EvictionReason
+	lost int64 // device milliseconds
+	left int64 // expected, in device milliseconds
+	// shrink takes only what is above the least size.
+	shrink bool
+	held   *hold // while lifted
+	need   Vector
+}
+
+// lost is devices × time since the last checkpoint, and what a restart costs. Who gives way to an
+// equal ends its turn with a checkpoint and loses only the restart.
+func (t *turn) lost(r *run, why EvictionReason) int64 {
+	since := r.Since
+	if r.Workload.LastCheckpoint.After(since) {
+		since = r.Workload.LastCheckpoint
+	}
+	if why == EvictTurn || why == EvictOverdue {
+		since = t.now
+	}
+	return r.times(max(t.now.Sub(since), 0) + r.Workload.RestartCost)
+}
+
+// times is devices × d in milliseconds.
+func (r *run) times(d time.Duration) int64 {
+	return int64(max(r.devices, 1)) * int64(d/time.Millisecond)
+}
+
+// preempt looks for the least work to be lost for e to start, and asks those to go.
+func (t *turn) preempt(e *entry) bool {
+	if t.p.NoPreemption || t.searches >= maxSearches || t.now.Before(e.class.searchAt) {
+		return false
+	}
+	if p := t.q.past[e.w.ID]; p != nil && p.claims >= maxClaims {
+		return false
+	}
+	t.searches++
+	e.class.searchAt = t.now.Add(t.p.Quantum)
+	w := smallest(e.w)
+	h := &hunt{turn: t, e: e, w: w, need: t.c.Need(w), firm: t.firm()}
+	freed := t.c.freed
+	chosen, at := h.search()
+	t.c.freed = freed
+	if len(chosen) == 0 {
+		return false
+	}
+	e.class.searchAt = time.Time{}
+	t.claim(e, w, at, chosen)
+	return true
+}
+
+func (t *turn) claim(e *entry, w *Workload, at Assignment, chosen []*victim) {
+	c := &claim{Reservation: *newReservation(w, at, e.rank()), entry: e, pending: map[string]bool{}, need: t.c.Need(w)}
+	c.firm = true
+	t.q.tree.Coming(w.Queue, c.need, +1)
+	c.Start, c.Early, c.Late = t.now.Add(t.p.Grace), t.now, t.now.Add(2*t.p.Grace)
+	history := t.q.history(w.ID)
+	if history.victims == nil {
+		history.victims = map[string]bool{}
+	}
+	history.claims++
+	for _, v := range chosen {
+		id := v.r.Workload.ID
+		c.pending[id], history.victims[id] = true, true
+		v.r.leaving, v.r.going = true, v.need
+		t.q.tree.Going(v.r.Workload.Queue, v.need, +1)
+		if v.shrink {
+			t.res.Resizes = append(t.res.Resizes, Resize{ID: id, At: least(v.r), Was: v.r.At, For: w.ID})
+			continue
+		}
+		t.res.Evictions = append(t.res.Evictions, Eviction{
+			ID: id, For: w.ID, Why: v.why, AskCheckpoint: true, Grace: t.p.Grace, Lost: time.Duration(v.lost) * time.Millisecond,
+		})
+	}
+	t.q.unreserve(w.ID)
+	t.q.leave(e)
+	e.claim = c
+	t.q.claims = append(t.q.claims, c)
+}
+
+// hunt is one search for victims. It tries on the model itself and leaves it as it was.
+type hunt struct {
+	*turn
+	e    *entry
+	w    *Workload
+	need Vector
+	firm []*Reservation
+	out  []*victim // lifted now
+}
+
+// search tries shrinking first, then taking whole gangs.
+func (h *hunt) search() ([]*victim, Assignment) {
+	all := h.candidates()
+	if len(all) == 0 {
+		return nil, nil
+	}
+	var elastic []*victim
+	for _, v := range all {
+		if spare(v.r) {
+			small := *v
+			small.shrink = true
+			small.lost = v.r.times(v.r.Workload.RestartCost)
+			elastic = append(elastic, &small)
+		}
+	}
+	if chosen, at := h.least(elastic); chosen != nil {
+		return chosen, at
+	}
+	return h.least(all)
+}
+
+// candidates are all who may be asked, who loses least first.
+func (h *hunt) candidates() []*victim {
+	var all []*victim
+	for _, r := range h.q.runs {
+		if why := h.may(h.e, r, h.need); why != "" {
+			all = append(all, &victim{r: r, why: why, lost: h.lost(r, why), left: r.times(r.estimate.Mean(r.ran(h.now)))})
+		}
+	}
+	slices.SortFunc(all, byLoss)
+	return all
+}
+
+// byLoss: among equals who has most left to do goes first.
+func byLoss(a, b *victim) int {
+	return cmp.Or(cmp.Compare(a.lost, b.lost), cmp.Compare(b.left, a.left), cmp.Compare(b.r.Workload.ID, a.r.Workload.ID))
+}
+
+// least finds victims after whose going w surely starts: greedily node by node, then without those
+// that turn out not to matter; with few candidates, the exact minimum.
+func (h *hunt) least(all []*victim) ([]*victim, Assignment) {
+	defer h.restore(0)
+	if len(all) == 0 || !h.greedy(all) {
+		return nil, nil
+	}
+	if len(h.out) <= pruneUpTo {
+		h.prune()
+	}
+	chosen := slices.Clone(h.out)
+	if len(all) <= exactUpTo {
+		h.restore(0)
+		chosen = h.exact(all, chosen)
+		for _, v := range chosen {
+			h.drop(v)
+		}
+	}
+	at, ok := h.starts()
+	if !ok {
+		return nil, nil
+	}
+	return chosen, at
+}
+
+// starts says whether w would start now, and where.
+func (h *hunt) starts() (Assignment, bool) {
+	if _, _, ok := h.q.tree.Room(h.w.Queue, h.need); !ok {
+		return nil, false
+	}
+	return h.placeBeside(h.w, h.firm)
+}
+
+// drop lifts a victim, if with those already lifted it still may be asked.
+func (h *hunt) drop(v *victim) bool {
+	if v.held != nil || h.may(h.e, v.r, h.need) == "" {
+		return false
+	}
+	w := v.r.Workload
+	v.held = h.c.lift(w.ID)
+	if v.held == nil {
+		return false
+	}
+	v.need = v.r.need
+	if v.shrink {
+		at := least(v.r)
+		h.c.put(w.ID, &hold{roles: w.Roles, at: at})
+		v.need = minus(v.r.need, h.c.Need(resized(w, at)))
+	}
+	h.q.tree.Try(w.Queue, v.need, -1)
+	h.out = append(h.out, v)
+	return true
+}
+
+// undrop puts a victim back.
+func (h *hunt) undrop(v *victim) {
+	id := v.r.Workload.ID
+	if v.shrink {
+		h.c.lift(id)
+	}
+	h.c.put(id, v.held)
+	v.held = nil
+	h.q.tree.Try(v.r.Workload.Queue, v.need, +1)
+	h.out = slices.DeleteFunc(h.out, func(o *victim) bool { return o == v })
+}
+
+func (h *hunt) restore(to int) {
+	for len(h.out) > to {
+		h.undrop(h.out[len(h.out)-1])
+	}
+}
+
+// greedy lifts the cheapest sets until w starts: first as many as it has replicas, then twice as
+// many, and so on.
+func (h *hunt) greedy(all []*victim) bool {
+	sets := h.sets(all)
+	for k, until := 0, min(h.w.Replicas(), len(sets)); ; {
+		for ; k < until; k++ {
+			for _, v := range sets[k] {
+				h.drop(v)
+			}
+		}
+		if _, ok := h.starts(); ok {
+			return true
+		}
+		if k == len(sets) {
+			return false
+		}
+		until = min(2*until, len(sets))
+	}
+}
+
+// sets groups victims into what makes room for one replica, the cheapest first: on each node those
+// who lose least until its devices suffice, then those for a second replica, and so on.
+func (h *hunt) sets(all []*victim) [][]*victim {
+	want := 1
+	for _, r := range h.w.Roles {
+		want = max(want, r.Need.Devices)
+	}
+	type set struct {
+		node uint32
+		cost int64
+		left int64
+		got  int
+		vs   []*victim
+	}
+	byNode := map[uint32]*set{}
+	var order []*set
+	for _, v := range all {
+		for _, on := range v.r.nodes() {
+			node, devices := on.node, on.devices
+			s := byNode[node]
+			if s == nil || s.got >= want {
+				s = &set{node: node}
+				byNode[node] = s
+				order = append(order, s)
+			}
+			s.got += max(devices, 1)
+			s.cost += v.lost
+			s.left += v.left
+			s.vs = append(s.vs, v)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *set) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)), cmp.Compare(b.left, a.left), cmp.Compare(a.node, b.node))
+	})
+	out := make([][]*victim, len(order))
+	for i, s := range order {
+		out[i] = s.vs
+	}
+	return out
+}
+
+// standsOn is how many devices a run has on a node.
+type standsOn struct {
+	node    uint32
+	devices int
+}
+
+// nodes is where a run stands, in the order of its slots: one that comes back to a node has it twice.
+func (r *run) nodes() []standsOn {
+	var out []standsOn
+	for _, slots := range r.At {
+		for _, s := range slots {
+			if len(out) == 0 || out[len(out)-1].node != s.Node {
+				out = append(out, standsOn{node: s.Node})
+			}
+			out[len(out)-1].devices += bits.OnesCount64(s.Devices)
+		}
+	}
+	return out
+}
+
+// prune lets those stay without whom w starts as well, beginning with who would lose most.
+func (h *hunt) prune() {
+	tries := slices.Clone(h.out)
+	slices.SortFunc(tries, func(a, b *victim) int { return byLoss(b, a) })
+	for _, v := range tries {
+		h.undrop(v)
+		if _, ok := h.starts(); !ok {
+			h.drop(v)
+		}
+	}
+}
+
+// exact tries all sets cheaper than the one found, cheapest first.
+func (h *hunt) exact(all, found []*victim) []*victim {
+	type option struct {
+		mask  uint
+		cost  int64
+		count int
+	}
+	cost := func(vs []*victim) (sum int64) {
+		for _, v := range vs {
+			sum += v.lost
+		}
+		return sum
+	}
+	bound := option{cost: cost(found), count: len(found)}
+	less := func(a, b option) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.count, b.count), cmp.Compare(a.mask, b.mask))
+	}
+	var options []option
+	for mask := uint(1); mask < 1<<len(all); mask++ {
+		o := option{mask: mask, count: bits.OnesCount(mask)}
+		for m := mask; m != 0; m &= m - 1 {
+			o.cost += all[bits.TrailingZeros(m)].lost
+		}
+		if cmp.Or(cmp.Compare(o.cost, bound.cost), cmp.Compare(o.count, bound.count)) < 0 {
+			options = append(options, o)
+		}
+	}
+	slices.SortFunc(options, less)
+	for _, o := range options {
+		var vs []*victim
+		valid := true
+		for m := o.mask; m != 0; m &= m - 1 {
+			v := all[bits.TrailingZeros(m)]
+			valid = valid && h.drop(v)
+			vs = append(vs, v)
+		}
+		ok := false
+		if valid {
+			_, ok = h.starts()
+		}
+		h.restore(0)
+		if ok {
+			return vs
+		}
+	}
+	return found
+}
+
+func minus(a, b Vector) Vector {
+	out := slices.Clone(a)
+	for i, x := range b {
+		out = out.add(i, -x)
+	}
+	return out
+}

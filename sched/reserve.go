@@ -1,0 +1,287 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/order"
+)
+
+// Reservation is where and when a gang that waits is expected to start. Later ones may use its
+// room only if they are expected to be gone by then. It is worked out again as time passes, so an
+// estimate that was wrong moves it, and does not break it.
+type Reservation struct {
+	ID string
+	At Assignment
+	// Start is expected; in four cases of five it is between Early and Late.
+	Start, Early, Late time.Time
+
+	queue  string
+	rank   order.Rank
+	roles  []Role
+	nodes  map[uint32]bool
+	replan time.Time
+	firm   bool // somebody was asked to go for it: nobody else may have the room
+}
+
+const (
+	// replanEvery is how long a reservation is believed at least.
+	replanEvery = time.Minute
+	// maxAhead bounds how many ends of runs a forecast looks at.
+	maxAhead = 4096
+	// safely is the share of cases in which one that fills a hole must be gone in time.
+	safely = 0.8
+)
+
+// Predicted says when a waiting workload is expected to start; ok is false when nobody worked it
+// out: it has no reservation, because it is not near the head or needs only one device.
+func (q *Queues) Predicted(id string) (Reservation, bool) {
+	if e, ok := q.waiting[id]; ok && e.claim != nil {
+		return e.claim.Reservation, true
+	}
+	for _, r := range q.reserved {
+		if r.ID == id {
+			return *r, true
+		}
+	}
+	return Reservation{}, false
+}
+
+func (q *Queues) unreserve(id string) {
+	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool { return r.ID == id })
+}
+
+// reserve gives a refused gang a reservation, or works its old one out again. One device is never
+// kept away by small ones, so it needs none.
+func (t *turn) reserve(e *entry) {
+	q, w := t.q, smallest(e.w)
+	if t.p.Reservations < 0 || t.now.Before(e.class.forecastAt) || (w.Replicas() < 2 && devicesOf(w) < 2) {
+		return
+	}
+	rank := e.rank()
+	i := slices.IndexFunc(q.reserved, func(r *Reservation) bool { return r.ID == w.ID })
+	switch {
+	case i >= 0 && t.now.Before(q.reserved[i].replan):
+		return
+	case i < 0 && len(q.reserved) >= t.p.Reservations && !outranks(w.Queue, rank, q.reserved[len(q.reserved)-1]):
+		return
+	case t.forecasts >= maxForecasts:
+		return
+	}
+	if _, _, ok := q.tree.Room(w.Queue, t.c.Need(w)); !ok {
+		return
+	}
+	t.forecasts++
+	if i >= 0 {
+		q.reserved = slices.Delete(q.reserved, i, i+1)
+	}
+	r, ok := t.forecast(w, rank)
+	if !ok {
+		e.class.forecastAt = t.now.Add(t.p.Quantum)
+		return
+	}
+	q.reserved = append(q.reserved, r)
+	slices.SortStableFunc(q.reserved, func(a, b *Reservation) int { return a.rank.Compare(b.rank) })
+	q.reserved = q.reserved[:min(len(q.reserved), t.p.Reservations)]
+}
+
+func (e *entry) rank() order.Rank {
+	return order.Rank{Priority: e.class.priority, Overdue: e.class.overdue, Level: e.class.level, Age: e.w.ID}
+}
+
+// outranks says that one goes before a reservation: in its own queue by rank, elsewhere by priority.
+func outranks(queue string, rank order.Rank, r *Reservation) bool {
+	if r.firm {
+		return false
+	}
+	if r.queue == queue {
+		return rank.Compare(r.rank) < 0
+	}
+	return rank.Priority > r.rank.Priority
+}
+
+// blockers are the reservations one may not stand in the way of: those before it that it would
+// outlast.
+func (t *turn) blockers(e *entry) []*Reservation {
+	if len(t.q.reserved) == 0 && len(t.q.claims) == 0 {
+		return nil
+	}
+	var out []*Reservation
+	rank := e.rank()
+	var end time.Time
+	for _, r := range t.q.reservations() {
+		if r.ID == e.w.ID || outranks(e.w.Queue, rank, r) {
+			continue
+		}
+		if !r.firm {
+			if end.IsZero() {
+				ran := t.q.ran(e.w.ID)
+				end = t.now.Add(t.q.estimate(e.w).Quantile(safely, ran))
+			}
+			if !end.After(r.Start) {
+				continue
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// reservations are all, those that somebody goes for first.
+func (q *Queues) reservations() []*Reservation {
+	out := make([]*Reservation, 0, len(q.claims)+len(q.reserved))
+	for _, c := range q.claims {
+		out = append(out, &c.Reservation)
+	}
+	return append(out, q.reserved...)
+}
+
+func overlap(rs []*Reservation, at Assignment) bool {
+	for _, r := range rs {
+		for _, slots := range at {
+			for _, s := range slots {
+				if r.nodes[s.Node] {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// placeBeside places w as if these reservations already stood wherever their room is free.
+func (t *turn) placeBeside(w *Workload, rs []*Reservation) (Assignment, bool) {
+	if len(rs) == 0 {
+		return place(t.c, w)
+	}
+	freed := t.c.freed
+	held := t.block(rs)
+	at, ok := place(t.c, w)
+	for _, id := range held {
+		t.c.Release(id)
+	}
+	t.c.freed = freed
+	return at, ok
+}
+
+// block holds the room of reservations as far as it is free, and says under which names.
+func (t *turn) block(rs []*Reservation) []string {
+	var held []string
+	hold := func(role Role, s api.Slot) bool {
+		id := "\x00" + strconv.Itoa(len(held))
+		if t.c.Hold(id, []Role{role}, Assignment{{s}}) != nil {
+			return false
+		}
+		held = append(held, id)
+		return true
+	}
+	for _, r := range rs {
+		for i, slots := range r.At {
+			for _, s := range slots {
+				if hold(r.roles[i], s) || s.Devices == 0 {
+					continue
+				}
+				for mask := s.Devices; mask != 0; mask &= mask - 1 { // the part that is free
+					one := Role{Need: Need{Devices: 1, Share: r.roles[i].Need.Share}}
+					hold(one, api.Slot{Node: s.Node, Devices: mask & -mask})
+				}
+			}
+		}
+	}
+	return held
+}
+
+// ending is when a run is expected to end.
+type ending struct {
+	r    *run
+	left time.Duration
+}
+
+func (t *turn) endings() []ending {
+	if t.ends != nil {
+		return t.ends
+	}
+	t.ends = make([]ending, 0, len(t.q.runs))
+	for _, r := range t.q.runs {
+		left := time.Duration(0)
+		if !r.leaving {
+			left = r.estimate.Quantile(.5, r.ran(t.now))
+		}
+		t.ends = append(t.ends, ending{r, left})
+	}
+	slices.SortFunc(t.ends, func(a, b ending) int {
+		return cmp.Or(cmp.Compare(a.left, b.left), cmp.Compare(a.r.Workload.ID, b.r.Workload.ID))
+	})
+	t.ends = t.ends[:min(len(t.ends), maxAhead)]
+	return t.ends
+}
+
+// forecast finds the first of the expected ends after which w fits beside the other reservations.
+func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
+	ends := t.endings()
+	others := t.q.reservations()
+	lifted := make([]*hold, 0, 64)
+	to := func(k int) { // the world after k ends
+		for len(lifted) < k {
+			lifted = append(lifted, t.c.lift(ends[len(lifted)].r.Workload.ID))
+		}
+		for len(lifted) > k {
+			last := len(lifted) - 1
+			t.c.put(ends[last].r.Workload.ID, lifted[last])
+			lifted = lifted[:last]
+		}
+	}
+	defer to(0)
+	try := func(k int) (Assignment, bool) {
+		to(k)
+		return t.placeBeside(w, others)
+	}
+	lo, hi := 0, min(1, len(ends)) // no room after lo; perhaps after hi
+	at, ok := try(hi)
+	for !ok {
+		if hi == len(ends) {
+			return nil, false
+		}
+		lo, hi = hi, min(2*hi, len(ends))
+		at, ok = try(hi)
+	}
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		if a, ok := try(mid); ok {
+			hi, at = mid, a
+		} else {
+			lo = mid
+		}
+	}
+	r := newReservation(w, at, rank)
+	if hi > 0 {
+		last := ends[hi-1]
+		ran := last.r.ran(t.now)
+		r.Start = t.now.Add(last.left)
+		r.Early = t.now.Add(min(last.r.estimate.Quantile(.1, ran), last.left))
+		r.Late = t.now.Add(max(last.r.estimate.Quantile(.9, ran), last.left))
+	} else {
+		r.Start, r.Early, r.Late = t.now, t.now, t.now
+	}
+	r.replan = t.now.Add(max(replanEvery, r.Start.Sub(t.now)/8))
+	return r, true
+}
+
+func newReservation(w *Workload, at Assignment, rank order.Rank) *Reservation {
+	r := &Reservation{ID: w.ID, At: at, queue: w.Queue, rank: rank, roles: w.Roles, nodes: map[uint32]bool{}}
+	for _, slots := range at {
+		for _, s := range slots {
+			r.nodes[s.Node] = true
+		}
+	}
+	return r
+}
+
+// String is for people who debug.
+func (r Reservation) String() string {
+	return fmt.Sprintf("%s at %s (%s to %s)", r.ID, r.Start, r.Early, r.Late)
+}

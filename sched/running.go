@@ -1,0 +1,156 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/sched/predict"
+)
+
+// run is a gang that stands, as the planner follows it.
+type run struct {
+	Running
+	at       int           // in runs
+	need     Vector        // charged to its queue
+	devices  int           // it stands on
+	before   time.Duration // it ran before this time
+	evicted  int           // times it had to go
+	overdue  bool          // it had waited for too long: its turn is not taken away again
+	leaving  bool          // it was asked to go, or to shrink
+	going    Vector        // noted as such while leaving
+	resized  time.Time
+	estimate predict.Estimate
+}
+
+// Run says that a gang stands since a time: a placement found in the store. Plan does it for those
+// it starts. One that runs already is left alone.
+func (q *Queues) Run(now time.Time, c *Cluster, w *Workload, at Assignment, since time.Time) {
+	if _, ok := q.running[w.ID]; ok {
+		return
+	}
+	q.unwait(w.ID)
+	q.run(q.notBefore(now), c, w, at, since)
+}
+
+// notBefore holds a clock that went back, or is not there, to the last turn.
+func (q *Queues) notBefore(now time.Time) time.Time {
+	if now.Before(q.now) {
+		return q.now
+	}
+	return now
+}
+
+func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, since time.Time) *run {
+	var p past
+	if known := q.past[w.ID]; known != nil {
+		p = *known
+	}
+	sized := resized(w, at)
+	r := &run{
+		Running: Running{Workload: w, At: at, Since: since}, at: len(q.runs), need: c.Need(sized), devices: devicesOf(sized),
+		before: p.ran, evicted: p.evicted, resized: since, estimate: q.estimate(w),
+	}
+	q.running[w.ID] = r
+	q.runs = append(q.runs, r)
+	q.tree.Charge(now, w.Queue, r.need)
+	if elastic(w) {
+		q.elastic++
+	}
+	return r
+}
+
+// SetPast says what a workload did before this process knew it: a new leader reads it from history.
+func (q *Queues) SetPast(id string, ran time.Duration, evicted int) {
+	p := q.history(id)
+	p.ran, p.evicted = ran, evicted
+}
+
+// Stop says that a gang no longer stands. A finished one is learned from and forgotten; any other
+// may wait again. Unknown is fine.
+func (q *Queues) Stop(now time.Time, id string, finished bool) {
+	now = q.notBefore(now)
+	r := q.unrun(now, id)
+	if r == nil {
+		if finished {
+			delete(q.past, id)
+		}
+		return
+	}
+	ran := r.ran(now)
+	if !finished {
+		p := q.history(id)
+		p.ran, p.evicted = ran, r.evicted
+		if r.leaving {
+			p.evicted++
+		}
+		return
+	}
+	delete(q.past, id)
+	w := r.Workload
+	q.learned.Learn(predict.Key{User: w.User, Name: w.Name, Devices: devicesOf(w)}, ran, declared(w))
+}
+
+// unrun takes a run out of the books.
+func (q *Queues) unrun(now time.Time, id string) *run {
+	r, ok := q.running[id]
+	if !ok {
+		return nil
+	}
+	delete(q.running, id)
+	if elastic(r.Workload) {
+		q.elastic--
+	}
+	last := len(q.runs) - 1
+	q.runs[r.at] = q.runs[last]
+	q.runs[r.at].at = r.at
+	q.runs[last] = nil
+	q.runs = q.runs[:last]
+	q.tree.Refund(now, r.Workload.Queue, r.need)
+	q.gone(r)
+	return r
+}
+
+// ran is how long it has run in all.
+func (r *run) ran(now time.Time) time.Duration { return r.before + max(now.Sub(r.Since), 0) }
+
+// Runs counts gangs that stand.
+func (q *Queues) Runs() int { return len(q.runs) }
+
+// resized is a workload with as many replicas as it stands on.
+func resized(w *Workload, at Assignment) *Workload {
+	same := true
+	for i := range w.Roles {
+		same = same && len(at[i]) == w.Roles[i].Replicas
+	}
+	if same {
+		return w
+	}
+	return withReplicas(w, func(i int) int { return len(at[i]) })
+}
+
+func withReplicas(w *Workload, count func(role int) int) *Workload {
+	out := *w
+	out.Roles = make([]Role, len(w.Roles))
+	for i, r := range w.Roles {
+		r.Replicas = count(i)
+		out.Roles[i] = r
+	}
+	return &out
+}
+
+// lift takes a held gang off the cluster for a look at what would be without it; put is its exact
+// inverse. Neither is something that happened: nothing was freed.
+func (c *Cluster) lift(id string) *hold {
+	h := c.holds[id]
+	if h != nil {
+		delete(c.holds, id)
+		c.move(h.roles, h.at, -1)
+	}
+	return h
+}
+
+func (c *Cluster) put(id string, h *hold) {
+	if h != nil {
+		c.holds[id] = h
+		c.move(h.roles, h.at, +1)
+	}
+}
