@@ -41,7 +41,6 @@ func (q *Queue) Validate() []fault.Field {
 			f.add("spec.parent", "A queue is not its own parent.", "队列不能以自身为上级。")
 		}
 	}
-	f.unbuiltQueue(s)
 	return f.list
 }
 

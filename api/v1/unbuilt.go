@@ -13,12 +13,6 @@ func (f *faults) unbuilt(s *TrainingTaskSpec) {
 			f.notBuilt("spec.zones.sameRegion", 3, "gangs held in one region", "限定同一区域")
 		}
 	}
-	if s.Deadline != nil {
-		f.notBuilt("spec.deadline", 3, "deadlines", "截止时间")
-	}
-	if s.Preemptible {
-		f.notBuilt("spec.preemptible", 3, "preemptible tasks", "可抢占任务")
-	}
 	if s.Deferrable != "" {
 		f.notBuilt("spec.deferrable", 3, "tasks that wait for cheap or green hours", "等待低价或低碳时段的任务")
 	}
@@ -31,21 +25,5 @@ func (f *faults) unbuiltRange(at string, r *Role, low, high int) {
 	}
 	if high != r.Replicas {
 		f.notBuilt(at+".maxReplicas", 4, "elastic tasks", "弹性任务")
-	}
-}
-
-// unbuiltQueue is for queues.
-func (f *faults) unbuiltQueue(s *QueueSpec) {
-	if s.Parent != "" {
-		f.notBuilt("spec.parent", 3, "queue trees", "队列层级")
-	}
-	if len(s.Guarantee) > 0 {
-		f.notBuilt("spec.guarantee", 3, "guaranteed shares", "保障配额")
-	}
-	if s.Weight != 0 {
-		f.notBuilt("spec.weight", 3, "weighted shares", "权重份额")
-	}
-	if len(s.Limit) > 0 {
-		f.notBuilt("spec.limit", 3, "queue limits", "队列上限")
 	}
 }

@@ -126,7 +126,7 @@ func (c *Controller) change(ch store.Change) {
 	case *api.Node:
 		m.setNode(o)
 	case *api.Queue:
-		m.queues.SetPaused(o.Meta.Name, o.Spec.Paused)
+		m.setQueue(o)
 	case *api.TrainingTask:
 		m.setTask(o)
 	case *api.Placement:
@@ -139,6 +139,8 @@ func (c *Controller) change(ch store.Change) {
 			m.dropZone(ch.Key.Name)
 		case api.KindNode:
 			m.dropNode(ch.Key.Name)
+		case api.KindQueue:
+			m.dropQueue(ch.Key.Name)
 		case api.KindTrainingTask:
 			m.dropTask(ch.Old.GetMeta().ID)
 		case api.KindPlacement:

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -24,6 +25,8 @@ type model struct {
 	drains  map[uint32]uint64            // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32            // node name → number
 	zones   map[string]*api.Zone
+	shares  map[string]*api.Queue
+	types   int                   // how many amounts there were when the queues were told
 	known   map[string]sched.Zone // as last told to the planner
 	log     *slog.Logger
 	// host is the machine behind virtual nodes.
@@ -34,7 +37,7 @@ type model struct {
 func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.TrainingTask{},
-		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{},
+		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host,
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
 	}
@@ -106,6 +109,9 @@ func (m *model) setNode(n *api.Node) {
 		return
 	}
 	m.nodes[n.Meta.Name] = s.Number
+	if len(m.shares) > 0 && len(m.cluster.Total()) != m.types {
+		m.tellQueues() // a type that none had before
+	}
 }
 
 const everything = ^uint64(0)
@@ -241,11 +247,17 @@ func (m *model) stop(id string, over bool) {
 	m.queues.Stop(now, id, over)
 }
 
+// restartCost is what a start costs beside the work since the last checkpoint.
+const restartCost = 2 * time.Minute
+
 func workload(t *api.TrainingTask) *sched.Workload {
 	w := &sched.Workload{
 		ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t),
-		User: t.Meta.Owner, Name: t.Meta.Project + "/" + t.Meta.Name, Submitted: t.Meta.CreatedAt,
-		Expected: t.Spec.ExpectedTime.Std(),
+		User: t.Meta.Owner, Name: t.Meta.Project + "/" + cmp.Or(t.Meta.DisplayName, t.Meta.Name), Submitted: t.Meta.CreatedAt,
+		Expected: t.Spec.ExpectedTime.Std(), Preemptible: t.Spec.Preemptible, RestartCost: restartCost,
+	}
+	if t.Spec.Deadline != nil {
+		w.Deadline = *t.Spec.Deadline
 	}
 	if z := t.Spec.Zones; z != nil {
 		w.Allow, w.Deny, w.Split, w.MaxLatency = z.Allow, z.Deny, z.Split, z.MaxLatency.Std()

@@ -10,11 +10,16 @@ import (
 
 // Planner is the controller's own view of the cluster with no store behind it: the simulator feeds
 // it the same objects and gets the same decisions. Not safe for concurrent use.
-type Planner struct{ m *model }
+type Planner struct {
+	m   *model
+	now time.Time
+}
 
 // NewPlanner is an empty one. Virtual nodes run as many processes as they have room for.
 func NewPlanner(log *slog.Logger) *Planner {
-	return &Planner{newModel(log, "sim", 1<<30)}
+	p := &Planner{m: newModel(log, "sim", 1<<30)}
+	p.m.now = func() time.Time { return p.now }
+	return p
 }
 
 // Zone adds or changes a zone.
@@ -24,14 +29,17 @@ func (p *Planner) Zone(z *api.Zone) { p.m.setZone(z) }
 func (p *Planner) Node(n *api.Node) { p.m.setNode(n) }
 
 // Queue adds or changes a queue.
-func (p *Planner) Queue(q *api.Queue) { p.m.queues.SetPaused(q.Meta.Name, q.Spec.Paused) }
+func (p *Planner) Queue(q *api.Queue) { p.m.setQueue(q) }
 
 // Submit lets a task wait.
 func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(t) }
 
+// At says what time it is.
+func (p *Planner) At(now time.Time) { p.now = now }
+
 // Plan decides who starts now.
-func (p *Planner) Plan(now time.Time) sched.Result {
-	return sched.Plan(now, p.m.cluster, p.m.queues, sched.Policy{})
+func (p *Planner) Plan() sched.Result {
+	return sched.Plan(p.now, p.m.cluster, p.m.queues, sched.Policy{})
 }
 
 // End takes a task away for good.
