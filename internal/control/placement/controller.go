@@ -107,7 +107,7 @@ func (c *Controller) fill(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.m, m.now = m, c.cfg.Clock.Now
+	c.m = m
 	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
 		lists[k].Ascend("", func(o api.Object) bool {
 			c.change(store.Change{Key: api.KeyOf(o), New: o})

@@ -31,7 +31,6 @@ type model struct {
 	log     *slog.Logger
 	// host is the machine behind virtual nodes.
 	host string
-	now  func() time.Time // nil: as of the last turn
 }
 
 func newModel(log *slog.Logger, host string, processes int) *model {
@@ -239,12 +238,8 @@ func (m *model) dropPlacement(key api.Key) {
 
 // stop takes a gang off its nodes; one that is over is learned from.
 func (m *model) stop(id string, over bool) {
-	var now time.Time // the planner's last turn, where there is no clock
-	if m.now != nil {
-		now = m.now()
-	}
 	m.cluster.Release(id)
-	m.queues.Stop(now, id, over)
+	m.queues.Stop(m.now(), id, over) // where there is no clock it is the planner's last turn
 }
 
 // restartCost is what a start costs beside the work since the last checkpoint.
