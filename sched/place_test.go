@@ -531,15 +531,15 @@ func TestANewNodeIsSeen(t *testing.T) {
 	if got := at(t, c, w); len(got) != 2 {
 		t.Error(got)
 	}
-	small := gangOf(9, Need{Devices: 2})
+	small := gangOf(3, Need{Devices: 5}) // enough devices, in the wrong places
 	if got := at(t, c, small); got != nil {
 		t.Fatal(got)
 	}
-	node.Number, node.Devices = 3, cards(2, "A100")
+	node.Number = 3
 	if err := c.SetNode(node); err != nil {
 		t.Fatal(err)
 	}
-	if got := at(t, c, small); len(got) != 9 {
+	if got := at(t, c, small); len(got) != 3 {
 		t.Error(got)
 	}
 }
