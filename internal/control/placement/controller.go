@@ -35,10 +35,14 @@ type Controller struct {
 	cfg Config
 	mu  sync.Mutex
 	m   *model // nil while not leading
+	// previews bounds how many are worked on at once.
+	previews chan struct{}
 }
 
 // New makes a controller; it starts nothing.
-func New(cfg Config) *Controller { return &Controller{cfg: cfg} }
+func New(cfg Config) *Controller {
+	return &Controller{cfg: cfg, previews: make(chan struct{}, maxPreviews)}
+}
 
 // Run places until ctx, which ends with the leadership, ends.
 func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
@@ -86,6 +90,7 @@ func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool) ([]
 // fill builds the model from the store: nodes before placements before tasks.
 func (c *Controller) fill(ctx context.Context) error {
 	m := newModel(c.cfg.Log, c.cfg.Host, c.cfg.Processes)
+	m.now = c.cfg.Clock.Now
 	lists := map[api.Kind]store.Snapshot{}
 	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
 		snap, err := c.cfg.Store.List(ctx, k, "", 0)
@@ -124,6 +129,8 @@ func (c *Controller) change(ch store.Change) {
 		}
 	case nil:
 		switch ch.Key.Kind {
+		case api.KindZone:
+			m.dropZone(ch.Key.Name)
 		case api.KindNode:
 			m.dropNode(ch.Key.Name)
 		case api.KindTrainingTask:
