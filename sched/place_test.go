@@ -515,3 +515,31 @@ func TestHoldGivesNothingTwice(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestANewNodeIsSeen: what was plainly too much is not, once there is more.
+func TestANewNodeIsSeen(t *testing.T) {
+	node := Node{Number: 1, Zone: "z", CPU: 64000, Memory: 64 << 30, Devices: cards(8, "A100")}
+	c := clusterOf(t, node)
+	w := gangOf(2, Need{CPU: 64000, Devices: 8})
+	if got := at(t, c, w); got != nil {
+		t.Fatal(got)
+	}
+	node.Number = 2
+	if err := c.SetNode(node); err != nil {
+		t.Fatal(err)
+	}
+	if got := at(t, c, w); len(got) != 2 {
+		t.Error(got)
+	}
+	small := gangOf(3, Need{Devices: 5}) // enough devices, in the wrong places
+	if got := at(t, c, small); got != nil {
+		t.Fatal(got)
+	}
+	node.Number = 3
+	if err := c.SetNode(node); err != nil {
+		t.Fatal(err)
+	}
+	if got := at(t, c, small); len(got) != 3 {
+		t.Error(got)
+	}
+}

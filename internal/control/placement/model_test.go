@@ -26,7 +26,7 @@ func TestWhatThePlannerHears(t *testing.T) {
 			Name: "w", Replicas: replicas, Resources: api.Resources{CPU: 1000, Accelerators: api.Accelerators{Type: kinds, Count: 1}},
 		}}}})
 	}
-	ask("fallback", "A100|h-800|V100|", 1)
+	ask("fallback", "A100|h-800|V100", 1)
 	ask("far", "", 2) // one device in each zone, 8.5 ms apart
 	ds := sched.Plan(time.Time{}, m.cluster, m.queues, sched.Policy{}).Decisions
 	if len(ds) != 1 || ds[0].Workload.ID != "fallback" || !slices.Equal(ds[0].At[0], []api.Slot{{Node: 2, Devices: 1}}) {
