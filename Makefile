@@ -30,7 +30,7 @@ FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-openb bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -102,6 +102,9 @@ bench-submit: build ## submit to first line; reads while writes come in
 
 bench-archive: build ## a million finished and a hundred thousand queued tasks
 	@go run ./bench archive
+
+bench-openb: ## packing: the published OpenB experiment against FGD; needs the traces (FERMI_TRACES)
+	@go run ./bench openb
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:
