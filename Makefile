@@ -30,7 +30,7 @@ FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-openb bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-sched bench-openb bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -92,7 +92,7 @@ bench-web: build ## first load of the console and time until it stands, in a rea
 	@scripts/web.sh browser
 	@node web/e2e/run.mjs bench
 
-bench: bench-start bench-submit bench-archive bench-web ## all benchmarks, one after the other
+bench: bench-start bench-submit bench-archive bench-sched bench-web ## all benchmarks, one after the other
 
 bench-start: build ## time to ready, memory at rest, size of the binary
 	@go run ./bench start
@@ -105,6 +105,9 @@ bench-archive: build ## a million finished and a hundred thousand queued tasks
 
 bench-openb: ## packing: the published OpenB experiment against FGD; needs the traces (FERMI_TRACES)
 	@go run ./bench openb
+
+bench-sched: ## the planner alone: decisions a second on 12,500 nodes, half full
+	@go run ./bench sched
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:

@@ -25,11 +25,12 @@ var benchmarks = []benchmark{
 	{"submit", benchSubmit},
 	{"archive", benchArchive},
 	{"openb", benchOpenB},
+	{"sched", benchSched},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|openb")
+		fail("usage: bench start|submit|archive|sched|openb")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {
@@ -67,6 +68,11 @@ type check struct {
 // atMost adds a check that value does not exceed bound.
 func (r *report) atMost(name string, value, bound float64) {
 	r.Checks = append(r.Checks, check{name, value, fmt.Sprintf("<= %g", bound), value <= bound})
+}
+
+// atLeast adds a check that value reaches bound.
+func (r *report) atLeast(name string, value, bound float64) {
+	r.Checks = append(r.Checks, check{name, value, fmt.Sprintf(">= %g", bound), value >= bound})
 }
 
 func (r *report) print() int {

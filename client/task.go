@@ -96,6 +96,48 @@ func (c *Client) Why(ctx context.Context, project, name string) (Explanation, er
 	return out, err
 }
 
+// UsageOptions select sums of usage.
+type UsageOptions struct {
+	By       string // project, user, task, zone or type
+	Project  string
+	From, To string // RFC 3339, or a duration back from now
+	Limit    int
+}
+
+// UsageSum is what one key used.
+type UsageSum struct {
+	Key         string  `json:"key"`
+	Name        string  `json:"name,omitempty"`
+	Replicas    int     `json:"replicas"`
+	Running     int     `json:"running"`
+	DeviceHours float64 `json:"deviceHours"`
+	CoreHours   float64 `json:"coreHours"`
+	MemoryGBh   float64 `json:"memoryGiBHours"`
+	Cost        float64 `json:"cost"`
+}
+
+// Usage is sums over a span of time.
+type Usage struct {
+	From  time.Time  `json:"from"`
+	To    time.Time  `json:"to"`
+	By    string     `json:"by"`
+	Items []UsageSum `json:"items"`
+}
+
+// Usage adds up who used how much.
+func (c *Client) Usage(ctx context.Context, o UsageOptions) (Usage, error) {
+	q := inProject(o.Project)
+	set(q, "by", o.By)
+	set(q, "from", o.From)
+	set(q, "to", o.To)
+	if o.Limit > 0 {
+		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	var out Usage
+	err := c.read(ctx, "/usage", q, &out)
+	return out, err
+}
+
 // Replica is one launcher's part of a task.
 type Replica struct {
 	Name     string     `json:"name"`

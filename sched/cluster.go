@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -19,25 +20,42 @@ type Cluster struct {
 	holds map[string]*hold
 	// freed grows whenever something that was refused could now fit.
 	freed uint64
+
+	typeIDs   map[string]uint16 // by name as first written, and folded
+	typeNames []string
+	total     Vector
+	lemons    int // nodes with failures
+
+	tree  *tree // nodes in topology order; nil after nodes came, went or moved
+	known known // what was worked out about nodes
 }
 
 type zone struct {
 	Zone
 	nodes []*node // by number
+	at    int     // in the tree
 }
 
 type node struct {
 	Node
-	types       []string // folded Devices
-	cpu         api.MilliCPU
-	memory      api.Bytes
-	disk        api.Bytes
-	freeDevices uint64
+	room room // what is left; a closed device has nothing left
+	disk api.Bytes
+	// used is the thousandths taken of each device. It may be longer than Devices, when the node
+	// lost devices on which something still stands.
+	used    []uint16
+	islands []uint8 // by device
+	host    *host   // nil: none
+	// standing counts replicas.
+	standing int
+	at       int32 // in the tree
+	// stamp is new with every change: who knows the stamp knows the node.
+	stamp uint64
 }
 
 type host struct {
 	Host
-	used int
+	used  int
+	nodes int
 }
 
 type hold struct {
@@ -47,25 +65,41 @@ type hold struct {
 
 // NewCluster is an empty one.
 func NewCluster() *Cluster {
-	return &Cluster{nodes: map[uint32]*node{}, zones: map[string]*zone{}, hosts: map[string]*host{}, holds: map[string]*hold{}}
+	return &Cluster{
+		nodes: map[uint32]*node{}, zones: map[string]*zone{}, hosts: map[string]*host{}, holds: map[string]*hold{},
+		typeIDs: map[string]uint16{}, known: newKnown(),
+	}
 }
 
 // SetZone adds or changes a zone. A node may name a zone that was never set; it is healthy.
 func (c *Cluster) SetZone(z Zone) {
-	c.zone(z.Name).Zone = z
+	old := c.zone(z.Name)
+	if old.Region != z.Region {
+		c.tree = nil
+	}
+	z.Latency = maps.Clone(z.Latency)
+	old.Zone = z
 	c.sortZones()
 	c.freed++
 }
 
 // SetHost adds or changes a host.
 func (c *Cluster) SetHost(h Host) {
-	if old, ok := c.hosts[h.Name]; ok {
-		old.Host = h
-	} else {
-		c.hosts[h.Name] = &host{Host: h}
-	}
+	c.host(h.Name).Host = h
 	c.freed++
 }
+
+// host finds or makes one; one that was never set has no limit.
+func (c *Cluster) host(name string) *host {
+	h, ok := c.hosts[name]
+	if !ok {
+		h = &host{Host: Host{Name: name, Processes: maxProcesses}}
+		c.hosts[name] = h
+	}
+	return h
+}
+
+const maxProcesses = 1 << 40
 
 func (c *Cluster) zone(name string) *zone {
 	z, ok := c.zones[name]
@@ -74,6 +108,7 @@ func (c *Cluster) zone(name string) *zone {
 		c.zones[name] = z
 		c.order = append(c.order, z)
 		c.sortZones()
+		c.tree = nil
 	}
 	return z
 }
@@ -90,35 +125,96 @@ func (c *Cluster) sortZones() {
 	})
 }
 
+// maxTypes bounds the table of device types: their ids are small numbers.
+const maxTypes = 4096
+
 // SetNode adds or changes a node; what stands on it stays. Shrinking a node below what stands on
 // it leaves it over-full: nothing new fits until enough has gone.
 func (c *Cluster) SetNode(n Node) error {
 	if len(n.Devices) > 64 {
 		return fmt.Errorf("node %s has %d devices; a placement's mask has room for 64", n.Name, len(n.Devices))
 	}
+	if len(c.typeNames)+len(n.Devices) > maxTypes {
+		return fmt.Errorf("node %s: there are %d types of devices already", n.Name, len(c.typeNames))
+	}
 	old, exists := c.nodes[n.Number]
 	if exists && old.Zone != n.Zone {
 		return fmt.Errorf("node %s moved from zone %s to %s; remove it first", n.Name, old.Zone, n.Zone)
 	}
-	fresh := &node{Node: n, cpu: n.CPU, memory: n.Memory, disk: n.Disk, freeDevices: lowMask(len(n.Devices))}
-	for _, t := range n.Devices {
-		fresh.types = append(fresh.types, fold(t))
-	}
-	z := c.zone(n.Zone)
+	fresh := c.fresh(n)
+	c.count(fresh, +1)
+	c.freed++
 	if !exists {
+		z := c.zone(n.Zone)
 		c.nodes[n.Number] = fresh
 		at, _ := slices.BinarySearchFunc(z.nodes, n.Number, func(a *node, b uint32) int { return cmp.Compare(a.Number, b) })
 		z.nodes = slices.Insert(z.nodes, at, fresh)
-		c.freed++
+		c.tree = nil
 		return nil
 	}
-	fresh.cpu -= old.CPU - old.cpu
-	fresh.memory -= old.Memory - old.memory
-	fresh.disk -= old.Disk - old.disk
-	fresh.freeDevices &^= lowMask(len(old.Devices)) &^ old.freeDevices
-	*old = *fresh
-	c.freed++
+	c.replace(old, fresh)
 	return nil
+}
+
+func (c *Cluster) fresh(n Node) *node {
+	n.Devices, n.Islands = slices.Clone(n.Devices), slices.Clone(n.Islands)
+	fresh := &node{Node: n, room: room{CPU: int64(n.CPU), Memory: int64(n.Memory)}, disk: n.Disk}
+	for i, t := range n.Devices {
+		fresh.room.Types = append(fresh.room.Types, c.internType(t))
+		island := uint8(0)
+		if i < len(n.Islands) {
+			island = uint8(slices.Index(n.Islands, n.Islands[i]))
+		}
+		fresh.islands = append(fresh.islands, island)
+	}
+	fresh.used = make([]uint16, len(n.Devices))
+	fresh.room.Free = make([]uint16, len(n.Devices))
+	fresh.refresh(lowMask(len(n.Devices)))
+	if n.Host != "" {
+		fresh.host = c.host(n.Host)
+	}
+	return fresh
+}
+
+// replace puts fresh where old was; what stands on old stays.
+func (c *Cluster) replace(old, fresh *node) {
+	c.count(old, -1)
+	if old.Rack != fresh.Rack || old.Leaf != fresh.Leaf {
+		c.tree = nil
+	}
+	fresh.room.CPU -= int64(old.CPU) - old.room.CPU
+	fresh.room.Memory -= int64(old.Memory) - old.room.Memory
+	fresh.disk -= old.Disk - old.disk
+	for i, used := range old.used {
+		if i < len(fresh.used) {
+			fresh.used[i] = used
+		} else {
+			fresh.used = append(fresh.used, used)
+		}
+	}
+	fresh.refresh(lowMask(len(fresh.Devices)))
+	if old.host != nil {
+		old.host.used -= old.standing
+	}
+	if fresh.host != nil {
+		fresh.host.used += old.standing
+	}
+	fresh.standing = old.standing
+	fresh.at = old.at
+	*old = *fresh
+	c.touch(old)
+}
+
+// refresh works out what is left of the devices in mask.
+func (n *node) refresh(mask uint64) {
+	mask &= lowMask(len(n.room.Free))
+	for ; mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros64(mask)
+		n.room.Free[i] = WholeDevice - n.used[i]
+		if n.ClosedDevices>>i&1 != 0 {
+			n.room.Free[i] = 0
+		}
+	}
 }
 
 // RemoveNode forgets a node on which nothing stands.
@@ -127,44 +223,52 @@ func (c *Cluster) RemoveNode(number uint32) error {
 	if !ok {
 		return nil
 	}
-	if n.cpu != n.CPU || n.memory != n.Memory || n.freeDevices != lowMask(len(n.Devices)) {
+	if n.standing > 0 {
 		return fmt.Errorf("node %s still holds work", n.Name)
 	}
 	delete(c.nodes, number)
 	z := c.zones[n.Zone]
 	z.nodes = slices.DeleteFunc(z.nodes, func(m *node) bool { return m == n })
+	c.count(n, -1)
+	c.tree = nil
 	return nil
 }
 
-// Hold puts a gang where it stands. It refuses to give a device twice, and to use an unknown
-// node; cores and memory may be over-full, because what runs, runs.
+// Hold puts a gang where it stands. It refuses to give a device beyond its capacity, and to use an
+// unknown node; cores and memory may be over-full, because what runs, runs.
 func (c *Cluster) Hold(id string, roles []Role, at Assignment) error {
 	if _, ok := c.holds[id]; ok {
 		return fmt.Errorf("%s is held already", id)
 	}
-	if err := c.check(id, roles, at); err != nil {
-		return err
+	if len(roles) != len(at) {
+		return fmt.Errorf("%s: %d roles, %d assigned", id, len(roles), len(at))
 	}
-	c.move(roles, at, +1)
+	for i, slots := range at {
+		for k, s := range slots {
+			if err := c.check(s, &roles[i]); err != nil {
+				c.move(roles, at[:i], -1)
+				c.moveRole(&roles[i], slots[:k], -1)
+				return fmt.Errorf("%s: %w", id, err)
+			}
+			c.take(s, &roles[i].Need, +1)
+		}
+	}
 	c.holds[id] = &hold{roles: roles, at: at}
 	return nil
 }
 
-func (c *Cluster) check(id string, roles []Role, at Assignment) error {
-	if len(roles) != len(at) {
-		return fmt.Errorf("%s: %d roles, %d assigned", id, len(roles), len(at))
+func (c *Cluster) check(s api.Slot, role *Role) error {
+	n, ok := c.nodes[s.Node]
+	if !ok {
+		return fmt.Errorf("role %s stands on unknown node %d", role.Name, s.Node)
 	}
-	taken := map[uint32]uint64{}
-	for i, slots := range at {
-		for _, s := range slots {
-			n, ok := c.nodes[s.Node]
-			if !ok {
-				return fmt.Errorf("%s: role %s stands on unknown node %d", id, roles[i].Name, s.Node)
-			}
-			if s.Devices&^n.freeDevices != 0 || s.Devices&taken[s.Node] != 0 {
-				return fmt.Errorf("%s: a device of node %s is taken already", id, n.Name)
-			}
-			taken[s.Node] |= s.Devices
+	if s.Devices&^lowMask(len(n.Devices)) != 0 {
+		return fmt.Errorf("node %s has %d devices", n.Name, len(n.Devices))
+	}
+	share := role.Need.share()
+	for mask := s.Devices; mask != 0; mask &= mask - 1 {
+		if n.used[bits.TrailingZeros64(mask)]+share > WholeDevice {
+			return fmt.Errorf("a device of node %s is taken already", n.Name)
 		}
 	}
 	return nil
@@ -192,105 +296,44 @@ func (c *Cluster) Held(id string) (Assignment, bool) {
 
 func (c *Cluster) move(roles []Role, at Assignment, sign int) {
 	for i, slots := range at {
-		for _, s := range slots {
-			c.take(s, roles[i].Need, sign)
-		}
+		c.moveRole(&roles[i], slots, sign)
+	}
+}
+
+func (c *Cluster) moveRole(role *Role, slots []api.Slot, sign int) {
+	for _, s := range slots {
+		c.take(s, &role.Need, sign)
 	}
 }
 
 // take moves one replica onto (+1) or off (-1) its slot.
-func (c *Cluster) take(s api.Slot, need Need, sign int) {
+func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 	n := c.nodes[s.Node]
-	n.cpu -= need.CPU * api.MilliCPU(sign)
-	n.memory -= need.Memory * api.Bytes(sign)
+	n.room.CPU -= int64(need.CPU) * int64(sign)
+	n.room.Memory -= int64(need.Memory) * int64(sign)
 	n.disk -= need.Disk * api.Bytes(sign)
-	if sign > 0 {
-		n.freeDevices &^= s.Devices
-	} else {
-		n.freeDevices |= s.Devices
+	share := need.share()
+	for mask := s.Devices; mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros64(mask)
+		if sign > 0 {
+			n.used[i] += share
+		} else {
+			n.used[i] -= share
+		}
 	}
-	if h := c.hosts[n.Host]; h != nil {
-		h.used += sign
+	n.refresh(s.Devices)
+	n.standing += sign
+	if n.host != nil {
+		n.host.used += sign
 	}
+	c.touch(n)
 }
 
-// misfit is why one replica does not fit one node.
-type misfit int
-
-const (
-	fits misfit = iota
-	misfitClosed
-	misfitType    // the node has too few devices of the type even when empty
-	misfitDevices // the devices are taken
-	misfitSize    // CPU, memory or disk of the empty node are too small
-	misfitFull    // CPU, memory or disk are taken
-	misfitHost    // the machine behind it runs as many processes as it may
-)
-
-// fit says whether one more replica fits and which devices it would take: the lowest free ones.
-func (c *Cluster) fit(n *node, need Need) (uint64, misfit) {
-	if n.Closed {
-		return 0, misfitClosed
-	}
-	mask, why := n.devicesFor(need)
-	if why != fits {
-		return 0, why
-	}
-	if need.CPU > n.CPU || need.Memory > n.Memory || (n.Disk > 0 && need.Disk > n.Disk) {
-		return 0, misfitSize
-	}
-	if need.CPU > n.cpu || need.Memory > n.memory || (n.Disk > 0 && need.Disk > n.disk) {
-		return 0, misfitFull
-	}
-	if h := c.hosts[n.Host]; h != nil && h.used >= h.Processes {
-		return 0, misfitHost
-	}
-	return mask, fits
-}
-
-func (n *node) devicesFor(need Need) (uint64, misfit) {
-	if need.Devices == 0 {
-		return 0, fits
-	}
-	want, best := fold(need.DeviceType), misfitType
-	for i, t := range n.types {
-		if (want != "" && t != want) || slices.Contains(n.types[:i], t) {
-			continue // another type, or this one was tried
-		}
-		all := n.typeMask(t)
-		if bits.OnesCount64(all) < need.Devices {
-			continue
-		}
-		if mask, ok := lowest(all&n.freeDevices, need.Devices); ok {
-			return mask, fits
-		}
-		best = misfitDevices
-	}
-	return 0, best
-}
-
-func (n *node) typeMask(folded string) uint64 {
-	var mask uint64
-	for i, t := range n.types {
-		if t == folded {
-			mask |= 1 << i
-		}
-	}
-	return mask
-}
-
-// lowest picks the count lowest bits of free.
-func lowest(free uint64, count int) (uint64, bool) {
-	var mask uint64
-	for ; count > 0; count-- {
-		if free == 0 {
-			return 0, false
-		}
-		bit := free & -free
-		mask |= bit
-		free &^= bit
-	}
-	return mask, true
+// touch says that a node changed.
+func (c *Cluster) touch(n *node) {
+	c.known.stamp++
+	n.stamp = c.known.stamp
+	c.known.changed(n.at)
 }
 
 func lowMask(n int) uint64 {

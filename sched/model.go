@@ -1,8 +1,10 @@
 package sched
 
 import (
-	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
@@ -12,16 +14,22 @@ type Node struct {
 	Number  uint32
 	Name    string
 	Zone    string
-	Rack    string
+	Rack    string // "" is a rack of its own
 	Leaf    string
 	CPU     api.MilliCPU
 	Memory  api.Bytes
 	Disk    api.Bytes // 0: not counted
 	Devices []string  // type of each device, by index; at most 64
+	// Islands names the fast link each device hangs on, by index; nil is one island.
+	Islands []string
 	// Host names the machine whose processes a virtual node's replicas really are; "" counts none.
 	Host string
 	// Closed keeps new work away: cordoned or not ready.
 	Closed bool
+	// ClosedDevices keeps new work away from single devices.
+	ClosedDevices uint64
+	// Failures counts recent ones; such a node is used when no other does.
+	Failures int
 }
 
 // Zone is what the planner knows of an availability zone.
@@ -29,6 +37,9 @@ type Zone struct {
 	Name     string
 	Region   string
 	Degraded bool
+	// Latency is the round trip to other zones, by name. Where a pair is in neither zone's table,
+	// zones of one region count as near and others as far.
+	Latency map[string]time.Duration
 }
 
 // Host is a machine that runs the processes of virtual nodes.
@@ -37,20 +48,55 @@ type Host struct {
 	Processes int // capacity
 }
 
+// WholeDevice is a device's capacity in thousandths.
+const WholeDevice = 1000
+
 // Need is what one replica takes.
 type Need struct {
 	CPU        api.MilliCPU
 	Memory     api.Bytes
 	Disk       api.Bytes
 	DeviceType string // "" is any one type
-	Devices    int
+	// DeviceTypes are types in order of preference; when set, DeviceType is not read.
+	DeviceTypes []string
+	Devices     int
+	// Share is thousandths taken of each device; 0 is whole. Less than whole goes with one device.
+	Share uint16
+}
+
+// share is Share with its default.
+func (n *Need) share() uint16 {
+	if n.Share == 0 || n.Share > WholeDevice {
+		return WholeDevice
+	}
+	return n.Share
+}
+
+// choices is how many types are named in order of preference; 1 when any will do.
+func (n *Need) choices() int { return max(len(n.DeviceTypes), 1) }
+
+// choice is the i-th preferred type, the last when there are fewer; "" is any.
+func (n *Need) choice(i int) string {
+	if len(n.DeviceTypes) == 0 {
+		return n.DeviceType
+	}
+	return n.DeviceTypes[min(i, len(n.DeviceTypes)-1)]
 }
 
 // Role is a number of equal replicas.
 type Role struct {
 	Name     string
 	Replicas int
+	// Min and Max bound an elastic role; 0 is Replicas.
+	Min, Max int
 	Need     Need
+}
+
+// Topology is how a gang stands in the failure domains of a zone. The zero value packs: as low in
+// the tree island, node, rack, leaf, zone, region as there is room.
+type Topology struct {
+	Spread     bool // over racks, then over nodes, as evenly as there is room
+	MaxPerRack int  // at most so many replicas a rack; 0 is no limit
 }
 
 // Workload is a gang: all of its roles at once or nothing.
@@ -61,13 +107,39 @@ type Workload struct {
 	Roles    []Role
 	Allow    []string // zones; empty is all
 	Deny     []string
+
+	User, Name string // who asked, and what its repetitions share: expected times are learned by these
+	Submitted  time.Time
+	Expected   time.Duration // 0: unknown
+	Deadline   time.Time     // zero: none
+
+	Preemptible    bool
+	LastCheckpoint time.Time
+	RestartCost    time.Duration
+
+	Topology Topology
+	// Split fixes replicas by zone; they are dealt to the zones in order of name, roles in order.
+	Split map[string]int
+	// MaxLatency bounds the round trip between any two zones of the gang; 0 is what synchronous
+	// training bears, see latencyOf.
+	MaxLatency time.Duration
+	Avoid      []uint32 // nodes not to use
+	// Data is the bytes that must move first if the gang starts in a zone; absent is none.
+	Data map[string]api.Bytes
+}
+
+// Running is a gang that stands.
+type Running struct {
+	Workload *Workload
+	At       Assignment
+	Since    time.Time
 }
 
 // Replicas counts the gang.
 func (w *Workload) Replicas() int {
 	n := 0
-	for _, r := range w.Roles {
-		n += r.Replicas
+	for i := range w.Roles {
+		n += w.Roles[i].Replicas
 	}
 	return n
 }
@@ -77,16 +149,71 @@ type Assignment [][]api.Slot
 
 // shape is the wish without queue and priority: equal shapes fit or fail together.
 func (w *Workload) shape() string {
-	var b strings.Builder
-	for _, r := range w.Roles {
-		fmt.Fprintf(&b, "%d*%d/%d/%d/%s/%d;", r.Replicas, r.Need.CPU, r.Need.Memory, r.Need.Disk, fold(r.Need.DeviceType), r.Need.Devices)
+	b := make([]byte, 0, 128)
+	number := func(n int64, end byte) { b = append(strconv.AppendInt(b, n, 10), end) }
+	for i := range w.Roles {
+		r := &w.Roles[i]
+		number(int64(r.Replicas), '*')
+		number(int64(r.Min), '-')
+		number(int64(r.Max), ':')
+		number(int64(r.Need.CPU), '/')
+		number(int64(r.Need.Memory), '/')
+		number(int64(r.Need.Disk), '/')
+		number(int64(r.Need.Devices), '.')
+		number(int64(r.Need.share()), ' ')
+		for k := range r.Need.choices() {
+			b = append(append(b, fold(r.Need.choice(k))...), '|')
+		}
+		b = append(b, ';')
 	}
-	fmt.Fprintf(&b, "+%q-%q", w.Allow, w.Deny)
-	return b.String()
+	texts := func(mark byte, list []string) {
+		for _, s := range list {
+			b = strconv.AppendQuote(append(b, mark), s)
+		}
+	}
+	texts('+', w.Allow)
+	texts('-', w.Deny)
+	for _, z := range sortedKeys(w.Split) {
+		texts('s', []string{z})
+		number(int64(w.Split[z]), ' ')
+	}
+	for _, z := range sortedKeys(w.Data) {
+		texts('d', []string{z})
+		number(int64(w.Data[z]), ' ')
+	}
+	for _, n := range w.Avoid {
+		number(int64(n), '!')
+	}
+	if w.Topology != (Topology{}) || w.MaxLatency != 0 {
+		b = strconv.AppendBool(append(b, 't'), w.Topology.Spread)
+		number(int64(w.Topology.MaxPerRack), ' ')
+		number(int64(w.MaxLatency), ' ')
+	}
+	return string(b)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	if len(m) == 0 {
+		return nil
+	}
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 // fold makes device types comparable: "Ascend 910", "ascend-910" and "ASCEND910" are one.
 func fold(deviceType string) string {
+	plain := true
+	for i := 0; i < len(deviceType) && plain; i++ {
+		c := deviceType[i]
+		plain = c != ' ' && c != '-' && c != '_' && (c < 'A' || c > 'Z')
+	}
+	if plain {
+		return deviceType
+	}
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ' || r == '-' || r == '_':

@@ -258,7 +258,7 @@ func (p *part) campaign(ctx context.Context) error {
 func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	p.cfg.Log.Info("leading", "epoch", epoch.Revision)
 	eng, err := localengine.New(localengine.Config{
-		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint,
+		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
 		Log:      p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})

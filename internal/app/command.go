@@ -26,7 +26,7 @@ func Commands(version string) []*cobra.Command {
 	cmds := []*cobra.Command{
 		serveCommand("up", cli.Both("Run the whole platform on this machine", "在本机运行整个平台"), version),
 		serveCommand("server", cli.Both("Run one control-plane replica on an etcd outside", "运行一个控制面副本，使用外部 etcd"), version),
-		configCommand(), restoreCommand(), launchCommand(),
+		configCommand(), restoreCommand(), simCommand(), launchCommand(),
 	}
 	for _, c := range cmds {
 		if !c.Hidden {

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"github.com/spf13/cobra"
+
 	"errors"
 	"io"
 	"io/fs"
@@ -32,6 +34,19 @@ func (s *session) dial() (*client.Client, error) {
 		TLSFingerprint: first(s.flags.fingerprint, os.Getenv("FERMI_TLS_FINGERPRINT")),
 		UserAgent:      "fermi-cli/" + first(s.build.Version, "dev"),
 	})
+}
+
+// Dial is for commands that live outside this package: the same server and token as every verb.
+func Dial(cmd *cobra.Command) (*client.Client, error) {
+	flag := func(name string) string {
+		if f := cmd.Root().PersistentFlags().Lookup(name); f != nil {
+			return f.Value.String()
+		}
+		return ""
+	}
+	a := &app{}
+	a.flags.server, a.flags.tokenFile, a.flags.fingerprint = flag("server"), flag("token-file"), flag("tls-fingerprint")
+	return (&session{app: a, cmd: cmd, lang: Language(cmd)}).dial()
 }
 
 // token is --token-file, FERMI_TOKEN, or the one `fermi up` left on this machine. The last is

@@ -43,6 +43,7 @@ type launcher struct {
 	group    *cgroup.Group
 	patience time.Duration // Config.GiveUp
 	spool    *spool
+	epochs   string // record.Link.Epochs
 	client   *link.Client
 	stop     *stopper
 	secrets  map[api.SecretRef]string // set before the process starts
@@ -128,6 +129,7 @@ func (l *launcher) run(ctx context.Context) error {
 			return fmt.Errorf("replica folder without %s: %w", file, err)
 		}
 	}
+	l.epochs = ends.Epochs
 	if len(l.replica.Command) == 0 {
 		return errors.New("replica without a command")
 	}
@@ -289,9 +291,14 @@ func (l *launcher) terminate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.handingOver {
-		if !l.wishedStop() {
-			l.stop.ask(l.replica.StopGrace.Std())
+		if l.wishedStop() {
+			return
 		}
+		if record.AnyStop(l.dir) {
+			l.log.Warn("a stop ordered by a leader whose time is over was ignored")
+			return
+		}
+		l.stop.ask(l.replica.StopGrace.Std())
 		return
 	}
 	if !l.givingUp {
@@ -300,12 +307,17 @@ func (l *launcher) terminate() {
 	}
 }
 
-// wishedStop obeys stop.json, if it is there.
+// wishedStop obeys the order of the leader of the current epoch, if there is one.
 func (l *launcher) wishedStop() bool {
-	var wish record.Stop
-	ok, err := record.Read(l.dir, record.FileStop, &wish)
+	epoch, err := record.CurrentEpoch(l.epochs)
 	if err != nil {
-		l.log.Warn("stop.json can't be read; taken as a stop", "error", err)
+		l.log.Warn("the current epoch can't be read; nobody's stop counts until it can", "error", err)
+		return false
+	}
+	var wish record.Stop
+	ok, err := record.Read(l.dir, record.StopFile(epoch), &wish)
+	if err != nil {
+		l.log.Warn("the order to stop can't be read; taken as a stop", "error", err)
 		wish.Grace = l.replica.StopGrace.Std()
 	} else if !ok {
 		return false

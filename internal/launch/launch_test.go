@@ -193,7 +193,7 @@ func TestStop(t *testing.T) {
 					t.Fatal(err)
 				}
 			case "record", "silent record":
-				if err := record.Write(r.dir, record.FileStop, record.Stop{Grace: c.grace}); err != nil {
+				if err := record.Write(r.dir, record.StopFile(0), record.Stop{Grace: c.grace}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -213,6 +213,46 @@ func TestStop(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// TestStopOfAnOldLeader: an order written, and signalled, by a leader whose time is over ends
+// nothing; the same order of the current one does.
+func TestStopOfAnOldLeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.replica(nil, sh(`trap 'exit 3' TERM; echo up; while :; do sleep 0.01; done`)...)
+	enter := func(epoch int64) {
+		if err := record.EnterEpoch(w.epochs(), epoch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	order := func(l *launched, epoch int64) {
+		if err := record.Write(r.dir, record.StopFile(epoch), record.Stop{Grace: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		_ = l.cmd.Process.Signal(unix.SIGTERM)
+	}
+	enter(8)
+	l := r.launch()
+	r.goes()
+	eventually(t, "up", func() bool { return slices.Contains(r.lines(), "O:up") })
+	enter(9)
+	enter(8) // one that slept before it entered
+	order(l, 8)
+	eventually(t, "the refusal", func() bool {
+		own, err := os.ReadFile(filepath.Join(r.dir, record.FileOwnLog))
+		return err == nil && strings.Contains(string(own), "whose time is over")
+	})
+	if r.has(record.FileExit)() || len(r.marked()) == 0 {
+		t.Fatal("the old leader's stop was obeyed")
+	}
+	order(l, 9)
+	if err := l.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if e := r.exit(); e.Reason != engine.ReasonStopped || e.Code != 3 {
+		t.Errorf("%+v", e)
 	}
 }
 
@@ -265,7 +305,7 @@ func TestStopBeforeGo(t *testing.T) {
 			w := newWorld(t)
 			r := w.replica(nil, sh("echo never")...)
 			stop := func() {
-				if err := record.Write(r.dir, record.FileStop, record.Stop{Grace: time.Second}); err != nil {
+				if err := record.Write(r.dir, record.StopFile(0), record.Stop{Grace: time.Second}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -24,7 +24,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// stopper collects wishes to stop: from SIGTERM, the link and stop.json. The shortest grace counts.
+// stopper collects wishes to stop: from SIGTERM, the link and the engine's record. The shortest grace counts.
 type stopper struct {
 	mu    sync.Mutex
 	asked bool
@@ -54,7 +54,7 @@ func (s *stopper) wish() (grace time.Duration, asked bool) {
 	return s.grace, s.asked
 }
 
-// recordPoll is how often stop.json is looked for, in case its signal was missed.
+// recordPoll is how often an order to stop is looked for, in case its signal was missed.
 const recordPoll = 2 * time.Second
 
 var errStopped = errors.New("stopped before it started")

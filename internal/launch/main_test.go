@@ -119,6 +119,9 @@ type replica struct {
 	spec engine.Replica
 }
 
+// epochs is where leaders enter their epochs.
+func (w *world) epochs() string { return filepath.Join(w.dir, record.DirEpochs) }
+
 func (w *world) replica(change func(*engine.Replica), command ...string) *replica {
 	w.t.Helper()
 	spec := engine.Replica{
@@ -134,7 +137,7 @@ func (w *world) replica(change func(*engine.Replica), command ...string) *replic
 		w.t.Fatal(err)
 	}
 	for file, v := range map[string]any{
-		record.FileReplica: spec, record.FileEndpoint: record.Link{Endpoints: filepath.Join(w.dir, "endpoints")},
+		record.FileReplica: spec, record.FileEndpoint: record.Link{Endpoints: filepath.Join(w.dir, "endpoints"), Epochs: w.epochs()},
 	} {
 		if err := record.Write(r.dir, file, v); err != nil {
 			w.t.Fatal(err)

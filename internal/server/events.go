@@ -80,8 +80,7 @@ func (s *Server) listEvents(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, fault.New(fault.Forbidden, "NotMember", fault.T(
-			"The project %q does not exist, or you are not a member of it.", "项目 %q 不存在，或您不是其成员。", clip(q.Project, 64)))
+		return nil, errNotMember(q.Project)
 	}
 	return s.events(ctx, c, q)
 }

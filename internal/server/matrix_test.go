@@ -175,6 +175,8 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		return []ask{{path, "bytes " + p.name, true}}
 	case "listEvents":
 		return []ask{{path + "?project=lab", nil, p.inside}}
+	case "sumUsage":
+		return []ask{{path + "?project=lab", nil, p.inside}}
 	case "signOutEverywhere":
 		victim := m.target(api.KindUser, "")
 		return []ask{{path, nil, true}, {path + "?user=" + victim.GetMeta().Name, nil, false}}

@@ -115,8 +115,31 @@ func folders(data, taskID string) string {
 	return b.String()
 }
 
+// checkUsage: every stay is charged once and to its end, whatever was killed.
+func (l *load) checkUsage(t *testing.T, c *client.Client, found map[string]*api.TrainingTask) {
+	t.Helper()
+	checked := 0
+	for name, task := range found {
+		rows, err := c.Replicas(t.Context(), task.Meta.Project, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) != task.Status.Attempt {
+			t.Errorf("%s: %d rows of usage for %d attempts", name, len(rows), task.Status.Attempt)
+		}
+		checked += len(rows)
+	}
+	u, err := c.Usage(t.Context(), client.UsageOptions{By: "project", From: "1h"})
+	if err != nil || len(u.Items) != 1 {
+		t.Fatalf("usage: %+v %v", u, err)
+	}
+	if s := u.Items[0]; s.Running != 0 || s.Replicas != checked {
+		t.Errorf("%d stays charged, %d of them still running, for %d replicas", s.Replicas, s.Running, checked)
+	}
+}
+
 // check holds the promises: killed names the replicas whose launcher the test itself killed.
-func (l *load) check(t *testing.T, found map[string]*api.TrainingTask, killed map[string]bool) {
+func (l *load) check(t *testing.T, c *client.Client, found map[string]*api.TrainingTask, killed map[string]bool) {
 	t.Helper()
 	starts, ends, err := l.j.Lives()
 	if err != nil {
@@ -144,6 +167,7 @@ func (l *load) check(t *testing.T, found map[string]*api.TrainingTask, killed ma
 	for _, task := range found {
 		attempts += task.Status.Attempt
 	}
+	l.checkUsage(t, c, found)
 	t.Logf("%d tasks acknowledged, %d known, %d process starts, %d attempts, %d launchers killed by the test", len(l.acked), len(found), len(starts), attempts, len(killed))
 	if len(l.acked) == 0 || len(starts) == 0 {
 		t.Error("nothing ran: the test proves nothing")
@@ -232,7 +256,7 @@ func TestCrashServer(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	l.check(t, l.settle(t, cl, c.Dir), nil)
+	l.check(t, cl, l.settle(t, cl, c.Dir), nil)
 }
 
 func TestCrashLauncher(t *testing.T) {
@@ -260,7 +284,7 @@ func TestCrashLauncher(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	l.check(t, l.settle(t, cl, c.Dir), killed)
+	l.check(t, cl, l.settle(t, cl, c.Dir), killed)
 	if left := orphans(killed); len(left) > 0 {
 		t.Errorf("processes of killed launchers still run: %v", left)
 	}

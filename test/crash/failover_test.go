@@ -121,7 +121,7 @@ func TestCrashPausedLeader(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	l.check(t, l.settle(t, clients[leader], shared), nil)
+	l.check(t, clients[leader], l.settle(t, clients[leader], shared), nil)
 }
 
 // waitStarted waits until a task submitted now has run: a leader is at work. It gives up after a while.

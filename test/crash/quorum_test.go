@@ -148,7 +148,7 @@ func TestCrashLostQuorum(t *testing.T) {
 		}
 	}
 	found := l.settle(t, cl, c.Dir)
-	l.check(t, found, nil)
+	l.check(t, cl, found, nil)
 }
 
 func untilPhase(t *testing.T, c *client.Client, name string, phase api.Phase) {

@@ -154,6 +154,9 @@ func (c *Controller) rolesOf(p *api.Placement) ([]sched.Role, bool) {
 // turn plans and commits until nothing more can start. It says whether a write failed that should
 // be tried again.
 func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool) {
+	if c.drain(ctx, epoch) {
+		retry = true
+	}
 	for ctx.Err() == nil {
 		c.mu.Lock()
 		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{})
@@ -166,10 +169,37 @@ func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool) {
 			return true
 		}
 		if !res.More {
-			return false
+			return retry
 		}
 	}
-	return false
+	return retry
+}
+
+// drain asks everything that stands on what is to be emptied to leave. It says whether a write
+// failed that should be tried again.
+func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) {
+	c.mu.Lock()
+	leavers := c.m.leavers()
+	c.mu.Unlock()
+	for _, p := range leavers {
+		err := c.evict(ctx, epoch, p, "Drained", fault.T("Its node is being emptied; it is placed elsewhere.", "所在节点正在排空，将重新调度到别处。"))
+		if err != nil && !fault.Is(err, fault.Conflict) {
+			c.cfg.Log.Warn("a gang could not be asked to leave", "task", p.Spec.TaskID, "error", err)
+			retry = true
+		}
+	}
+	return retry
+}
+
+// evict writes the wish that a gang leave; train carries it out and deletes the placement.
+func (c *Controller) evict(ctx context.Context, epoch store.Epoch, p *api.Placement, reason string, message fault.Text) error {
+	next := store.Clone(p)
+	now := c.cfg.Clock.Now().UTC()
+	next.Spec.Evict, next.Meta.UpdatedAt = &api.Eviction{Reason: reason, Message: message, At: now}, now
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Update(next)}, Fence: epoch})
+	return err
 }
 
 func (c *Controller) commitAll(ctx context.Context, epoch store.Epoch, ds []sched.Decision, bases []*api.TrainingTask) (retry bool) {

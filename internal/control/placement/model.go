@@ -2,6 +2,9 @@ package placement
 
 import (
 	"log/slog"
+	"slices"
+	"strings"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
@@ -13,6 +16,9 @@ type model struct {
 	queues  *sched.Queues
 	tasks   map[string]*api.TrainingTask // by id: Pending ones that may wait
 	placed  map[string]string            // placement key → task id
+	stands  map[string]*api.Placement    // by task id
+	on      map[uint32]map[string]bool   // node → ids of tasks that stand on it
+	drains  map[uint32]uint64            // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32            // node name → number
 	log     *slog.Logger
 	// host is the machine behind virtual nodes.
@@ -23,13 +29,18 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.TrainingTask{},
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host,
+		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
 }
 
 func (m *model) setZone(z *api.Zone) {
-	m.cluster.SetZone(sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded})
+	s := sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{}}
+	for other, ms := range z.Spec.LatencyMs {
+		s.Latency[other] = time.Duration(ms * float64(time.Millisecond))
+	}
+	m.cluster.SetZone(s)
 }
 
 func (m *model) setNode(n *api.Node) {
@@ -39,7 +50,17 @@ func (m *model) setNode(n *api.Node) {
 		Closed: n.Spec.Cordoned || !n.Status.Ready || n.Meta.DeletedAt != nil,
 	}
 	for _, d := range n.Spec.Devices {
-		s.Devices = append(s.Devices, d.Type)
+		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
+	}
+	for _, i := range n.Spec.CordonedDevices {
+		s.ClosedDevices |= 1 << i
+	}
+	delete(m.drains, s.Number)
+	if n.Spec.Drain {
+		m.drains[s.Number] = s.ClosedDevices
+		if n.Spec.Cordoned {
+			m.drains[s.Number] = everything
+		}
 	}
 	if n.Spec.Virtual {
 		s.Host = m.host
@@ -49,6 +70,54 @@ func (m *model) setNode(n *api.Node) {
 		return
 	}
 	m.nodes[n.Meta.Name] = s.Number
+}
+
+const everything = ^uint64(0)
+
+// leavers are placements that stand on what is to be emptied and were not asked to leave yet.
+func (m *model) leavers() []*api.Placement {
+	var out []*api.Placement
+	for number, devices := range m.drains {
+		for id := range m.on[number] {
+			if p := m.stands[id]; p != nil && p.Spec.Evict == nil && uses(p, number, devices) && !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *api.Placement) int { return strings.Compare(a.Spec.TaskID, b.Spec.TaskID) })
+	return out
+}
+
+func uses(p *api.Placement, number uint32, devices uint64) bool {
+	for _, r := range p.Spec.Roles {
+		for _, s := range r.Slots {
+			if s.Node == number && (devices == everything || s.Devices&devices != 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stand files a placement under its nodes, or takes it out.
+func (m *model) stand(p *api.Placement, stands bool) {
+	if stands {
+		m.stands[p.Spec.TaskID] = p
+	} else {
+		delete(m.stands, p.Spec.TaskID)
+	}
+	for _, r := range p.Spec.Roles {
+		for _, s := range r.Slots {
+			if !stands {
+				delete(m.on[s.Node], p.Spec.TaskID)
+				continue
+			}
+			if m.on[s.Node] == nil {
+				m.on[s.Node] = map[string]bool{}
+			}
+			m.on[s.Node][p.Spec.TaskID] = true
+		}
+	}
 }
 
 func (m *model) dropNode(name string) {
@@ -71,12 +140,16 @@ func (m *model) setTask(t *api.TrainingTask) {
 		m.dropTask(id)
 		return
 	}
+	w := workload(t)
+	if _, known := m.tasks[id]; !known {
+		m.cluster.Arrive(w)
+	}
 	m.tasks[id] = t
 	if _, held := m.cluster.Held(id); held {
 		m.queues.Remove(id)
 		return
 	}
-	m.queues.Add(workload(t))
+	m.queues.Add(w)
 }
 
 func (m *model) dropTask(id string) {
@@ -89,6 +162,7 @@ func (m *model) setPlacement(p *api.Placement, roles []sched.Role) {
 	m.queues.Remove(id)
 	key := p.Meta.Project + "/" + p.Meta.Name
 	m.placed[key] = id
+	m.stand(p, true)
 	if _, held := m.cluster.Held(id); held {
 		return
 	}
@@ -108,6 +182,9 @@ func (m *model) dropPlacement(key api.Key) {
 		return
 	}
 	delete(m.placed, at)
+	if p := m.stands[id]; p != nil {
+		m.stand(p, false)
+	}
 	m.cluster.Release(id)
 	if t, ok := m.tasks[id]; ok {
 		m.queues.Add(workload(t))
@@ -115,7 +192,10 @@ func (m *model) dropPlacement(key api.Key) {
 }
 
 func workload(t *api.TrainingTask) *sched.Workload {
-	w := &sched.Workload{ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t)}
+	w := &sched.Workload{
+		ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t),
+		User: t.Meta.Owner, Name: t.Meta.Project + "/" + t.Meta.Name, Submitted: t.Meta.CreatedAt,
+	}
 	if z := t.Spec.Zones; z != nil {
 		w.Allow, w.Deny = z.Allow, z.Deny
 	}
@@ -132,10 +212,14 @@ func priority(t *api.TrainingTask) int {
 func roles(t *api.TrainingTask) []sched.Role {
 	out := make([]sched.Role, 0, len(t.Spec.Roles))
 	for _, r := range t.Spec.Roles {
-		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: sched.Need{
+		need := sched.Need{
 			CPU: r.Resources.CPU, Memory: r.Resources.Memory, Disk: r.Resources.EphemeralDisk,
 			DeviceType: r.Resources.Accelerators.Type, Devices: r.Resources.Accelerators.Count,
-		}})
+		}
+		if strings.Contains(need.DeviceType, "|") {
+			need.DeviceTypes = strings.Split(need.DeviceType, "|")
+		}
+		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: need})
 	}
 	return out
 }

@@ -24,7 +24,7 @@ func (c *Controller) apply(ctx context.Context, s seen, p plan) error {
 		return c.leave(ctx, s, p)
 	}
 	if p.usage {
-		if err := c.cfg.History.PutUsage(ctx, c.usageRows(s)...); err != nil {
+		if err := c.writeUsage(ctx, s); err != nil {
 			return fmt.Errorf("write usage: %w", err)
 		}
 	}
@@ -152,42 +152,6 @@ func slotOf(p *api.Placement, role string, index int) api.Slot {
 		}
 	}
 	return api.Slot{}
-}
-
-// usageRows says what each ended member used. Rows are keyed by replica: writing twice is writing once.
-func (c *Controller) usageRows(s seen) []history.UsageRow {
-	var rows []history.UsageRow
-	for i := range s.members {
-		m := &s.members[i]
-		if !m.ended() || m.exit == nil {
-			continue
-		}
-		r := c.replica(s, i, s.task)
-		row := history.UsageRow{
-			Replica: string(m.name), TaskID: r.TaskID, Project: r.Project, Owner: r.Owner, Zone: r.Zone, Node: r.Node,
-			Devices: len(r.Devices), Type: r.Resources.Accelerators.Type, CPU: r.Resources.CPU, Memory: r.Resources.Memory,
-			Start: m.started, Stop: m.exit.At, ExitCode: m.exit.Code, Reason: m.exit.Reason,
-			CPUTime: m.exit.CPUTime, PeakBytes: api.Bytes(m.exit.PeakBytes), PriceHour: c.price(r),
-		}
-		if row.Start.IsZero() {
-			row.Start = m.exit.At // never ran
-		}
-		if len(r.Devices) > 0 {
-			row.Type = r.Devices[0].Type
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func (c *Controller) price(r engine.Replica) float64 {
-	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindZone, Name: r.Zone}, 0)
-	if err != nil {
-		return 0
-	}
-	p := o.(*api.Zone).Spec.Price
-	return p.DeviceHour*float64(len(r.Devices)) + p.CoreHour*float64(r.Resources.CPU)/1000 +
-		p.MemoryGBHour*float64(r.Resources.Memory)/1e9
 }
 
 // leave takes a finished task out of the store: to history, or for good.

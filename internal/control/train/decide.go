@@ -38,7 +38,7 @@ func (m *member) ended() bool { return m.state == engine.StateExited || m.state 
 // plan is what to do, in the order apply does it.
 type plan struct {
 	status    api.TrainingTaskStatus
-	usage     bool // write the usage rows of ended members first
+	usage     bool // write the usage rows of members that run or ended first
 	commit    bool // status changed, or the placement must go
 	dropPlace bool
 	start     []int // members
@@ -74,6 +74,8 @@ func decide(s seen, now time.Time) plan {
 		s.stopping(&p, now)
 	case s.placement == nil:
 		s.unplaced(&p, now)
+	case s.placement.Spec.Evict != nil:
+		s.leave(&p, now)
 	case p.status.Phase == api.PhasePending:
 		s.begin(&p, now)
 	default:
@@ -202,6 +204,30 @@ func (s *seen) unplaced(p *plan, now time.Time) {
 	}
 }
 
+// leave gives a place up: the processes end with their grace, in which they may save, and the
+// placement goes in the same transaction that lets the task wait again. It costs no restart.
+func (s *seen) leave(p *plan, now time.Time) {
+	e := s.placement.Spec.Evict
+	if p.status.Phase == api.PhasePending { // nothing was started on it
+		p.commit, p.dropPlace = true, true
+		p.note(e.Reason, e.Message)
+		return
+	}
+	s.count(p)
+	if p.status.Replicas.Succeeded == len(s.members) {
+		s.complete(p, now) // it was done before it was asked
+		return
+	}
+	if !s.endAll(p) {
+		p.note(e.Reason, e.Message)
+		return
+	}
+	p.usage, p.dropPlace = true, true
+	p.status.Replicas, p.status.Failure, p.status.Zones = api.ReplicaCount{}, nil, nil
+	p.to(api.PhasePending, e.Reason, e.Message)
+	p.tell(true, e.Reason, "left-"+itoa(p.status.Attempt), e.Message)
+}
+
 // begin takes up a fresh placement.
 func (s *seen) begin(p *plan, now time.Time) {
 	if !s.endAll(p) {
@@ -269,6 +295,7 @@ func (s *seen) proceed(p *plan, now time.Time) {
 		if p.status.StartedAt == nil {
 			p.status.StartedAt = s.started()
 		}
+		p.usage = true
 		p.to(api.PhaseRunning, "Started", fault.T("All %d processes run.", "全部 %d 个进程已运行。", len(s.members)))
 		p.tell(false, "Started", "started-"+itoa(p.status.Attempt), p.status.Message)
 	}

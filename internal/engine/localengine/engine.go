@@ -29,6 +29,8 @@ type Config struct {
 	Exe string
 	// Endpoints is the path of the file in which launchers find the servers.
 	Endpoints string
+	// Epoch is our leadership; launchers obey the newest one only.
+	Epoch int64
 	// Mint makes the token with which a replica's launcher speaks to a server.
 	Mint func(engine.Name) string
 	// OnChange is told every new observation, those of one replica in order. It must not block.
@@ -124,6 +126,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	start := func(r *replica) {
 		wg.Go(func() { e.runKeeper(ctx, r) })
 	}
+	if err := e.reign(); err != nil {
+		return err
+	}
 	scanned := e.modified()
 	if err := e.adoptAll(start); err != nil {
 		return fmt.Errorf("adopt replicas: %w", err)
@@ -152,6 +157,20 @@ func (e *Engine) Run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// reign makes our epoch the one whose orders count, before we give any.
+func (e *Engine) reign() error {
+	dir := filepath.Join(e.cfg.Dir, record.DirEpochs)
+	if err := record.EnterEpoch(dir, e.cfg.Epoch); err != nil {
+		return fmt.Errorf("enter epoch %d: %w", e.cfg.Epoch, err)
+	}
+	now, err := record.CurrentEpoch(dir)
+	if err == nil && now > e.cfg.Epoch {
+		err = fault.New(fault.Unavailable, "NewerLeader", fault.T(
+			"A leader of epoch %d has been here; ours is %d.", "已有纪元 %d 的主节点在此运行，本节点纪元为 %d。", now, e.cfg.Epoch))
+	}
+	return err
 }
 
 // Ready is closed when everything on disk was adopted.
@@ -229,7 +248,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 	if !ok {
 		return nil, false, nil
 	}
-	seen, err := look(dir)
+	seen, err := e.look(dir)
 	if err != nil {
 		return nil, false, fmt.Errorf("look at replica %s: %w", name, err)
 	}

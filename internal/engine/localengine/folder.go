@@ -38,7 +38,7 @@ func (e *Engine) create(r engine.Replica) error {
 	}
 	err := errors.Join(
 		record.Write(tmp, record.FileReplica, r),
-		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints}))
+		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs)}))
 	if err == nil {
 		err = renameNew(tmp, e.folder(r.Name))
 	}

@@ -60,7 +60,7 @@ func (k *keeper) turn(ctx context.Context) (wait time.Duration, end bool, err er
 	if k.proc != nil && k.proc.over() {
 		k.drop()
 	}
-	s, err := look(k.r.dir)
+	s, err := k.e.look(k.r.dir)
 	if err != nil {
 		return 0, false, err
 	}
@@ -117,15 +117,15 @@ func (k *keeper) alone(ctx context.Context) (wait time.Duration, end bool, err e
 		_ = unix.Flock(int(lock.Fd()), unix.LOCK_UN)
 		_ = lock.Close()
 	}
-	s, err := look(k.r.dir)
+	s, err := k.e.look(k.r.dir)
 	if err == nil && !s.gone && s.exit == nil && (s.launched || s.begun) {
 		if err = k.bury(ctx, s); err == nil {
-			s, err = look(k.r.dir)
+			s, err = k.e.look(k.r.dir)
 		}
 	}
 	if err == nil && !s.gone && !s.done && k.exhausted(s) {
 		if err = k.giveUp(s); err == nil {
-			s, err = look(k.r.dir)
+			s, err = k.e.look(k.r.dir)
 		}
 	}
 	unlock()

@@ -80,7 +80,7 @@ func (f fixture) run() int {
 	if record.Exists(f.dir, record.FileGo) {
 		return 1
 	}
-	if record.Exists(f.dir, record.FileStop) {
+	if record.AnyStop(f.dir) {
 		return f.exit(engine.Exit{Reason: engine.ReasonStopped, Code: 143})
 	}
 	if f.env["NOGO"] != "" {

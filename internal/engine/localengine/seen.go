@@ -16,7 +16,7 @@ type seen struct {
 	// begun says that go was given or the user's process started.
 	begun bool
 	start *record.Start
-	stop  *record.Stop
+	stop  *record.Stop // ours; those of other epochs are none of our business
 	exit  *engine.Exit
 	done  bool
 }
@@ -24,7 +24,7 @@ type seen struct {
 // look reads the records of a folder, the last one of a life first: with an exit seen, everything
 // before it is there too. A garbled record counts as written where that is the careful reading
 // (something may have started), and as absent where it would end a life (exit, done).
-func look(dir string) (seen, error) {
+func (e *Engine) look(dir string) (seen, error) {
 	var s seen
 	if !record.Exists(dir, record.FileReplica) {
 		s.gone = true
@@ -49,7 +49,7 @@ func look(dir string) (seen, error) {
 		{record.FileStart, &start},
 		{record.FileGo, &order},
 		{record.FileLauncher, &process},
-		{record.FileStop, &stop},
+		{record.StopFile(e.cfg.Epoch), &stop},
 	} {
 		there[i], errs[i] = record.Read(dir, f.file, f.into)
 		if errs[i] != nil && !errors.Is(errs[i], record.ErrTorn) {

@@ -53,7 +53,8 @@ func (e *Engine) adoptKept(name engine.Name) (*replica, error) {
 	}
 }
 
-// Stop writes the wish down; the keeper tells the launcher, now or when there is one.
+// Stop writes the wish down under our epoch; the keeper tells the launcher, now or when there is
+// one. A launcher obeys only the newest epoch, so what a leader orders after its time ends nothing.
 func (e *Engine) Stop(ctx context.Context, name engine.Name, grace time.Duration) error {
 	if !validName(name) {
 		return nil
@@ -65,13 +66,13 @@ func (e *Engine) Stop(ctx context.Context, name engine.Name, grace time.Duration
 	if r == nil || err != nil {
 		return err
 	}
-	s, err := look(r.dir)
+	s, err := e.look(r.dir)
 	if err == nil && (s.gone || s.exit != nil || s.stop != nil && s.stop.Grace <= grace) {
 		r.wake()
 		return nil
 	}
 	if err == nil {
-		err = record.Write(r.dir, record.FileStop, record.Stop{Grace: max(grace, 0), At: e.cfg.Clock.Now().UTC()})
+		err = record.Write(r.dir, record.StopFile(e.cfg.Epoch), record.Stop{Grace: max(grace, 0), At: e.cfg.Clock.Now().UTC()})
 	}
 	if err != nil {
 		return fault.New(fault.Unavailable, "StopNotWritten", fault.T(

@@ -14,7 +14,6 @@ const (
 	FileLauncher = "launcher.json" // Process, by the launcher
 	FileGo       = "go.json"       // Go, by the launcher, before it starts anything
 	FileStart    = "start.json"    // Start, by the launcher
-	FileStop     = "stop.json"     // Stop, by the engine
 	FileExit     = "exit.json"     // engine.Exit, by the launcher; by the engine for LauncherLost
 	FileDone     = "done.json"     // Done, by the launcher
 	FileLog      = "output.log"    // the spooled log, see blob/logbook for the line format
@@ -47,7 +46,7 @@ type Start struct {
 	At      time.Time `json:"at"`
 }
 
-// Stop is the engine's wish.
+// Stop is the engine's wish, in the file StopFile of its epoch.
 type Stop struct {
 	Grace time.Duration `json:"grace"`
 	At    time.Time     `json:"at"`
@@ -67,6 +66,8 @@ type Done struct {
 // a line, read again before every dial, so that servers may come and go.
 type Link struct {
 	Endpoints string `json:"endpoints"`
+	// Epochs is the folder that says whose orders count, see CurrentEpoch.
+	Epochs string `json:"epochs,omitempty"`
 }
 
 var _ = engine.Exit{} // exit.json holds an engine.Exit

@@ -170,6 +170,7 @@ func usage(t *testing.T, h history.History) {
 	got, err = h.UsageOf(ctx, "task-2")
 	ok(t, err)
 	same(t, []history.UsageRow{}, got)
+	usageSums(t, h, a, b)
 }
 
 func points(t *testing.T, h history.History) {

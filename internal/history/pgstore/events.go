@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -124,5 +125,22 @@ func (s *Store) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow,
 		u.CPU, u.Memory, u.PeakBytes, u.CPUTime = api.MilliCPU(cpu), api.Bytes(memory), api.Bytes(peak), time.Duration(spent)
 		u.Start, u.Stop = fromNanos(start), fromNull(stop)
 		return u, err
+	})
+}
+
+// SumUsage adds up by key.
+func (s *Store) SumUsage(ctx context.Context, q history.UsageQuery) ([]history.UsageSum, error) {
+	text, args, err := q.SQL("LEAST", "GREATEST", func(n int) string { return "$" + strconv.Itoa(n) })
+	if err != nil {
+		return nil, err
+	}
+	return read(ctx, s, text, args, func(r pgx.Rows) (history.UsageSum, error) {
+		var (
+			key                                       string
+			replicas, running, devices, cores, memory int64
+			cost                                      float64
+		)
+		err := r.Scan(&key, &replicas, &running, &devices, &cores, &memory, &cost)
+		return history.Sum(key, replicas, running, devices, cores, memory, cost), err
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -189,6 +190,26 @@ func (s *Store) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow,
 			u.Stop = fromNanos(stop.Int64)
 		}
 		out = append(out, u)
+		return err
+	})
+	return out, err
+}
+
+// SumUsage adds up by key.
+func (s *Store) SumUsage(ctx context.Context, q history.UsageQuery) ([]history.UsageSum, error) {
+	text, args, err := q.SQL("MIN", "MAX", func(n int) string { return "?" + strconv.Itoa(n) })
+	if err != nil {
+		return nil, err
+	}
+	var out []history.UsageSum
+	err = s.query(ctx, text, args, func(r *sql.Rows) error {
+		var (
+			key                                       string
+			replicas, running, devices, cores, memory int64
+			cost                                      float64
+		)
+		err := r.Scan(&key, &replicas, &running, &devices, &cores, &memory, &cost)
+		out = append(out, history.Sum(key, replicas, running, devices, cores, memory, cost))
 		return err
 	})
 	return out, err

@@ -582,6 +582,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who used how much, and what it cost. */
+        get: operations["sumUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/users": {
         parameters: {
             query?: never;
@@ -1589,6 +1606,38 @@ export interface components {
             startedAt?: string;
             /** @description Where it runs or ran. */
             zones?: string[] | null;
+        };
+        UsageList: {
+            by: string;
+            /** Format: date-time */
+            from: string;
+            items: components["schemas"]["UsageSum"][] | null;
+            /** Format: date-time */
+            to: string;
+        };
+        UsageSum: {
+            /** Format: double */
+            coreHours: number;
+            /**
+             * Format: double
+             * @description At the price of the time the replica ran.
+             */
+            cost: number;
+            /** Format: double */
+            deviceHours: number;
+            /** @description Name of the project, user, zone or device type; id of the task. */
+            key: string;
+            /** Format: double */
+            memoryGiBHours: number;
+            /** @description Of a task. */
+            name?: string;
+            /** Format: int64 */
+            replicas: number;
+            /**
+             * Format: int64
+             * @description How many of the replicas still run; they count up to now.
+             */
+            running: number;
         };
         User: {
             metadata: components["schemas"]["Meta"];
@@ -3989,6 +4038,54 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["Explanation"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            /** @description Refused. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Refusal"];
+                };
+            };
+        };
+    };
+    sumUsage: {
+        parameters: {
+            query?: {
+                /** @description What to add up by. */
+                by?: "project" | "user" | "task" | "zone" | "type";
+                /** @description Only this project; all that you may see when absent. */
+                project?: string;
+                /** @description RFC 3339, or how long ago; 30 days ago when absent. */
+                from?: string;
+                /** @description RFC 3339, or how long ago; now when absent. */
+                to?: string;
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["UsageList"];
                         /** @description For people. */
                         message: string;
                     };

@@ -1,0 +1,379 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// place looks for room for a whole gang. The cluster is as before on return.
+//
+// The simple story: for each level from a node up to a zone, of the domains that can take the
+// whole gang the one with the least room is taken, so that the big holes stay whole; only if no
+// zone can, the gang is cut over zones that are near enough to each other. Inside a domain the
+// same rule is applied to its parts. Zones that have the data come before others, healthy before
+// degraded, nodes that failed lately last; of several device types the first that works is used.
+func place(c *Cluster, w *Workload) (Assignment, bool) {
+	if len(w.Roles) == 0 {
+		return nil, false
+	}
+	s := &search{c: c, t: c.topology(), w: w}
+	defer s.avoid()()
+	choices := 1
+	for i := range w.Roles {
+		choices = max(choices, w.Roles[i].Need.choices())
+	}
+	for i := range choices {
+		if s.begin(i) && s.run() {
+			return s.finish(), true
+		}
+	}
+	return nil, false
+}
+
+// search is one gang's way through the tree.
+type search struct {
+	c *Cluster
+	t *tree
+	w *Workload
+	// wants are the roles that have replicas, the most demanding first.
+	wants []want
+	// limited: hosts or racks bound how many may go where, beyond what nodes take.
+	limited bool
+	inRack  map[rackID]int // replicas of this gang, when a rack is limited or they are spread
+	slots   Assignment
+	taken   []taken // on the cluster, to be undone
+	// piecewise: the gang is placed in several calls of into, each of which must see the others.
+	piecewise bool
+}
+
+type want struct {
+	role  int
+	count int32 // to be placed now
+	key   askKey
+	ix    *index
+}
+
+type taken struct {
+	slot  api.Slot
+	role  int
+	stamp uint64 // of the node before
+}
+
+// begin settles types; false when a role's type is on no node or its wish makes no sense.
+func (s *search) begin(choice int) bool {
+	w := s.w
+	s.wants, s.slots = s.wants[:0], make(Assignment, len(w.Roles))
+	total := 0
+	for i := range w.Roles {
+		r := &w.Roles[i]
+		key, ok := s.c.askKey(&r.Need, choice)
+		if !ok || r.Replicas < 0 {
+			return false
+		}
+		total += r.Replicas
+		if r.Replicas > 0 {
+			s.wants = append(s.wants, want{role: i, count: int32(r.Replicas), key: key})
+		}
+	}
+	slices.SortStableFunc(s.wants, func(a, b want) int {
+		return cmp.Or(
+			cmp.Compare(int(b.key.devices)*int(b.key.share), int(a.key.devices)*int(a.key.share)),
+			cmp.Compare(b.key.cpu, a.key.cpu), cmp.Compare(b.key.memory, a.key.memory))
+	})
+	s.limited = w.Topology.MaxPerRack > 0
+	s.inRack = nil
+	if s.limited || w.Topology.Spread {
+		s.inRack = map[rackID]int{}
+	}
+	for _, h := range s.c.hosts {
+		s.limited = s.limited || (h.nodes > 0 && h.Processes-h.used < total)
+	}
+	return true
+}
+
+// ask points the wants to their indexes, up to now.
+func (s *search) ask(strict bool) {
+	for i := range s.wants {
+		k := s.wants[i].key
+		k.strict = strict
+		s.wants[i].ix = s.c.index(k)
+	}
+}
+
+func (s *search) run() bool {
+	if len(s.w.Split) > 0 {
+		return s.split()
+	}
+	zones := allowed(s.c, s.w)
+	s.ask(false)
+	if !s.enough(zones) {
+		return false
+	}
+	for _, group := range s.groups(zones) {
+		if s.c.lemons > 0 {
+			s.ask(true)
+			if s.within(group) {
+				return true
+			}
+			s.ask(false)
+		}
+		if s.within(group) {
+			return true
+		}
+	}
+	return s.across(zones)
+}
+
+// enough is the cheap way to say no: not even all zones together take each role.
+func (s *search) enough(zones []*zone) bool {
+	for i := range s.wants {
+		sum := int64(0)
+		for _, z := range zones {
+			if z.at >= 0 {
+				sum += s.wants[i].ix.sum[zonal][z.at]
+			}
+		}
+		if sum < int64(s.wants[i].count) {
+			return false
+		}
+	}
+	return true
+}
+
+// within tries to place the gang in one domain of these zones, the lowest level first.
+func (s *search) within(zones []*zone) bool {
+	if len(s.wants) == 0 {
+		return true
+	}
+	if s.w.Topology.Spread {
+		return s.spreadWithin(zones)
+	}
+	for level := nodal; level < levels; level++ {
+		for _, id := range s.candidates(level, zones) {
+			if s.into([]place1{{level, id}}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// place1 names a domain.
+type place1 struct {
+	level int
+	id    int32
+}
+
+// tries bounds how many domains of a level are tried for a gang of several roles, which may each
+// fit alone but not together.
+const tries = 32
+
+// candidates are the domains of a level that each role fits, the tightest first.
+func (s *search) candidates(level int, zones []*zone) []int32 {
+	if level == nodal {
+		if len(s.wants) == 1 && !s.limited {
+			return s.bestNode(zones)
+		}
+		if slices.ContainsFunc(s.wants, func(w want) bool { return !w.ix.anyFits(w.count) }) {
+			return nil
+		}
+	}
+	type candidate struct {
+		id  int32
+		sum int64
+	}
+	var list []candidate
+	one := len(s.wants) == 1 && !s.limited // whatever is counted can be placed
+	for _, z := range zones {
+		lo, hi := s.t.inside(level, z)
+	next:
+		for id := lo; id < hi; id++ {
+			first := s.sum(0, level, id)
+			if first < int64(s.wants[0].count) || (one && len(list) > 0 && first >= list[0].sum) {
+				continue
+			}
+			for i := 1; i < len(s.wants); i++ {
+				if s.sum(i, level, id) < int64(s.wants[i].count) {
+					continue next
+				}
+			}
+			if one {
+				list = list[:0]
+			}
+			list = append(list, candidate{id, first})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.sum, b.sum) })
+	out := make([]int32, 0, min(len(list), tries))
+	for _, c := range list[:min(len(list), tries)] {
+		out = append(out, c.id)
+	}
+	return out
+}
+
+// bestNode asks the index.
+func (s *search) bestNode(zones []*zone) []int32 {
+	w := &s.wants[0]
+	best := int32(-1)
+	for _, z := range zones {
+		if z.at < 0 {
+			continue
+		}
+		d := s.t.levels[zonal][z.at]
+		if at := w.ix.best(d.lo, d.hi, w.count); best < 0 || (at >= 0 && w.ix.better(at, best, w.count)) {
+			best = at
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return []int32{best}
+}
+
+// inside is the range of domains of a level in a zone.
+func (t *tree) inside(level int, z *zone) (lo, hi int32) {
+	if z.at < 0 {
+		return 0, 0
+	}
+	lo, hi = int32(z.at), int32(z.at)+1
+	for l := zonal; l > level; l-- {
+		lo, hi = t.levels[l][lo].klo, t.levels[l][hi-1].khi
+	}
+	return lo, hi
+}
+
+// nodesOf is the range of nodes of a domain.
+func (t *tree) nodesOf(p place1) (lo, hi int32) {
+	if p.level == nodal {
+		return p.id, p.id + 1
+	}
+	d := &t.levels[p.level][p.id]
+	return d.lo, d.hi
+}
+
+// sum is how many replicas of a role a domain takes.
+func (s *search) sum(i, level int, id int32) int64 {
+	ix := s.wants[i].ix
+	sum := ix.room(level, id)
+	if s.limited && sum >= int64(s.wants[i].count) {
+		return s.limitedSum(ix, place1{level, id})
+	}
+	return sum
+}
+
+// into places all roles into these domains, or nothing. With more than one role each is taken on
+// the cluster, so that the next sees it.
+func (s *search) into(domains []place1) bool {
+	mark := len(s.taken)
+	for i := range s.wants {
+		w := &s.wants[i]
+		if i > 0 {
+			w.ix.catchUp(&s.c.known)
+		}
+		picks, ok := s.pick(w, domains)
+		if !ok {
+			s.undo(mark)
+			for k := range s.wants {
+				s.wants[k].ix.catchUp(&s.c.known)
+			}
+			return false
+		}
+		s.settle(w, picks, s.piecewise || len(s.wants) > 1)
+	}
+	return true
+}
+
+func (s *search) pick(w *want, domains []place1) ([]pick, bool) {
+	sum := int64(0)
+	for _, d := range domains {
+		sum += w.ix.room(d.level, d.id)
+	}
+	if sum < int64(w.count) {
+		return nil, false
+	}
+	switch {
+	case s.w.Topology.Spread:
+		return s.spread(w, domains)
+	case s.limited:
+		return s.flat(w, domains)
+	}
+	f := filler{ix: w.ix, t: s.t}
+	f.over(domains, w.count)
+	return f.picks, true
+}
+
+// pick is a number of replicas on one node.
+type pick struct {
+	at    int32
+	count int32
+}
+
+// settle makes slots of picks, in topology order, so that neighbouring ranks are neighbours.
+func (s *search) settle(w *want, picks []pick, take bool) {
+	slices.SortFunc(picks, func(a, b pick) int { return cmp.Compare(a.at, b.at) })
+	need := &s.w.Roles[w.role].Need
+	s.slots[w.role] = slices.Grow(s.slots[w.role], int(w.count))
+	for _, p := range picks {
+		n := s.t.nodes[p.at]
+		s.slots[w.role] = n.seat(s.slots[w.role], &s.c.known.demand, &w.ix.ask, int(p.count))
+		if s.inRack != nil {
+			s.inRack[s.t.rackOf(p.at)] += int(p.count)
+		}
+	}
+	if !take {
+		return
+	}
+	for _, slot := range s.slots[w.role][len(s.slots[w.role])-int(w.count):] {
+		n := s.c.nodes[slot.Node]
+		s.taken = append(s.taken, taken{slot, w.role, n.stamp})
+		s.c.take(slot, need, +1)
+	}
+}
+
+// undo gives back what was taken since mark. A node gets its old stamp back with its old state, so
+// who had looked at it before need not look again.
+func (s *search) undo(mark int) {
+	for len(s.taken) > mark {
+		last := s.taken[len(s.taken)-1]
+		s.taken = s.taken[:len(s.taken)-1]
+		s.c.take(last.slot, &s.w.Roles[last.role].Need, -1)
+		n := s.c.nodes[last.slot.Node]
+		n.stamp = last.stamp
+		if s.inRack != nil {
+			s.inRack[s.t.rackOf(n.at)]--
+		}
+		s.slots[last.role] = s.slots[last.role][:len(s.slots[last.role])-1]
+	}
+}
+
+func (s *search) finish() Assignment {
+	out := s.slots
+	s.slots = slices.Clone(out) // undo shortens these
+	s.undo(0)
+	return out
+}
+
+// avoid closes the nodes the gang must not use; the result opens them again.
+func (s *search) avoid() (restore func()) {
+	type was struct {
+		n     *node
+		stamp uint64
+	}
+	var closed []was
+	for _, number := range s.w.Avoid {
+		if n, ok := s.c.nodes[number]; ok && !n.Closed {
+			closed = append(closed, was{n, n.stamp})
+			n.Closed = true
+			s.c.touch(n)
+		}
+	}
+	return func() {
+		for _, w := range closed {
+			w.n.Closed = false
+			s.c.touch(w.n)
+			w.n.stamp = w.stamp
+		}
+	}
+}

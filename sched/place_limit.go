@@ -1,0 +1,252 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+)
+
+// rackID names a rack: in some zones they are the small domains, in others the large ones.
+type rackID struct {
+	level int
+	id    int32
+}
+
+func (t *tree) rackOf(at int32) rackID {
+	level := t.racks[t.of[zonal][at]]
+	return rackID{level, t.of[level][at]}
+}
+
+// limits is how many more replicas may go where, beyond what the nodes take, while one role is
+// being divided.
+type limits struct {
+	s     *search
+	rack  map[rackID]int
+	hosts map[*host]int
+}
+
+func (s *search) limits() *limits {
+	return &limits{s, map[rackID]int{}, map[*host]int{}}
+}
+
+// left bounds room, which is a node's.
+func (l *limits) left(at int32, room int64) int64 {
+	if most := l.s.w.Topology.MaxPerRack; most > 0 {
+		r := l.s.t.rackOf(at)
+		room = min(room, int64(most-l.s.inRack[r]-l.rack[r]))
+	}
+	if h := l.s.t.nodes[at].host; h != nil {
+		room = min(room, int64(h.Processes-h.used-l.hosts[h]))
+	}
+	return max(room, 0)
+}
+
+func (l *limits) use(at int32, count int) {
+	if l.s.w.Topology.MaxPerRack > 0 {
+		l.rack[l.s.t.rackOf(at)] += count
+	}
+	if h := l.s.t.nodes[at].host; h != nil {
+		l.hosts[h] += count
+	}
+}
+
+// limitedSum is how many replicas a domain takes when racks and hosts bound them. Where both do at
+// once it may say too many; the attempt then finds out.
+func (s *search) limitedSum(ix *index, p place1) int64 {
+	lo, hi := s.t.nodesOf(p)
+	byRack, byHost := int64(0), int64(0)
+	var inHost map[*host]int64
+	for at := lo; at < hi; {
+		rack, sum := s.t.rackOf(at), int64(0)
+		for ; at < hi && s.t.rackOf(at) == rack; at++ {
+			fits := int64(ix.fits[at])
+			sum += fits
+			if h := s.t.nodes[at].host; h != nil && fits > 0 {
+				if inHost == nil {
+					inHost = map[*host]int64{}
+				}
+				inHost[h] += fits
+			} else {
+				byHost += fits
+			}
+		}
+		if most := s.w.Topology.MaxPerRack; most > 0 {
+			sum = min(sum, max(int64(most-s.inRack[rack]), 0))
+		}
+		byRack += sum
+	}
+	for h, sum := range inHost {
+		byHost += min(sum, max(int64(h.Processes-h.used), 0))
+	}
+	return min(byRack, byHost)
+}
+
+// flat divides a role over all nodes of the domains under limits: the roomiest first until one
+// holds the rest.
+func (s *search) flat(w *want, domains []place1) ([]pick, bool) {
+	var list parts
+	l := s.limits()
+	for _, d := range domains {
+		bad := d.level == zonal && s.t.zones[d.id].Degraded
+		lo, hi := s.t.nodesOf(d)
+		for at := lo; at < hi; at++ {
+			if room := l.left(at, int64(w.ix.fits[at])); room > 0 {
+				list = append(list, part{place1{nodal, at}, room, bad})
+			}
+		}
+	}
+	list.heapify(w.ix)
+	var picks []pick
+	left := w.count
+	for left > 0 && len(list) > 0 {
+		top := &list[0]
+		room := l.left(top.id, top.sum)
+		switch {
+		case room == 0:
+			list = list.pop(w.ix)
+		case room < top.sum: // a limit was used up meanwhile
+			top.sum = room
+			list.down(0, w.ix)
+		case room >= int64(left):
+			for i := range list {
+				list[i].sum = l.left(list[i].id, list[i].sum)
+			}
+			picks = append(picks, pick{list.tightest(w.ix, int64(left)).id, left})
+			return picks, true
+		default:
+			picks = append(picks, pick{top.id, int32(room)})
+			l.use(top.id, int(room))
+			left -= int32(room)
+			list = list.pop(w.ix)
+		}
+	}
+	return nil, false
+}
+
+// spreadWithin tries the zones one by one; first the one where the fullest rack gets the least.
+func (s *search) spreadWithin(zones []*zone) bool {
+	type candidate struct {
+		z    *zone
+		most int64
+		sum  int64
+	}
+	var list []candidate
+	for _, z := range zones {
+		if z.at >= 0 && s.enough([]*zone{z}) {
+			w := &s.wants[0]
+			list = append(list, candidate{z, s.evenest(w, z), w.ix.sum[zonal][z.at]})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.most, b.most), cmp.Compare(b.sum, a.sum))
+	})
+	for _, c := range list {
+		if s.into([]place1{{zonal, int32(c.z.at)}}) {
+			return true
+		}
+	}
+	return false
+}
+
+// evenest is the fewest replicas a rack of the zone can be bounded to with all of a role placed,
+// which it has room for.
+func (s *search) evenest(w *want, z *zone) int64 {
+	level := s.t.racks[z.at]
+	lo, hi := s.t.inside(level, z)
+	low, high := int64(1), int64(w.count)
+	for low < high {
+		mid := (low + high) / 2
+		sum := int64(0)
+		for id := lo; id < hi; id++ {
+			sum += min(w.ix.sum[level][id], mid)
+		}
+		if sum >= int64(w.count) {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
+}
+
+// spreadRack is one rack while a role is spread.
+type spreadRack struct {
+	id     rackID
+	lo, hi int32
+	used   int   // replicas of the gang
+	left   int64 // room
+}
+
+// spread deals the replicas out one by one: to the rack with the fewest, there to the node with
+// the fewest.
+func (s *search) spread(w *want, domains []place1) ([]pick, bool) {
+	racks := s.racksOf(w, domains)
+	l := s.limits()
+	on := map[int32]int32{}
+	var order []int32
+	for left := w.count; left > 0; {
+		rack := fewest(racks)
+		if rack == nil {
+			return nil, false
+		}
+		at := s.emptiest(w, l, rack, on)
+		if at < 0 {
+			rack.left = 0
+			continue
+		}
+		if on[at] == 0 {
+			order = append(order, at)
+		}
+		on[at]++
+		l.use(at, 1)
+		rack.used++
+		rack.left--
+		left--
+	}
+	picks := make([]pick, 0, len(order))
+	for _, at := range order {
+		picks = append(picks, pick{at, on[at]})
+	}
+	return picks, true
+}
+
+func (s *search) racksOf(w *want, domains []place1) []spreadRack {
+	var racks []spreadRack
+	for _, d := range domains {
+		lo, hi := s.t.nodesOf(d)
+		for at := lo; at < hi; {
+			id := s.t.rackOf(at)
+			r := spreadRack{id: id, lo: at, used: s.inRack[id]}
+			for ; at < hi && s.t.rackOf(at) == id; at++ {
+				r.left += int64(w.ix.fits[at])
+			}
+			r.hi = at
+			racks = append(racks, r)
+		}
+	}
+	return racks
+}
+
+func fewest(racks []spreadRack) *spreadRack {
+	var best *spreadRack
+	for i := range racks {
+		r := &racks[i]
+		if r.left > 0 && (best == nil || r.used < best.used || (r.used == best.used && r.left > best.left)) {
+			best = r
+		}
+	}
+	return best
+}
+
+// emptiest is the node of a rack with the fewest replicas of the role that takes one more.
+func (s *search) emptiest(w *want, l *limits, rack *spreadRack, on map[int32]int32) int32 {
+	best := int32(-1)
+	for at := rack.lo; at < rack.hi; at++ {
+		if l.left(at, int64(w.ix.fits[at]-on[at])) == 0 {
+			continue
+		}
+		if best < 0 || on[at] < on[best] || (on[at] == on[best] && w.ix.better(at, best, 1)) {
+			best = at
+		}
+	}
+	return best
+}

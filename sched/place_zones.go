@@ -1,0 +1,230 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// Latency between zones: below Near a gang trains as in one zone; from Far on, synchronous
+// training is not cut over them unless the workload says so itself.
+const (
+	LatencyNear = 2 * time.Millisecond
+	LatencyFar  = 5 * time.Millisecond
+)
+
+// assumed where a pair of zones is in no table: near in one region, far otherwise.
+const (
+	assumedNear = time.Millisecond
+	assumedFar  = 20 * time.Millisecond
+)
+
+// latencyOf is the round trip between two zones: the worse of what their tables say.
+func latencyOf(a, b *zone) time.Duration {
+	if a == b {
+		return 0
+	}
+	there, ok1 := a.Latency[b.Name]
+	back, ok2 := b.Latency[a.Name]
+	switch {
+	case ok1 || ok2:
+		return max(there, back)
+	case a.Region == b.Region:
+		return assumedNear
+	}
+	return assumedFar
+}
+
+// nearEnough says whether a gang may stand in both zones.
+func (w *Workload) nearEnough(a, b *zone) bool {
+	if w.MaxLatency > 0 {
+		return latencyOf(a, b) <= w.MaxLatency
+	}
+	return latencyOf(a, b) < LatencyFar
+}
+
+// allowed are the zones the workload's rules leave, healthy ones first.
+func allowed(c *Cluster, w *Workload) []*zone {
+	if len(w.Allow) == 0 && len(w.Deny) == 0 {
+		return c.order
+	}
+	var out []*zone
+	for _, z := range c.order {
+		if (len(w.Allow) == 0 || slices.Contains(w.Allow, z.Name)) && !slices.Contains(w.Deny, z.Name) {
+			out = append(out, z)
+		}
+	}
+	return out
+}
+
+// groups are the zones by preference: healthy before degraded, then the fewest bytes to move.
+func (s *search) groups(zones []*zone) [][]*zone {
+	bytes := func(z *zone) api.Bytes { return s.w.Data[z.Name] }
+	if len(s.w.Data) > 0 {
+		zones = slices.Clone(zones)
+		slices.SortStableFunc(zones, func(a, b *zone) int {
+			if a.Degraded != b.Degraded {
+				return 0 // they come in this order already
+			}
+			return cmp.Compare(bytes(a), bytes(b))
+		})
+	}
+	var out [][]*zone
+	for i := 0; i < len(zones); {
+		k := i + 1
+		for k < len(zones) && zones[k].Degraded == zones[i].Degraded && bytes(zones[k]) == bytes(zones[i]) {
+			k++
+		}
+		out = append(out, zones[i:k])
+		i = k
+	}
+	return out
+}
+
+// across cuts the gang over zones: of one region if it can be, healthy ones before all.
+func (s *search) across(zones []*zone) bool {
+	if len(zones) < 2 || s.w.Replicas() < 2 {
+		return false
+	}
+	healthy := 0
+	for healthy < len(zones) && !zones[healthy].Degraded {
+		healthy++
+	}
+	for _, oneRegion := range []bool{true, false} {
+		for _, end := range slices.Compact([]int{healthy, len(zones)}) {
+			for _, set := range s.sets(zones[:end], oneRegion) {
+				if s.into(set) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// sets are the smallest sets of near zones around each zone that take each role, the nearest
+// first. Not every such set: around n zones n are looked at.
+func (s *search) sets(zones []*zone, oneRegion bool) [][]place1 {
+	type candidate struct {
+		set   []place1
+		worst time.Duration
+	}
+	var list []candidate
+	for _, seed := range zones {
+		if seed.at < 0 {
+			continue
+		}
+		set, worst := s.around(seed, zones, oneRegion)
+		if len(set) < 2 {
+			continue
+		}
+		c := candidate{worst: worst}
+		for _, z := range set {
+			c.set = append(c.set, place1{zonal, int32(z.at)})
+		}
+		slices.SortFunc(c.set, func(a, b place1) int { return cmp.Compare(a.id, b.id) })
+		if !slices.ContainsFunc(list, func(o candidate) bool { return slices.Equal(o.set, c.set) }) {
+			list = append(list, c)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.worst, b.worst), cmp.Compare(len(a.set), len(b.set)))
+	})
+	out := make([][]place1, 0, min(len(list), tries))
+	for _, c := range list[:min(len(list), tries)] {
+		out = append(out, c.set)
+	}
+	return out
+}
+
+// around adds the nearest zones to a seed until they are enough; nil when they never are.
+func (s *search) around(seed *zone, zones []*zone, oneRegion bool) (set []*zone, worst time.Duration) {
+	others := make([]*zone, 0, len(zones))
+	for _, z := range zones {
+		if z != seed && z.at >= 0 && (!oneRegion || z.Region == seed.Region) && s.w.nearEnough(seed, z) {
+			others = append(others, z)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b *zone) int { return cmp.Compare(latencyOf(seed, a), latencyOf(seed, b)) })
+	set = append(set, seed)
+	for _, z := range others {
+		if slices.ContainsFunc(set, func(o *zone) bool { return !s.w.nearEnough(o, z) }) {
+			continue
+		}
+		for _, o := range set {
+			worst = max(worst, latencyOf(o, z))
+		}
+		set = append(set, z)
+		if s.enough(set) {
+			return set, worst
+		}
+	}
+	return nil, 0
+}
+
+// split places as many replicas in each zone as the workload says.
+func (s *search) split() bool {
+	names, total := sortedKeys(s.w.Split), 0
+	var zones []*zone
+	for _, name := range names {
+		z, ok := s.c.zones[name]
+		if !ok || z.at < 0 || s.w.Split[name] < 0 || !slices.Contains(allowed(s.c, s.w), z) {
+			return false
+		}
+		for _, o := range zones {
+			if s.w.MaxLatency > 0 && !s.w.nearEnough(o, z) {
+				return false
+			}
+		}
+		zones = append(zones, z)
+		total += s.w.Split[name]
+	}
+	if total != s.w.Replicas() {
+		return false
+	}
+	all := slices.Clone(s.wants)
+	s.piecewise = true
+	rest := make([]int, len(s.w.Roles))
+	for i := range s.w.Roles {
+		rest[i] = s.w.Roles[i].Replicas
+	}
+	for i, z := range zones {
+		s.wants = s.deal(all, rest, s.w.Split[names[i]])
+		if !s.inZone(z) {
+			s.undo(0)
+			return false
+		}
+	}
+	return true
+}
+
+// deal takes the next count replicas, roles in order.
+func (s *search) deal(all []want, rest []int, count int) []want {
+	var out []want
+	take := make([]int, len(rest))
+	for i := range rest {
+		take[i] = min(rest[i], count)
+		rest[i] -= take[i]
+		count -= take[i]
+	}
+	for _, w := range all {
+		if take[w.role] > 0 {
+			w.count = int32(take[w.role])
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func (s *search) inZone(z *zone) bool {
+	if s.c.lemons > 0 {
+		s.ask(true)
+		if s.within([]*zone{z}) {
+			return true
+		}
+	}
+	s.ask(false)
+	return s.within([]*zone{z})
+}
