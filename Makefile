@@ -32,7 +32,7 @@ FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long bench bench-start bench-submit bench-archive bench-sched bench-chronus bench-backlog bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long bench bench-start bench-submit bench-archive bench-sched bench-openb bench-chronus bench-backlog bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -119,6 +119,9 @@ bench-submit: build ## submit to first line; reads while writes come in
 
 bench-archive: build ## a million finished and a hundred thousand queued tasks
 	@go run ./bench archive
+
+bench-openb: ## packing: the published OpenB experiment against FGD; needs the traces (FERMI_TRACES)
+	@go run ./bench openb
 
 bench-sched: ## the planner alone: decisions a second on 12,500 nodes, half full
 	@go run ./bench sched

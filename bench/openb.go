@@ -117,10 +117,6 @@ func deviation(v []float64) (s float64) {
 	return math.Sqrt(s)
 }
 
-func (b *openbBench) atLeast(name string, value, bound float64) {
-	b.report.Checks = append(b.report.Checks, check{name, value, fmt.Sprintf(">= %.3f", bound), value >= bound})
-}
-
 // table compares with the published means, trace by trace.
 func (b *openbBench) table() {
 	fmt.Printf("allocated %% of all devices, mean of seeds %v; FGD and BestFit as published\n", b.report.Seeds)
@@ -131,14 +127,14 @@ func (b *openbBench) table() {
 		fgd, fit := b.fgd[t.Name], b.bestFit[t.Name]
 		fmt.Printf("%-12s |         %.2f ± %.2f  %7.2f %7.2f |         %.2f ± %.2f  %7.2f %7.2f\n",
 			t.Name, m100, deviation(run.at100), fgd[0], fit[0], m130, deviation(run.at130), fgd[1], fit[1])
-		b.atLeast(t.Name+" at 100, FGD published [%]", m100, fgd[0])
-		b.atLeast(t.Name+" at 130, FGD published [%]", m130, fgd[1])
+		b.report.atLeast(t.Name+" at 100, FGD published [%]", m100, fgd[0])
+		b.report.atLeast(t.Name+" at 130, FGD published [%]", m130, fgd[1])
 		if i == 0 {
 			b.byName = m130
-			b.atLeast(t.Name+" at 130 [%]", m130, 95.6)
+			b.report.atLeast(t.Name+" at 130 [%]", m130, 95.6)
 			slices.Sort(run.rate)
 			fmt.Printf("pods/s on one core: median %.0f, slowest %.0f\n", run.rate[len(run.rate)/2], run.rate[0])
-			b.atLeast("pods/s on one core, median of the seeds", run.rate[len(run.rate)/2], 2000)
+			b.report.atLeast("pods/s on one core, median of the seeds", run.rate[len(run.rate)/2], 2000)
 		}
 	}
 }

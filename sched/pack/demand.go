@@ -1,12 +1,13 @@
 package pack
 
 import (
+	"maps"
 	"math/bits"
 	"slices"
 )
 
 // Demand is what typically comes, learned from what was seen, and what the nodes are made of. Not
-// safe for concurrent use, Score included.
+// safe for concurrent use, Score included: a snapshot that is judged elsewhere takes a Clone.
 type Demand struct {
 	tuning  Tuning
 	version uint64
@@ -15,10 +16,11 @@ type Demand struct {
 	arrived int64 // ever
 	next    int64 // arrived at which the mix is judged again
 	builds  []build
-	built   int64 // devices of all builds, in thousandths
-	moved   int64 // of them, come or gone since the last mix
-	mixes   []mix // per type; the last is of every type nobody named
-	memo    memo
+	built   int64    // devices of all builds, in thousandths
+	moved   int64    // of them, come or gone since the last mix
+	named   []uint16 // the types that asks named, sorted
+	mixes   []mix    // one per named type, and one of all other types
+	memo    *memo
 }
 
 // Tuning are the constants of the judgement. One set serves all; it is a type so that a benchmark
@@ -38,7 +40,7 @@ type Tuning struct {
 
 // Default is what NewDemand uses.
 func Default() Tuning {
-	return Tuning{Depth: 2000, Scarcest: 64, Fullness: 1250, CoreFullness: 300}
+	return Tuning{Depth: 2300, Scarcest: 8, Fullness: 1250, CoreFullness: 500}
 }
 
 // kind is an ask, comparable.
@@ -65,13 +67,12 @@ type build struct {
 }
 
 const (
-	// firstMix arrivals are needed before anything counts as typical.
-	firstMix = 16
 	// memory is how many arrivals are remembered: beyond it all counts are halved.
 	memory = 1 << 15
 	// maxKinds and maxBuilds bound what is kept.
 	maxKinds  = 4096
 	maxBuilds = 256
+	maxNamed  = 256
 )
 
 // NewDemand knows nothing: until it has seen some asks, it packs by best fit.
@@ -79,19 +80,33 @@ func NewDemand() *Demand { return Tuned(Default()) }
 
 // Tuned is NewDemand with other constants.
 func Tuned(t Tuning) *Demand {
-	d := &Demand{tuning: t, counts: map[kind]int64{}, next: firstMix}
+	d := &Demand{tuning: t, counts: map[kind]int64{}, next: 1, memo: new(memo)}
 	d.publish()
 	return d
 }
 
-// Version grows when scores should be thrown away: once per doubling of arrivals, later
-// once per memory, and when an eighth of the nodes came or went.
+// Version grows when scores should be thrown away: with every eighth of the first thousand arrivals,
+// then with every half more, at last once per half of the memory; and when an eighth of the nodes
+// came or went.
 func (d *Demand) Version() uint64 { return d.version }
+
+// Clone is an independent copy.
+func (d *Demand) Clone() *Demand {
+	c := *d
+	c.counts = maps.Clone(d.counts)
+	c.builds = slices.Clone(d.builds)
+	c.memo = new(memo) // what publish made is never changed, and may be shared
+	return &c
+}
 
 // See counts one arrival.
 func (d *Demand) See(a Ask) {
-	k := kind{a.CPU, a.Memory, a.Devices, a.Share, ""}
-	if a.Devices > 0 && a.Types != nil {
+	k := kind{cpu: a.CPU, memory: a.Memory}
+	if a.Devices > 0 {
+		if a.Devices > 64 || a.Share == 0 || a.Share > Whole || a.Types != nil && len(a.Types) == 0 {
+			return // never fits
+		}
+		k.devices, k.share = a.Devices, a.Share
 		b := make([]byte, 0, 2*len(a.Types))
 		for _, t := range a.Types {
 			b = append(b, byte(t>>8), byte(t))
@@ -106,8 +121,17 @@ func (d *Demand) See(a Ask) {
 	}
 	if d.arrived >= d.next {
 		d.publish()
-		d.next = d.arrived + min(d.arrived, memory)
+		d.next = d.arrived + pause(d.arrived)
 	}
+}
+
+// pause is how many more arrivals the mix is kept for. The first matter most: a cluster packed
+// blindly for its first few hundred asks never recovers.
+func pause(arrived int64) int64 {
+	if arrived < 1000 {
+		return 1 + arrived/8
+	}
+	return min(arrived, memory) / 2
 }
 
 // forget halves every count, until there is room again.
@@ -151,29 +175,45 @@ func (d *Demand) Have(empty Room, n int) {
 func (d *Demand) publish() {
 	d.version++
 	d.moved = 0
-	d.memo = memo{}
-	named := 0
-	for k := range d.counts {
-		for i := 0; i < len(k.types); i += 2 {
-			named = max(named, 1+int(k.types[i])<<8|int(k.types[i+1]))
-		}
-	}
-	d.mixes = make([]mix, named+1)
+	d.named = d.names()
+	d.mixes = make([]mix, len(d.named)+1)
 	for k, n := range d.counts {
 		if k.devices == 0 {
 			continue
 		}
 		weight := max(1, n*one/d.total)
 		scarce := d.scarcity(&k, weight)
-		for id := range d.mixes {
-			if k.takes(uint16(id)) {
-				d.mixes[id].add(&k, weight, scarce)
+		for i := range d.mixes {
+			if k.types == "" || i < len(d.named) && k.takes(d.named[i]) {
+				d.mixes[i].add(&k, weight, scarce)
 			}
 		}
 	}
-	for id := range d.mixes {
-		d.mixes[id].settle()
+	for i := range d.mixes {
+		d.mixes[i].settle()
 	}
+}
+
+// names are the types that asks named, sorted; of very many the lowest.
+func (d *Demand) names() []uint16 {
+	all := map[uint16]bool{}
+	for k := range d.counts {
+		for i := 0; i < len(k.types); i += 2 {
+			all[uint16(k.types[i])<<8|uint16(k.types[i+1])] = true
+		}
+	}
+	sorted := slices.Sorted(maps.Keys(all))
+	return sorted[:min(len(sorted), maxNamed)]
+}
+
+// mix of a type.
+func (d *Demand) mix(id uint16) *mix {
+	for i, named := range d.named {
+		if named == id {
+			return &d.mixes[i]
+		}
+	}
+	return &d.mixes[len(d.mixes)-1]
 }
 
 // scarcity is the weight of a kind, times all devices by those of nodes that fit it when empty.

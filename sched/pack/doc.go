@@ -19,8 +19,8 @@
 //
 //   - A device filled in part is valued by what may still come beside the first ask (a recursion
 //     over the seen shares), not as wholly usable.
-//   - CPU counts by depth: a node whose CPU lasts for few of the asks its devices could hold is
-//     worth less, before the CPU is gone.
+//   - CPU and memory count by depth: a node where they last for few of the asks its devices could
+//     hold is worth less, before they are gone.
 //   - A kind that fits few nodes (one type, very many cores) weighs more on those.
 //
 // Equal worth goes to the fuller node.

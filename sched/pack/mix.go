@@ -17,11 +17,11 @@ type mix struct {
 	groups []group // by share, then devices
 	// worth of a free share of one device, in fine parts of a thousandth: what the next ask, by
 	// its weight, would use of it, and what would then still be used beside it.
-	worth [Whole + 1]int64
-	plain [Whole + 1]int64 // weight of each share, scarcity left out
+	worth  [Whole + 1]int64
+	shares [Whole + 1]int64 // weight of each share, scarcity left out
 }
 
-// group is the kinds that differ in nothing but CPU (and in the other types they would take).
+// group is the kinds that differ only in CPU, memory and the other types they would take.
 type group struct {
 	share   uint16
 	devices int64
@@ -32,7 +32,7 @@ type group struct {
 type need struct{ cpu, memory, weight int64 }
 
 func (m *mix) add(k *kind, weight, scarce int64) {
-	m.plain[k.share] += weight
+	m.shares[k.share] += weight
 	i := slices.IndexFunc(m.groups, func(g group) bool { return g.share == k.share && g.devices == int64(k.devices) })
 	if i < 0 {
 		i = len(m.groups)
@@ -53,13 +53,20 @@ func (m *mix) settle() {
 			return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.memory, b.memory), cmp.Compare(a.weight, b.weight))
 		})
 	}
-	for r := 1; r <= Whole; r++ {
-		for s := 1; s <= r; s++ {
-			if m.plain[s] > 0 {
-				m.worth[r] += m.plain[s] * (int64(s)*fine + m.worth[r-s])
-			}
+	var asked []int
+	for s, weight := range m.shares {
+		if weight > 0 {
+			asked = append(asked, s)
 		}
-		m.worth[r] /= one
+	}
+	for r := 1; r <= Whole; r++ {
+		for _, s := range asked {
+			if s > r {
+				break
+			}
+			m.worth[r] += m.shares[s] * (int64(s)*fine + m.worth[r-s])
+		}
+		m.worth[r] = min(m.worth[r]/one, int64(r)*fine) // rounding up rare kinds may make weights more than one
 	}
 }
 
@@ -76,6 +83,7 @@ next:
 		if devices>>d&1 == 1 {
 			free -= share
 		}
+		free = min(free, Whole)
 		if free == 0 {
 			continue
 		}
@@ -94,11 +102,12 @@ next:
 // An entry holds all of its key, so that it changes how long an answer takes, never the answer.
 type memo [1 << 13]struct {
 	cpu, memory, worth int64
+	version            uint64
 	levels             int
 	free               [6]level
 }
 
-// worth of a room with this CPU and these levels.
+// worth of a room with this CPU, this memory and these levels.
 func (d *Demand) worth(cpu, memory int64, free []level) int64 {
 	if len(free) == 0 {
 		return 0
@@ -111,8 +120,8 @@ func (d *Demand) worth(cpu, memory int64, free []level) int64 {
 		h = (h ^ uint64(l.free)<<40 ^ uint64(l.id)<<20 ^ uint64(l.devices)) * 0x9e3779b97f4a7c15
 	}
 	e := &d.memo[h>>(64-13)]
-	if e.levels != len(free) || e.cpu != cpu || e.memory != memory || !slices.Equal(e.free[:len(free)], free) {
-		e.cpu, e.memory, e.levels, e.worth = cpu, memory, len(free), d.judge(cpu, memory, free)
+	if e.version != d.version || e.levels != len(free) || e.cpu != cpu || e.memory != memory || !slices.Equal(e.free[:len(free)], free) {
+		e.version, e.cpu, e.memory, e.levels, e.worth = d.version, cpu, memory, len(free), d.judge(cpu, memory, free)
 		copy(e.free[:], free)
 	}
 	return e.worth
@@ -123,14 +132,14 @@ func (d *Demand) judge(cpu, memory int64, free []level) int64 {
 	var sum int64
 	for i, l := range free {
 		if !slices.ContainsFunc(free[:i], func(o level) bool { return o.id == l.id }) {
-			sum += d.mixes[min(int(l.id), len(d.mixes)-1)].of(cpu, memory, free[i:], l.id, d.tuning.Depth)
+			sum += d.mix(l.id).of(cpu, memory, free[i:], l.id, d.tuning.Depth)
 		}
 	}
 	return sum
 }
 
 // of is the worth of the levels of one type: for each group what of them it could use, times the
-// weight of those of it whose CPU is there.
+// weight of those of it whose CPU and memory are there.
 func (m *mix) of(cpu, memory int64, free []level, id uint16, depth int64) int64 {
 	var sum int64
 	most := uint16(0)
@@ -175,7 +184,7 @@ func (g *group) deep(cpu, memory, slots, depth int64) int64 {
 		if k.memory > memory {
 			continue
 		}
-		n := min(cpu/k.cpu, memory/k.memory) * depth
+		n := min(cpu/k.cpu, memory/k.memory, slots) * depth
 		sum += k.weight * min(1000, n/slots)
 	}
 	return sum
@@ -205,5 +214,5 @@ func (d *Demand) fullness(cpu int64, free []level) int64 {
 	for _, l := range free {
 		sum += int64(l.devices) * int64(l.free)
 	}
-	return one * fine * (sum*d.tuning.Fullness/1000 + cpu/16*d.tuning.CoreFullness/1000) / 1000
+	return one * fine * ((sum*d.tuning.Fullness + min(cpu, 1<<30)/16*d.tuning.CoreFullness) / 1000) / 1000
 }

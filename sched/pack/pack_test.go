@@ -137,11 +137,28 @@ func TestVersionIsRare(t *testing.T) {
 	for i := range 200_000 {
 		d.See(Ask{CPU: int64(i%97) * 100, Devices: 1, Share: uint16(1 + i%Whole)})
 	}
-	if v := d.Version(); v > 60 {
+	if v := d.Version(); v > 70 {
 		t.Fatalf("%d versions for 200,000 arrivals", v)
 	}
 	if len(d.counts) > maxKinds || d.total >= memory {
 		t.Fatalf("%d kinds, %d remembered", len(d.counts), d.total)
+	}
+}
+
+func TestCloneIsIndependent(t *testing.T) {
+	d := learned(Ask{CPU: 12000, Devices: 1, Share: Whole}, Ask{CPU: 4000, Devices: 1, Share: 300})
+	r, a := room(96000, 1000, 700, 1000), Ask{CPU: 4000, Devices: 1, Share: 300}
+	want, _ := score(t, d, r, a)
+	c := d.Clone()
+	for range 5000 {
+		c.See(Ask{CPU: 90000, Devices: 2, Share: Whole, Types: []uint16{9}})
+	}
+	c.Have(*r, 7)
+	if got, _ := score(t, d, r, a); got != want || len(d.builds) != 0 {
+		t.Fatalf("%d before, %d after its clone learned", want, got)
+	}
+	if got, _ := score(t, c, r, a); got == want {
+		t.Fatal("the clone learned nothing")
 	}
 }
 
