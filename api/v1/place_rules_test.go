@@ -100,7 +100,6 @@ func TestPlaceRulesRefuse(t *testing.T) {
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = "now" }), "spec.deferrable", "cheap or green"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = DeferCheap }), "spec.deferrable", "deadline"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable, s.Deadline = DeferGreen, &at }), "spec.deferrable", "expectedTime"},
-		{spec(func(s *TrainingTaskSpec) { s.Preemptible = true }), "spec.preemptible", "not built yet"},
 		{spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: "x"} }), "spec.topology", "pack"},
 		{spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologyBounded} }), "spec.topology.maxPerRack", "1 to"},
 		{spec(func(s *TrainingTaskSpec) { s.ExpectedTime = -1 }), "spec.expectedTime", "10 years"},

@@ -298,10 +298,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{"device memory", node(func(s *NodeSpec) { s.Devices[0].Memory = -1 }), "spec.devices[0].memory", "0 to"},
 
 		{"queue size", &Queue{Meta: Meta{Name: "q"}, Spec: QueueSpec{MaxPending: -1}}, "spec.maxPending", "-1"},
-		{"queue parent", &Queue{Meta: Meta{Name: "q"}, Spec: QueueSpec{Parent: "a"}}, "spec.parent", "not built yet: queue trees come with part 3"},
-		{"queue guarantee", &Queue{Meta: Meta{Name: "q"}, Spec: QueueSpec{Guarantee: map[string]int{"a": 1}}}, "spec.guarantee", "not built yet"},
-		{"queue weight", &Queue{Meta: Meta{Name: "q"}, Spec: QueueSpec{Weight: 1}}, "spec.weight", "not built yet"},
-		{"queue limit", &Queue{Meta: Meta{Name: "q"}, Spec: QueueSpec{Limit: map[string]int{"a": 1}}}, "spec.limit", "not built yet"},
+		{"queue weight", &Queue{Meta: Meta{Name: "q"}, Spec: QueueSpec{Weight: -1}}, "spec.weight", "1 to"},
 		{"members", &Project{Meta: Meta{Name: "p"}, Spec: ProjectSpec{Members: []string{"A"}}}, "spec.members[0]", "name"},
 		{"project queue", &Project{Meta: Meta{Name: "p"}, Spec: ProjectSpec{Queue: "A"}}, "spec.queue", "name"},
 		{"role", &User{Meta: Meta{Name: "u"}, Spec: UserSpec{Role: "root"}}, "spec.role", "admin, operator, member, viewer"},

@@ -24,7 +24,7 @@ type simFlags struct {
 	nodes               string
 	format, queueBy     string
 	history             time.Duration
-	faults              bool
+	faults, fixed       bool
 	seed                uint64
 	checkpoint, restart time.Duration
 	add                 []string
@@ -46,6 +46,7 @@ func simCommand() *cobra.Command {
 	fl.StringVar(&f.queueBy, "queue-by", "none", cli.Both("one queue for each: none or user", "按何划分队列：none 或 user"))
 	fl.DurationVar(&f.history, "history", 0, cli.Both("instead of a trace: this cluster and what ran on it this long back", "不用轨迹，回放本集群最近这段时间的任务"))
 	fl.BoolVar(&f.faults, "faults", false, cli.Both("let nodes and large jobs fail as published clusters do", "按公开集群的故障模型注入故障"))
+	fl.BoolVar(&f.fixed, "no-preemption", false, cli.Both("nobody's place is taken away", "不抢占"))
 	fl.Uint64Var(&f.seed, "seed", 1, cli.Both("of the faults", "故障随机种子"))
 	fl.DurationVar(&f.checkpoint, "checkpoint", 30*time.Minute, cli.Both("how often jobs save", "检查点间隔"))
 	fl.DurationVar(&f.restart, "restart", 2*time.Minute, cli.Both("what beginning again costs", "重启开销"))
@@ -62,7 +63,7 @@ func (f *simFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	cfg.Seed, cfg.Checkpoint, cfg.Restart = f.seed, f.checkpoint, f.restart
+	cfg.Seed, cfg.Checkpoint, cfg.Restart, cfg.Preemptible = f.seed, f.checkpoint, f.restart, !f.fixed
 	if f.faults {
 		cfg.Faults = sim.DefaultFaults()
 	}

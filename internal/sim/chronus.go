@@ -116,6 +116,9 @@ func wholeDevices(n int) api.Role {
 func arrange(jobs []Job) []Job {
 	slices.SortStableFunc(jobs, func(a, b Job) int { return int(min(max(a.At-b.At, -1), 1)) })
 	for i := range jobs {
+		if jobs[i].Task.Meta.DisplayName == "" {
+			jobs[i].Task.Meta.DisplayName = jobs[i].Task.Meta.Name // what its repetitions share
+		}
 		jobs[i].Task.Meta.ID = fmt.Sprintf("task-%09d", i)
 		jobs[i].Task.Meta.Name = fmt.Sprintf("%.40s-%d", jobs[i].Task.Meta.Name, i)
 	}

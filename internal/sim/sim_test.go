@@ -94,7 +94,7 @@ func TestNothingIsLost(t *testing.T) {
 			cfg.Faults.NodeDay, cfg.Faults.RepairMedian, cfg.Faults.RepairSigma = 5, time.Hour, 0.5
 		}
 		w := newWorld(cfg)
-		for w.left > 0 && len(w.agenda) > 0 {
+		for w.goesOn() {
 			w.step()
 		}
 		for _, l := range w.jobs {

@@ -11,16 +11,17 @@ import (
 
 // stat adds up while the world runs.
 type stat struct {
-	capacity float64 // devices
-	running  float64 // devices in use
-	waiting  int
-	jobs     int // running
-	used     float64
-	cost     map[string]float64 // by queue
-	faults   int
-	rates    map[uint32]float64
-	curve    curve
-	zones    map[string]*api.Zone
+	capacity  float64 // devices
+	running   float64 // devices in use
+	waiting   int
+	jobs      int // running
+	used      float64
+	cost      map[string]float64 // by queue
+	faults    int
+	evictions int
+	rates     map[uint32]float64
+	curve     curve
+	zones     map[string]*api.Zone
 }
 
 func newStat(cfg Config) *stat {
@@ -133,6 +134,7 @@ type Report struct {
 	Fairness    float64
 	Stops       int           // preemptions and faults that hit a running job
 	Faults      int           // of nodes
+	Evictions   int           // places taken away for others
 	Lost        float64       // device-hours done twice
 	DeviceHours float64       // in use
 	Missed      int           // deadlines
@@ -175,7 +177,7 @@ func spread(all []time.Duration) Spread {
 func (w *world) report() *Report {
 	r := &Report{
 		Trace: w.cfg.Trace.Name, Seed: w.cfg.Seed, Nodes: len(w.cfg.Nodes), Devices: w.stat.capacity, Jobs: len(w.jobs),
-		Makespan: w.now, Faults: w.stat.faults, DeviceHours: w.stat.used, Step: w.stat.curve.step,
+		Makespan: w.now, Faults: w.stat.faults, Evictions: w.stat.evictions, DeviceHours: w.stat.used, Step: w.stat.curve.step,
 	}
 	var waits, jcts, big []time.Duration
 	for i := range w.cfg.Trace.Jobs {

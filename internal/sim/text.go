@@ -30,7 +30,7 @@ func (r *Report) rows(lang string) [][2]string {
 		{t("wait of ≥ 8 devices", "≥ 8 卡作业等待"), all(r.BigWait)},
 		{t("job completion time", "作业完成时间"), all(r.JCT)},
 		{t("fairness over users", "用户公平性"), t("%.3f (Jain's index of the inverse slowdown; 1 is equal)", "%.3f（减速比倒数的 Jain 指数，1 为完全公平）", r.Fairness)},
-		{t("stops of running jobs", "运行中断"), t("%d; %d faults of nodes", "%d 次；节点故障 %d 次", r.Stops, r.Faults)},
+		{t("stops of running jobs", "运行中断"), t("%d; %d gave way to others; %d faults of nodes", "%d 次；其中让位 %d 次；节点故障 %d 次", r.Stops, r.Evictions, r.Faults)},
 		{t("work done twice", "重复计算"), t("%.1f of %.1f device-hours", "%.1f 卡时，共 %.1f 卡时", r.Lost, r.DeviceHours)},
 		{t("cost", "费用"), strconv.FormatFloat(r.Cost, 'f', 2, 64)},
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Seed   uint64
 	// Checkpoint is how often tasks save; what lies behind the last save is lost with a place.
 	Checkpoint time.Duration
+	// Preemptible lets the planner take a place away: the jobs of the trace save when they are asked.
+	Preemptible bool
 	// Restart is what beginning again costs.
 	Restart time.Duration
 	// Progress, when not nil, is told the share that is done, now and then.
@@ -46,6 +48,9 @@ type world struct {
 	on      map[uint32]map[string]*life // who stands on a node
 	stat    *stat
 	left    int // jobs that have not ended
+	wake    time.Duration
+	// real counts the events to come that are not woke; fruitless the turns in which nobody started.
+	real, fruitless int
 }
 
 // life is a job on its way through the world.
@@ -72,6 +77,7 @@ const (
 	failed
 	arrived
 	broke
+	woke // the planner asked to be called
 )
 
 type event struct {
@@ -107,6 +113,9 @@ func (a *agenda) Pop() any {
 func (w *world) note(e event) {
 	w.serial++
 	e.serial = w.serial
+	if e.kind != woke {
+		w.real++
+	}
 	heap.Push(&w.agenda, e)
 }
 
@@ -117,7 +126,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	w := newWorld(cfg)
-	for i := 0; w.left > 0 && len(w.agenda) > 0; i++ {
+	for i := 0; w.goesOn(); i++ {
 		if i%1024 == 0 {
 			if err := ctx.Err(); err != nil {
 				return nil, err
@@ -129,6 +138,14 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		w.step()
 	}
 	return w.report(), nil
+}
+
+// patience is how often the planner may be woken in a row with nothing else to come and nobody
+// started, before those who wait count as never starting.
+const patience = 3
+
+func (w *world) goesOn() bool {
+	return w.left > 0 && len(w.agenda) > 0 && (w.real > 0 || w.fruitless < patience)
 }
 
 func (cfg *Config) validate() error {
@@ -162,6 +179,8 @@ func newWorld(cfg Config) *world {
 	w.stat = newStat(cfg)
 	for i := range cfg.Trace.Jobs {
 		j := &cfg.Trace.Jobs[i]
+		j.Task.Meta.CreatedAt = cfg.Begin.Add(j.At)
+		j.Task.Spec.Preemptible = cfg.Preemptible
 		l := &life{job: j, first: -1, ended: -1}
 		w.jobs[j.Task.Meta.ID] = l
 		w.note(event{at: j.At, kind: arrived, job: l})
@@ -177,8 +196,13 @@ func (w *world) step() {
 	at := w.agenda[0].at
 	w.stat.advance(w.now, at)
 	w.now = at
+	w.planner.At(w.time())
 	for len(w.agenda) > 0 && w.agenda[0].at == at {
-		w.play(heap.Pop(&w.agenda).(event))
+		e := heap.Pop(&w.agenda).(event)
+		if e.kind != woke {
+			w.real--
+		}
+		w.play(e)
 	}
 	w.plan()
 }
@@ -206,12 +230,26 @@ func (w *world) play(e event) {
 
 // plan lets the planner decide until it has nothing more to say.
 func (w *world) plan() {
+	w.fruitless++
 	for {
-		res := w.planner.Plan(w.time())
+		res := w.planner.Plan()
+		if len(res.Decisions) > 0 {
+			w.fruitless = 0
+		}
 		for _, d := range res.Decisions {
 			w.start(w.jobs[d.Workload.ID], d.At)
 		}
-		if !res.More {
+		for _, e := range res.Evictions { // it saves within its grace, and goes
+			if l := w.jobs[e.ID]; l != nil && l.at != nil {
+				w.stat.evictions++
+				w.unplace(l, !e.AskCheckpoint)
+			}
+		}
+		if !res.More && len(res.Evictions) == 0 {
+			if at := res.Wake.Sub(w.cfg.Begin); !res.Wake.IsZero() && at > w.now && (w.wake <= w.now || at < w.wake) {
+				w.wake = at
+				w.note(event{at: at, kind: woke})
+			}
 			return
 		}
 	}

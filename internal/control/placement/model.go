@@ -31,6 +31,7 @@ type model struct {
 	log     *slog.Logger
 	// host is the machine behind virtual nodes.
 	host string
+	now  func() time.Time // nil: as of the last turn
 }
 
 func newModel(log *slog.Logger, host string, processes int) *model {
