@@ -86,7 +86,8 @@ func (t *turn) serveClaims() {
 		e := c.entry
 		t.q.unclaim(e)
 		w := smallest(e.w)
-		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok {
+		_, paused := t.q.tree.Paused(w.Queue)
+		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok && !paused {
 			if at, ok := t.placeBeside(w, t.firm()); ok {
 				t.start(e, at)
 				continue
