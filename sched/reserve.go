@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -167,27 +168,38 @@ func (t *turn) placeBeside(w *Workload, rs []*Reservation) (Assignment, bool) {
 	return at, ok
 }
 
-// block holds the room of reservations as far as it is free, and says under which names.
+// block holds the room of reservations as far as it is free, to the last thousandth of a device
+// and the last core, and says under which names.
 func (t *turn) block(rs []*Reservation) []string {
 	var held []string
-	hold := func(role Role, s api.Slot) bool {
+	hold := func(need Need, s api.Slot) {
 		id := "\x00" + strconv.Itoa(len(held))
-		if t.c.Hold(id, []Role{role}, Assignment{{s}}) != nil {
-			return false
+		if t.c.Hold(id, []Role{{Need: need}}, Assignment{{s}}) == nil {
+			held = append(held, id)
 		}
-		held = append(held, id)
-		return true
 	}
 	for _, r := range rs {
 		for i, slots := range r.At {
 			for _, s := range slots {
-				if hold(r.roles[i], s) || s.Devices == 0 {
+				n, ok := t.c.nodes[s.Node]
+				if !ok {
 					continue
 				}
-				for mask := s.Devices; mask != 0; mask &= mask - 1 { // the part that is free
-					one := Role{Need: Need{Devices: 1, Share: r.roles[i].Need.Share}}
-					hold(one, api.Slot{Node: s.Node, Devices: mask & -mask})
+				need := r.roles[i].Need
+				share := need.share()
+				need.CPU = min(need.CPU, api.MilliCPU(max(n.room.CPU, 0)))
+				need.Memory = min(need.Memory, api.Bytes(max(n.room.Memory, 0)))
+				need.Disk = min(need.Disk, max(n.disk, 0))
+				free := api.Slot{Node: s.Node}
+				for mask := s.Devices & lowMask(len(n.Devices)); mask != 0; mask &= mask - 1 {
+					left := n.room.Free[bits.TrailingZeros64(mask)]
+					if left >= share {
+						free.Devices |= mask & -mask
+					} else if left > 0 { // a part of it
+						hold(Need{Share: left}, api.Slot{Node: s.Node, Devices: mask & -mask})
+					}
 				}
+				hold(need, free)
 			}
 		}
 	}

@@ -18,6 +18,7 @@ func (w *world) turn() string {
 	w.last = later(w.last, w.now)
 	res := sched.Plan(w.now, w.c, w.q, w.p)
 	w.note(res)
+	w.log("decided %v, evicts %+v, resizes %+v, reserves %v", short(res), res.Evictions, res.Resizes, res.Reservations)
 	loads, usage := w.b.loads(), w.b.usage(w.c)
 	started := map[string]bool{}
 	for _, d := range res.Decisions {
@@ -44,6 +45,14 @@ func (w *world) turn() string {
 		return "eviction: " + why
 	}
 	return w.checkBooks(loads, usage)
+}
+
+// short is who starts where.
+func short(res sched.Result) (out []string) {
+	for _, d := range res.Decisions {
+		out = append(out, fmt.Sprint(d.Workload.ID, d.At))
+	}
+	return out
 }
 
 func later(a, b time.Time) time.Time {

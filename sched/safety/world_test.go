@@ -57,7 +57,7 @@ func pick[T any](w *world, list ...T) T { return list[w.rng.IntN(len(list))] }
 
 func newWorld(seed uint64) *world {
 	w := &world{
-		rng: rand.New(rand.NewPCG(seed, 0x5eed)), now: epoch, last: epoch, log: func(string, ...any) {},
+		rng: rand.New(rand.NewPCG(seed, 0x5eed)), now: epoch, log: func(string, ...any) {},
 		b: newBook(), c: sched.NewCluster(), q: sched.NewQueues(),
 	}
 	w.p = sched.Policy{NoTurns: w.chance(30), NoPreemption: w.chance(10), MaxDecisions: pick(w, 0, 0, 0, 5)}
