@@ -26,11 +26,12 @@ var benchmarks = []benchmark{
 	{"archive", benchArchive},
 	{"sched", benchSched},
 	{"chronus", benchChronus},
+	{"backlog", benchBacklog},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched|chronus")
+		fail("usage: bench start|submit|archive|sched|chronus|backlog")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

@@ -210,7 +210,7 @@ func (m *mind) used() int {
 
 func (m *mind) leave() {
 	i := m.draw(len(m.running))
-	m.c.Release(m.running[i])
+	m.stop(m.running[i])
 	m.running[i] = m.running[len(m.running)-1]
 	m.running = m.running[:len(m.running)-1]
 }
@@ -248,8 +248,13 @@ func (m *mind) churn(k churn) (rate float64, err error) {
 
 func (m *mind) end(ids []string) {
 	for _, id := range ids {
-		m.c.Release(id)
+		m.stop(id)
 	}
+}
+
+func (m *mind) stop(id string) {
+	m.c.Release(id)
+	m.q.Stop(benchTime, id, true)
 }
 
 // bigGangs times gangs of 1,024 whole nodes from coming to placed.
@@ -262,13 +267,13 @@ func (m *mind) bigGangs(times int) (sample, error) {
 			return nil, fmt.Errorf("a gang of 1,024 nodes: %w", err)
 		}
 		out = append(out, time.Since(begin))
-		m.c.Release(id)
+		m.stop(id)
 		for range batch { // something else happens in between
 			other := m.submit(worker(1, 1, 0))
 			if _, err := m.start(); err != nil {
 				return nil, err
 			}
-			m.c.Release(other)
+			m.stop(other)
 		}
 	}
 	return out, nil
@@ -280,9 +285,11 @@ func timeRestart(seed uint64) (float64, error) {
 	m := newMind(seed)
 	for i := range 50000 {
 		at := sched.Assignment{{{Node: uint32(i%schedNodes + 1), Devices: 1 << (i / schedNodes)}}}
-		if err := m.c.Hold(fmt.Sprintf("p%08d", i), worker(1, 1, 0), at); err != nil {
+		w := &sched.Workload{ID: fmt.Sprintf("p%08d", i), Queue: "q", Roles: worker(1, 1, 0)}
+		if err := m.c.Hold(w.ID, w.Roles, at); err != nil {
 			return 0, err
 		}
+		m.q.Run(benchTime, m.c, w, at, benchTime)
 	}
 	m.submit(worker(8, 4, 0))
 	if _, err := m.start(); err != nil {

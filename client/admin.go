@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -107,17 +108,18 @@ func (c *Client) SignInCode(ctx context.Context) (string, error) {
 	return out.Code, err
 }
 
-// Cordon keeps new work away from a node, or lets it in again.
-func (c *Client) Cordon(ctx context.Context, node string, cordoned bool) error {
+// NodeVerb is cordon, uncordon or drain, for a node or one of its devices.
+func (c *Client) NodeVerb(ctx context.Context, verb, node string, device int) (*api.Node, error) {
 	p, err := objectPath(api.KindNode, node)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	verb := "/uncordon"
-	if cordoned {
-		verb = "/cordon"
+	q := url.Values{}
+	if device >= 0 {
+		q.Set("device", strconv.Itoa(device))
 	}
-	return c.write(ctx, http.MethodPost, p+verb, nil, nil, nil)
+	out := &api.Node{}
+	return out, c.write(ctx, http.MethodPost, p+"/"+verb, q, nil, out)
 }
 
 // Backup opens the server's backup, a tar stream; the caller closes it. A stream cut short ends

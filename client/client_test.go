@@ -94,8 +94,8 @@ func TestRequests(t *testing.T) {
 		}, seen{method: "POST", path: "/api/v1/projects", query: "dryRun=true", body: `{"metadata":{"name":"p"},"spec":{}}`}},
 		{"stop", func() error { return c.Stop(ctx, "p", "t") }, seen{method: "POST", path: "/api/v1/training-tasks/t/stop", query: "project=p"}},
 		{"clone", func() error { return do(c.Clone(ctx, "", "t", "u", "")) }, seen{method: "POST", path: "/api/v1/training-tasks/t/clone", body: `{"name":"u"}`}},
-		{"cordon", func() error { return c.Cordon(ctx, "n", true) }, seen{method: "POST", path: "/api/v1/nodes/n/cordon"}},
-		{"uncordon", func() error { return c.Cordon(ctx, "n", false) }, seen{method: "POST", path: "/api/v1/nodes/n/uncordon"}},
+		{"cordon", func() error { _, err := c.NodeVerb(ctx, "cordon", "n", -1); return err }, seen{method: "POST", path: "/api/v1/nodes/n/cordon"}},
+		{"drain", func() error { _, err := c.NodeVerb(ctx, "drain", "n", 3); return err }, seen{method: "POST", path: "/api/v1/nodes/n/drain", query: "device=3"}},
 		{"list", func() error {
 			return do(c.List(ctx, api.KindTrainingTask, ListOptions{
 				Project: "p", Limit: 5, Sort: "-name", Phase: []string{"Running", "Failed"}, Labels: map[string]string{"a": "b"}, Search: "训练",

@@ -87,7 +87,7 @@ type turn struct {
 	tries        int
 	searches     int
 	forecasts    int
-	started      bool
+	useful       bool // somebody started who had been refused
 }
 
 // Plan decides who starts now. Its decisions are already applied: the gangs are held and run, and
@@ -113,7 +113,7 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	t.grow()
 	if swept {
 		q.idle++
-		if t.started {
+		if t.useful {
 			q.idle = 0
 		}
 	}
@@ -157,6 +157,7 @@ func (t *turn) serve(l *lane, cl *class) {
 		return
 	}
 	t.reserve(e)
+	cl.refused = true
 	l.shelf.Park(cl)
 	t.q.count(l)
 }
@@ -171,7 +172,8 @@ func (t *turn) start(e *entry, at Assignment) {
 	t.q.unwait(w.ID)
 	t.q.run(t.now, t.c, w, at, t.now).overdue = overdue
 	t.res.Decisions = append(t.res.Decisions, Decision{w, at})
-	t.started = true
+	t.useful = t.useful || e.class.refused
+	e.class.refused = false
 }
 
 // room looks for a place within the limits of the queue that takes nothing from those before it;

@@ -9,15 +9,18 @@ import (
 
 // Eviction asks a gang to go so that another can start.
 //
-// Why this never goes round in circles: who is asked to go is (1) of lower priority in the same
-// queue; (2) of lower priority in a queue that uses more than its guarantee; (3) in a queue that
-// uses more than its guarantee, while the other's stays within its own; or (4) an equal of the same
-// queue that has had its turn of at least a quantum, with at least four times as much left to do,
-// or any equal that is not overdue when the other is. After (3) the taker's queue is within its
-// guarantee, so neither (2) nor (3) can take it back; (1) and (2) only ever raise the priority of
-// what runs; in (4) each eviction costs the one who takes a quantum of progress before it can be
-// asked itself, a workload gives way so at most maxTurns times, and who was overdue never again.
-// Nobody is asked twice for the same one, and a claim keeps what they leave from everybody else.
+// Who is asked to go is (1) of lower priority in the same queue; (2) of lower priority in a queue
+// that still has its guarantee without it; (3) in a queue that uses more than its guarantee, while
+// the other's stays within its own; or (4) an equal of the same queue that has stood for a quantum
+// and has at least four times as much left to do, or any such equal when the other is overdue.
+//
+// Why this never goes round in circles: each kind alone only goes one way ((1) and (2) raise the
+// priority of what runs; after (3) the taker's queue is within its guarantee, and neither (2) nor
+// (3) touches such; in (4) the taker must first get on with its work for a quantum, and who was
+// overdue is never asked again). Together they could turn, because gangs come in lumps: hence the
+// bound that needs no argument. Nobody is ever asked to go twice for the same workload, nor are
+// others asked for one workload more than maxClaims times. What they leave is kept for it by a
+// claim, so no third one profits and has to be asked again.
 type Eviction struct {
 	ID, For string
 	Why     EvictionReason
@@ -45,6 +48,8 @@ const (
 	turnGap = 2
 	// maxTurns is how often a workload gives way to its equals.
 	maxTurns = 16
+	// maxClaims is how often others are asked to go for one workload, in all its life.
+	maxClaims = 16
 	// exactUpTo is how many candidates are searched for the exact minimum.
 	exactUpTo = 10
 	// pruneUpTo bounds the candidates each of which is asked whether it may stay after all.
@@ -73,6 +78,20 @@ func (q *Queues) unclaim(e *entry) {
 		q.claims = slices.DeleteFunc(q.claims, func(c *claim) bool { return c == e.claim })
 		q.tree.Coming(e.w.Queue, e.claim.need, -1)
 		e.claim = nil
+	}
+}
+
+// UndoEviction takes an eviction back that could not be written: the gang stays, and the other one
+// waits like everybody. Others that were asked to go for it go in vain.
+func UndoEviction(q *Queues, e Eviction) {
+	if r, ok := q.running[e.ID]; ok {
+		r.leaving = false
+		q.gone(r)
+	}
+	if other, ok := q.waiting[e.For]; ok && other.claim != nil {
+		q.unclaim(other)
+		delete(q.history(e.For).victims, e.ID)
+		q.file(other, other.age < 0)
 	}
 }
 
@@ -131,14 +150,17 @@ func (t *turn) firm() []*Reservation {
 // may says why e may ask r to go; "" when it may not.
 func (t *turn) may(e *entry, r *run, need Vector) EvictionReason {
 	w, v := e.w, r.Workload
-	if !v.Preemptible || r.leaving || e.victims[v.ID] {
+	if !v.Preemptible || r.leaving {
+		return ""
+	}
+	if p := t.q.past[w.ID]; p != nil && p.victims[v.ID] {
 		return ""
 	}
 	if w.Queue != v.Queue {
 		switch {
 		case t.q.tree.Reclaims(w.Queue, v.Queue, need):
 			return EvictReclaim
-		case w.Priority > v.Priority && t.q.tree.Borrows(w.Queue, v.Queue, need):
+		case w.Priority > v.Priority && t.q.tree.Borrows(w.Queue, v.Queue, need, r.need):
 			return EvictPriority
 		}
 		return ""
@@ -194,6 +216,9 @@ func (t *turn) preempt(e *entry) bool {
 	if t.p.NoPreemption || t.searches >= maxSearches || t.now.Before(e.class.searchAt) {
 		return false
 	}
+	if p := t.q.past[e.w.ID]; p != nil && p.claims >= maxClaims {
+		return false
+	}
 	t.searches++
 	e.class.searchAt = t.now.Add(t.p.Quantum)
 	w := smallest(e.w)
@@ -214,12 +239,14 @@ func (t *turn) claim(e *entry, w *Workload, at Assignment, chosen []*victim) {
 	c.firm = true
 	t.q.tree.Coming(w.Queue, c.need, +1)
 	c.Start, c.Early, c.Late = t.now.Add(t.p.Grace), t.now, t.now.Add(2*t.p.Grace)
-	if e.victims == nil {
-		e.victims = map[string]bool{}
+	history := t.q.history(w.ID)
+	if history.victims == nil {
+		history.victims = map[string]bool{}
 	}
+	history.claims++
 	for _, v := range chosen {
 		id := v.r.Workload.ID
-		c.pending[id], e.victims[id] = true, true
+		c.pending[id], history.victims[id] = true, true
 		v.r.leaving, v.r.going = true, v.need
 		t.q.tree.Going(v.r.Workload.Queue, v.need, +1)
 		if v.shrink {
@@ -377,7 +404,7 @@ func (h *hunt) greedy(all []*victim) bool {
 }
 
 // sets groups victims into what makes room for one replica, the cheapest first: on each node those
-// who lose least until its devices suffice, or all there are.
+// who lose least until its devices suffice, then those for a second replica, and so on.
 func (h *hunt) sets(all []*victim) [][]*victim {
 	want := 1
 	for _, r := range h.w.Roles {
@@ -393,22 +420,21 @@ func (h *hunt) sets(all []*victim) [][]*victim {
 	byNode := map[uint32]*set{}
 	var order []*set
 	for _, v := range all {
-		for node, devices := range v.r.nodes() {
+		for _, on := range v.r.nodes() {
+			node, devices := on.node, on.devices
 			s := byNode[node]
-			if s == nil {
+			if s == nil || s.got >= want {
 				s = &set{node: node}
 				byNode[node] = s
 				order = append(order, s)
 			}
-			if s.got < want {
-				s.got += max(devices, 1)
-				s.cost += v.lost
-				s.left += v.left
-				s.vs = append(s.vs, v)
-			}
+			s.got += max(devices, 1)
+			s.cost += v.lost
+			s.left += v.left
+			s.vs = append(s.vs, v)
 		}
 	}
-	slices.SortFunc(order, func(a, b *set) int {
+	slices.SortStableFunc(order, func(a, b *set) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(len(a.vs), len(b.vs)), cmp.Compare(b.left, a.left), cmp.Compare(a.node, b.node))
 	})
 	out := make([][]*victim, len(order))
@@ -418,12 +444,21 @@ func (h *hunt) sets(all []*victim) [][]*victim {
 	return out
 }
 
-// nodes is how many devices a run has where; more than enough of them when it has none at all.
-func (r *run) nodes() map[uint32]int {
-	out := map[uint32]int{}
+// standsOn is how many devices a run has on a node.
+type standsOn struct {
+	node    uint32
+	devices int
+}
+
+// nodes is where a run stands, in the order of its slots: one that comes back to a node has it twice.
+func (r *run) nodes() []standsOn {
+	var out []standsOn
 	for _, slots := range r.At {
 		for _, s := range slots {
-			out[s.Node] += bits.OnesCount64(s.Devices)
+			if len(out) == 0 || out[len(out)-1].node != s.Node {
+				out = append(out, standsOn{node: s.Node})
+			}
+			out[len(out)-1].devices += bits.OnesCount64(s.Devices)
 		}
 	}
 	return out

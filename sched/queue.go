@@ -26,9 +26,9 @@ type Queues struct {
 
 	running map[string]*run
 	runs    []*run
-	elastic int             // runs that may grow or shrink
-	growAt  time.Time       // when those are looked at again
-	past    map[string]past // of those that run or wait
+	elastic int              // runs that may grow or shrink
+	growAt  time.Time        // when those are looked at again
+	past    map[string]*past // of those that ran or asked others to go, until they are over
 
 	reserved []*Reservation
 	claims   []*claim
@@ -49,8 +49,10 @@ type class struct {
 	classKey
 	spot    order.Spot
 	entries entryHeap
-	// searchAt is when victims are looked for again after none were found.
-	searchAt time.Time
+	// searchAt is when victims are looked for again after none were found, forecastAt when a time
+	// is after there was none.
+	searchAt, forecastAt time.Time
+	refused              bool // since the last start
 }
 
 type classKey struct {
@@ -84,21 +86,39 @@ type entry struct {
 	since time.Time // waiting began, had it never run
 	age   int       // in ageing, -1 when not there
 	claim *claim    // it starts as soon as others have gone
-	// victims were asked to go for this one; nobody is twice.
-	victims map[string]bool
 }
 
-// past is what a workload did before it was stopped.
+// past is what a workload did so far.
 type past struct {
-	ran     time.Duration
-	evicted int
+	ran     time.Duration   // before it was last stopped
+	evicted int             // how often it had to go
+	claims  int             // how often others were asked to go for it
+	victims map[string]bool // who was; nobody is twice
+}
+
+// ran is how long a workload that waits has run before.
+func (q *Queues) ran(id string) time.Duration {
+	if p := q.past[id]; p != nil {
+		return p.ran
+	}
+	return 0
+}
+
+// history is a workload's past, made if need be.
+func (q *Queues) history(id string) *past {
+	p := q.past[id]
+	if p == nil {
+		p = &past{}
+		q.past[id] = p
+	}
+	return p
 }
 
 // NewQueues is an empty one. A queue that was never set is open.
 func NewQueues() *Queues {
 	return &Queues{
 		tree: fair.New(HalfLife), learned: predict.New(), waiting: map[string]*entry{}, classes: map[classKey]*class{},
-		lanes: map[string]*lane{}, running: map[string]*run{}, past: map[string]past{},
+		lanes: map[string]*lane{}, running: map[string]*run{}, past: map[string]*past{},
 	}
 }
 
@@ -131,7 +151,10 @@ func (q *Queues) Add(w *Workload) {
 	if since.IsZero() {
 		since = q.now
 	}
-	e := &entry{w: w, since: since.Add(q.past[w.ID].ran), at: -1, age: -1}
+	if !since.IsZero() {
+		since = since.Add(q.ran(w.ID))
+	}
+	e := &entry{w: w, since: since, at: -1, age: -1}
 	q.waiting[w.ID] = e
 	heap.Push(&q.ageing, e)
 	q.lane(w.Queue).count++
@@ -142,7 +165,7 @@ func (q *Queues) Add(w *Workload) {
 func (q *Queues) file(e *entry, overdue bool) {
 	key := classKey{queue: e.w.Queue, priority: e.w.Priority, shape: e.w.shape(), overdue: overdue}
 	if !overdue {
-		key.level = q.level(e.w, q.past[e.w.ID].ran)
+		key.level = q.level(e.w, q.ran(e.w.ID))
 	}
 	c, ok := q.classes[key]
 	if !ok {
@@ -275,8 +298,16 @@ func (q *Queues) Paused(queue string) (string, bool) { return q.tree.Paused(queu
 
 // age moves those that have waited for too long into the overdue classes.
 func (q *Queues) age(now time.Time, longest time.Duration) {
-	for len(q.ageing) > 0 && now.Sub(q.ageing[0].since) >= longest {
+	for len(q.ageing) > 0 {
 		e := q.ageing[0]
+		if e.since.IsZero() { // came before the first turn and did not say when
+			e.since = now
+			heap.Fix(&q.ageing, e.age)
+			continue
+		}
+		if now.Sub(e.since) < longest {
+			return
+		}
 		heap.Pop(&q.ageing)
 		if e.claim == nil {
 			q.leave(e)

@@ -60,7 +60,7 @@ func (q *Queues) unreserve(id string) {
 // kept away by small ones, so it needs none.
 func (t *turn) reserve(e *entry) {
 	q, w := t.q, smallest(e.w)
-	if t.p.Reservations < 0 || (w.Replicas() < 2 && devicesOf(w) < 2) {
+	if t.p.Reservations < 0 || t.now.Before(e.class.forecastAt) || (w.Replicas() < 2 && devicesOf(w) < 2) {
 		return
 	}
 	rank := e.rank()
@@ -82,6 +82,7 @@ func (t *turn) reserve(e *entry) {
 	}
 	r, ok := t.forecast(w, rank)
 	if !ok {
+		e.class.forecastAt = t.now.Add(t.p.Quantum)
 		return
 	}
 	q.reserved = append(q.reserved, r)
@@ -119,7 +120,7 @@ func (t *turn) blockers(e *entry) []*Reservation {
 		}
 		if !r.firm {
 			if end.IsZero() {
-				ran := t.q.past[e.w.ID].ran
+				ran := t.q.ran(e.w.ID)
 				end = t.now.Add(t.q.estimate(e.w).Quantile(safely, ran))
 			}
 			if !end.After(r.Start) {

@@ -40,7 +40,10 @@ func (q *Queues) notBefore(now time.Time) time.Time {
 }
 
 func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, since time.Time) *run {
-	p := q.past[w.ID]
+	var p past
+	if known := q.past[w.ID]; known != nil {
+		p = *known
+	}
 	sized := resized(w, at)
 	r := &run{
 		Running: Running{Workload: w, At: at, Since: since}, at: len(q.runs), need: c.Need(sized), devices: devicesOf(sized),
@@ -56,7 +59,10 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 }
 
 // SetPast says what a workload did before this process knew it: a new leader reads it from history.
-func (q *Queues) SetPast(id string, ran time.Duration, evicted int) { q.past[id] = past{ran, evicted} }
+func (q *Queues) SetPast(id string, ran time.Duration, evicted int) {
+	p := q.history(id)
+	p.ran, p.evicted = ran, evicted
+}
 
 // Stop says that a gang no longer stands. A finished one is learned from and forgotten; any other
 // may wait again. Unknown is fine.
@@ -71,11 +77,11 @@ func (q *Queues) Stop(now time.Time, id string, finished bool) {
 	}
 	ran := r.ran(now)
 	if !finished {
-		evicted := r.evicted
+		p := q.history(id)
+		p.ran, p.evicted = ran, r.evicted
 		if r.leaving {
-			evicted++
+			p.evicted++
 		}
-		q.past[id] = past{ran, evicted}
 		return
 	}
 	delete(q.past, id)

@@ -66,7 +66,7 @@ func whole() map[Kind]Object {
 		},
 		KindPlacement: &Placement{
 			Meta: meta(MustInfo(KindPlacement), "放置"),
-			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at},
+			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at, &Eviction{"Preempted", fault.T("It left.", "已让出。"), at}},
 		},
 		KindZone: &Zone{
 			Meta: meta(MustInfo(KindZone), "北京-1"),
@@ -78,7 +78,7 @@ func whole() map[Kind]Object {
 		},
 		KindNode: &Node{
 			Meta:   meta(MustInfo(KindNode), "节点"),
-			Spec:   NodeSpec{7, "beijing-1", "r1", "l1", true, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
+			Spec:   NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
 			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single"},
 		},
 		KindQueue: &Queue{

@@ -23,10 +23,14 @@ type NodeSpec struct {
 	Rack   string `json:"rack,omitempty"`
 	Leaf   string `json:"leaf,omitempty"`
 	// Cordoned keeps new work away.
-	Cordoned bool     `json:"cordoned,omitempty"`
-	CPU      MilliCPU `json:"cpu"`
-	Memory   Bytes    `json:"memory"`
-	Disk     Bytes    `json:"disk,omitempty"`
+	Cordoned bool `json:"cordoned,omitempty"`
+	// CordonedDevices keeps new work away from single devices, by index.
+	CordonedDevices []int `json:"cordonedDevices,omitempty" doc:"Devices, by index, that take no new work."`
+	// Drain makes what runs on cordoned parts leave.
+	Drain  bool     `json:"drain,omitempty" doc:"What runs on the cordoned node or devices leaves and is placed elsewhere."`
+	CPU    MilliCPU `json:"cpu"`
+	Memory Bytes    `json:"memory"`
+	Disk   Bytes    `json:"disk,omitempty"`
 	// Devices are the accelerators; at most 64, a placement's mask is over this order.
 	Devices []Device `json:"devices,omitempty"`
 	Virtual bool     `json:"virtual,omitempty" doc:"Nominal: no machine of its own stands behind it."`

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // Placement is where all replicas of a gang stand: one object, one write, assignment only. Its
@@ -25,6 +27,16 @@ type PlacementSpec struct {
 	Attempt  int              `json:"attempt" doc:"The first attempt that may use this placement."`
 	Roles    []RoleAssignment `json:"roles"`
 	PlacedAt time.Time        `json:"placedAt"`
+	// Evict asks the task to leave: its processes are ended with their grace, then the placement goes
+	// and the task waits again. What it holds is free only then. Never unset.
+	Evict *Eviction `json:"evict,omitempty"`
+}
+
+// Eviction says why a gang must leave its place.
+type Eviction struct {
+	Reason  string     `json:"reason" doc:"Preempted, Drained, Moved …"`
+	Message fault.Text `json:"message"`
+	At      time.Time  `json:"at"`
 }
 
 // RoleAssignment has one slot for each replica of the role, in index order.

@@ -17,32 +17,6 @@ func (a *app) zoneCommand() *cobra.Command {
 		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")))
 }
 
-func (a *app) nodeCommand() *cobra.Command {
-	return group("node", Both("Machines", "节点"),
-		a.listCommand(api.KindNode, "list", Both("List nodes", "列出节点")),
-		a.cordonCommand("cordon", true, Both("Keep new work away from nodes", "停止向节点调度新任务")),
-		a.cordonCommand("uncordon", false, Both("Let new work onto nodes again", "恢复向节点调度新任务")))
-}
-
-func (a *app) cordonCommand(use string, cordoned bool, short string) *cobra.Command {
-	return &cobra.Command{
-		Use: use + " NAME...", Short: short, Args: needArgs(1, -1, "NAME..."),
-		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
-			for _, name := range args {
-				if err := s.client.Cordon(ctx, name, cordoned); err != nil {
-					return err
-				}
-				if cordoned {
-					putLine(s.out, "node/"+name+" "+s.t("cordoned", "已隔离"))
-				} else {
-					putLine(s.out, "node/"+name+" "+s.t("uncordoned", "已恢复调度"))
-				}
-			}
-			return nil
-		}),
-	}
-}
-
 func (a *app) queueCommand() *cobra.Command {
 	return group("queue", Both("Queues", "队列"),
 		a.listCommand(api.KindQueue, "list", Both("List queues", "列出队列")),

@@ -89,6 +89,7 @@ var access = map[string]rule{
 	"watchNode":          {all, all, all, all, read, false},
 	"cordonNode":         {all, all, none, none, power, false},
 	"uncordonNode":       {all, all, none, none, power, false},
+	"drainNode":          {all, all, none, none, power, false},
 	"listQueue":          {all, all, all, all, read, false},
 	"getQueue":           {all, all, all, all, read, false},
 	"watchQueue":         {all, all, all, all, read, false},

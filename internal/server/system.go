@@ -11,7 +11,6 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 type versionInfo struct {
@@ -118,65 +117,4 @@ func (s *Server) backup(ctx context.Context, c *call) (*reply, error) {
 	}
 	s.remember(c, "ok")
 	return nil, nil
-}
-
-// nodeRoutes keep new work away from a node, or let it in again.
-func (s *Server) nodeRoutes(reg *schemas) []*route {
-	row := api.MustInfo(api.KindNode)
-	verb := func(word, summary string, cordoned bool) *route {
-		return &route{
-			method: http.MethodPost, path: prefix + "/nodes/{name}/" + word, id: word + "Node", summary: summary, tag: row.Plural,
-			kind: row.Kind, verb: word, data: reg.kind(row),
-			handle: func(ctx context.Context, c *call) (*reply, error) { return s.cordon(ctx, c, row, cordoned) },
-		}
-	}
-	return []*route{
-		verb("cordon", "Keep new work away.", true),
-		verb("uncordon", "Let new work in.", false),
-	}
-}
-
-func (s *Server) cordon(ctx context.Context, c *call, row api.KindInfo, cordoned bool) (*reply, error) {
-	name := c.r.PathValue("name")
-	c.note.kind, c.note.name = row.Kind, clip(name, 128)
-	var err error
-	var minimum int64
-	for range retries {
-		var o api.Object
-		if o, err = s.find(ctx, api.Key{Kind: row.Kind, Name: name}, minimum); fault.Is(err, fault.NotFound) {
-			return nil, missing(row, name)
-		} else if err != nil {
-			return nil, err
-		}
-		node := o.(*api.Node)
-		c.note.before(node)
-		if err := s.mayWrite(ctx, c.who, node); err != nil {
-			return nil, err
-		}
-		if node.Spec.Cordoned == cordoned {
-			c.note.skip = true
-			return &reply{data: node, revision: node.Meta.Revision}, nil
-		}
-		next := store.Clone(node)
-		next.Spec.Cordoned, next.Meta.UpdatedAt = cordoned, s.Clock.Now().UTC()
-		var rev int64
-		if rev, err = s.commit(ctx, store.Update(next)); err == nil {
-			c.note.after(next)
-			s.tell(c, next, cordonWords[cordoned].reason, cordonWords[cordoned].text)
-			return &reply{data: next, revision: rev}, nil
-		}
-		if fault.ReasonOf(err) != "Stale" {
-			return nil, err
-		}
-		minimum = node.Meta.Revision + 1
-	}
-	return nil, err
-}
-
-var cordonWords = map[bool]struct {
-	reason string
-	text   fault.Text
-}{
-	true:  {"Cordoned", fault.T("New work is kept away.", "已停止接收新任务。")},
-	false: {"Uncordoned", fault.T("New work is let in.", "已恢复接收新任务。")},
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -181,19 +182,26 @@ func (s *Server) replicas(ctx context.Context, c *call) (*reply, error) {
 			return nil, err
 		}
 	}
-	if len(items) == 0 {
-		rows, err := s.History.UsageOf(ctx, task.Meta.ID)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range rows {
-			items = append(items, viewOf(task.Meta.ID, r))
-		}
+	rows, err := s.History.UsageOf(ctx, task.Meta.ID)
+	if err != nil {
+		return nil, err
 	}
-	if items == nil {
-		items = []ReplicaView{}
-	}
+	items = withStays(items, task.Meta.ID, rows)
 	return &reply{data: map[string]any{"items": items}, revision: task.Meta.Revision}, nil
+}
+
+// withStays adds to what is live where it stands, and the stays that are over.
+func withStays(live []ReplicaView, taskID string, rows []history.UsageRow) []ReplicaView {
+	out := make([]ReplicaView, 0, len(rows)+len(live))
+	for _, r := range rows {
+		i := slices.IndexFunc(live, func(v ReplicaView) bool { return v.Name == r.Replica })
+		if i < 0 {
+			out = append(out, viewOf(taskID, r))
+			continue
+		}
+		live[i].Zone, live[i].Node, live[i].Devices = r.Zone, r.Node, r.Devices
+	}
+	return append(out, live...)
 }
 
 // viewOf is a replica as its usage row remembers it.

@@ -242,6 +242,31 @@ func TestGuaranteesComeFirstAndAreReclaimed(t *testing.T) {
 	}
 }
 
+func TestPriorityTakesOnlyWhatIsBorrowed(t *testing.T) {
+	tree := fair.New(0)
+	tree.SetTotal([]int64{100})
+	if err := tree.Set([]fair.Queue{{Name: "a", Guarantee: []int64{20}}, {Name: "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	tree.Charge(now, "a", []int64{30})
+	for _, tc := range []struct {
+		gives int64
+		want  bool
+	}{{10, true}, {11, false}} {
+		if got := tree.Borrows("b", "a", []int64{5}, []int64{tc.gives}); got != tc.want {
+			t.Errorf("giving %d: %v", tc.gives, got)
+		}
+	}
+	tree.Going("a", []int64{10}, +1) // what was asked to go is not there to be given
+	if tree.Borrows("b", "a", []int64{5}, []int64{1}) || tree.Reclaims("a", "b", []int64{1}) {
+		t.Error("taken twice")
+	}
+	tree.Going("a", []int64{10}, -1)
+	if !tree.Borrows("a", "b", []int64{5}, []int64{50}) {
+		t.Error("what has no guarantee is all borrowed")
+	}
+}
+
 func BenchmarkChargeAndNext(b *testing.B) {
 	tree := fair.New(time.Hour)
 	tree.SetTotal([]int64{1 << 40, 1 << 40, 1 << 40})

@@ -283,11 +283,20 @@ func (t *Tree) Reclaims(queue, other string, v []int64) bool {
 	return ok && mine.within(v) && theirs.over(v)
 }
 
-// Borrows says whether, seen from queue, the other's side uses more of what v asks for than its
-// guarantee: only such may be taken from by priority across queues.
-func (t *Tree) Borrows(queue, other string, v []int64) bool {
+// Borrows says whether, seen from queue, the other's side uses so much more of what v asks for than
+// its guarantee that it still has its guarantee after giving: only that may be taken by priority
+// across queues, so that nobody is taken from who could then reclaim it.
+func (t *Tree) Borrows(queue, other string, v, gives []int64) bool {
 	_, theirs, ok := t.part(queue, other)
-	return ok && theirs.over(v)
+	if !ok {
+		return false
+	}
+	for i, want := range v {
+		if g := get(theirs.Guarantee, i); want > 0 && g > 0 && get(theirs.usage, i)-get(theirs.going, i)-get(gives, i) < g {
+			return false
+		}
+	}
+	return true
 }
 
 // part finds where two paths part: the two children of the lowest common ancestor. A queue above

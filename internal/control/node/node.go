@@ -123,6 +123,7 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node) ([]store.Op, 
 			continue
 		}
 		n.Spec.Number, n.Spec.Cordoned = old.Spec.Number, old.Spec.Cordoned
+		n.Spec.CordonedDevices, n.Spec.Drain = old.Spec.CordonedDevices, old.Spec.Drain
 		ops = c.change(ops, old, n.Spec, n.Status)
 	}
 	for _, gone := range have {

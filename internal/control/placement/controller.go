@@ -160,6 +160,9 @@ func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 // turn plans and commits until nothing more can start. It says whether a write failed that should
 // be tried again, and when to come back even if nothing changes.
 func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, wake time.Time) {
+	if c.drain(ctx, epoch) {
+		retry = true
+	}
 	for ctx.Err() == nil {
 		c.mu.Lock()
 		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{})
@@ -171,11 +174,65 @@ func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, w
 		if c.commitAll(ctx, epoch, res.Decisions, bases) {
 			return true, wake
 		}
+		if c.preempt(ctx, epoch, res.Evictions) {
+			retry = true
+		}
 		if !res.More {
-			return false, res.Wake
+			return retry, res.Wake
 		}
 	}
-	return false, wake
+	return retry, wake
+}
+
+// preempt asks gangs to leave for others; those start once these have gone.
+func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions []sched.Eviction) (retry bool) {
+	for _, e := range evictions {
+		c.mu.Lock()
+		p := c.m.stands[e.ID]
+		c.mu.Unlock()
+		if p != nil && p.Spec.Evict != nil {
+			continue // it goes already
+		}
+		err := error(fault.New(fault.Conflict, "Stale", fault.T("The placement is not seen yet.", "尚未看到该放置。")))
+		if p != nil {
+			err = c.evict(ctx, epoch, p, "Preempted", fault.T("It gives way to another task (%s) and is placed again.", "为其他任务让出资源（%s），将重新调度。", e.Why))
+		}
+		if err != nil {
+			c.cfg.Log.Warn("a gang could not be asked to leave", "task", e.ID, "error", err)
+			c.mu.Lock()
+			sched.UndoEviction(c.m.queues, e)
+			c.mu.Unlock()
+			retry = true
+		}
+	}
+	return retry
+}
+
+// drain asks everything that stands on what is to be emptied to leave. It says whether a write
+// failed that should be tried again.
+func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) {
+	c.mu.Lock()
+	leavers := c.m.leavers()
+	c.mu.Unlock()
+	for _, p := range leavers {
+		err := c.evict(ctx, epoch, p, "Drained", fault.T("Its node is being emptied; it is placed elsewhere.", "所在节点正在排空，将重新调度到别处。"))
+		if err != nil && !fault.Is(err, fault.Conflict) {
+			c.cfg.Log.Warn("a gang could not be asked to leave", "task", p.Spec.TaskID, "error", err)
+			retry = true
+		}
+	}
+	return retry
+}
+
+// evict writes the wish that a gang leave; train carries it out and deletes the placement.
+func (c *Controller) evict(ctx context.Context, epoch store.Epoch, p *api.Placement, reason string, message fault.Text) error {
+	next := store.Clone(p)
+	now := c.cfg.Clock.Now().UTC()
+	next.Spec.Evict, next.Meta.UpdatedAt = &api.Eviction{Reason: reason, Message: message, At: now}, now
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Update(next)}, Fence: epoch})
+	return err
 }
 
 func (c *Controller) commitAll(ctx context.Context, epoch store.Epoch, ds []sched.Decision, bases []*api.TrainingTask) (retry bool) {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,9 @@ type model struct {
 	queues  *sched.Queues
 	tasks   map[string]*api.TrainingTask // by id: Pending ones that may wait
 	placed  map[string]string            // placement key → task id
+	stands  map[string]*api.Placement    // by task id
+	on      map[uint32]map[string]bool   // node → ids of tasks that stand on it
+	drains  map[uint32]uint64            // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32            // node name → number
 	log     *slog.Logger
 	// host is the machine behind virtual nodes.
@@ -26,6 +30,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.TrainingTask{},
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host,
+		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -46,8 +51,17 @@ func (m *model) setNode(n *api.Node) {
 		Closed: n.Spec.Cordoned || !n.Status.Ready || n.Meta.DeletedAt != nil,
 	}
 	for _, d := range n.Spec.Devices {
-		s.Devices = append(s.Devices, d.Type)
-		s.Islands = append(s.Islands, d.Island)
+		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
+	}
+	for _, i := range n.Spec.CordonedDevices {
+		s.ClosedDevices |= 1 << i
+	}
+	delete(m.drains, s.Number)
+	if n.Spec.Drain {
+		m.drains[s.Number] = s.ClosedDevices
+		if n.Spec.Cordoned {
+			m.drains[s.Number] = everything
+		}
 	}
 	if n.Spec.Virtual {
 		s.Host = m.host
@@ -57,6 +71,54 @@ func (m *model) setNode(n *api.Node) {
 		return
 	}
 	m.nodes[n.Meta.Name] = s.Number
+}
+
+const everything = ^uint64(0)
+
+// leavers are placements that stand on what is to be emptied and were not asked to leave yet.
+func (m *model) leavers() []*api.Placement {
+	var out []*api.Placement
+	for number, devices := range m.drains {
+		for id := range m.on[number] {
+			if p := m.stands[id]; p != nil && p.Spec.Evict == nil && uses(p, number, devices) && !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *api.Placement) int { return strings.Compare(a.Spec.TaskID, b.Spec.TaskID) })
+	return out
+}
+
+func uses(p *api.Placement, number uint32, devices uint64) bool {
+	for _, r := range p.Spec.Roles {
+		for _, s := range r.Slots {
+			if s.Node == number && (devices == everything || s.Devices&devices != 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stand files a placement under its nodes, or takes it out.
+func (m *model) stand(p *api.Placement, stands bool) {
+	if stands {
+		m.stands[p.Spec.TaskID] = p
+	} else {
+		delete(m.stands, p.Spec.TaskID)
+	}
+	for _, r := range p.Spec.Roles {
+		for _, s := range r.Slots {
+			if !stands {
+				delete(m.on[s.Node], p.Spec.TaskID)
+				continue
+			}
+			if m.on[s.Node] == nil {
+				m.on[s.Node] = map[string]bool{}
+			}
+			m.on[s.Node][p.Spec.TaskID] = true
+		}
+	}
 }
 
 func (m *model) dropNode(name string) {
@@ -102,6 +164,7 @@ func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 	m.queues.Remove(id)
 	key := p.Meta.Project + "/" + p.Meta.Name
 	m.placed[key] = id
+	m.stand(p, true)
 	if _, held := m.cluster.Held(id); held || w == nil {
 		return
 	}
@@ -123,6 +186,9 @@ func (m *model) dropPlacement(key api.Key) {
 		return
 	}
 	delete(m.placed, at)
+	if p := m.stands[id]; p != nil {
+		m.stand(p, false)
+	}
 	t, again := m.tasks[id]
 	m.stop(id, !again)
 	if again {

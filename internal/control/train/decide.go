@@ -74,6 +74,8 @@ func decide(s seen, now time.Time) plan {
 		s.stopping(&p, now)
 	case s.placement == nil:
 		s.unplaced(&p, now)
+	case s.placement.Spec.Evict != nil:
+		s.leave(&p, now)
 	case p.status.Phase == api.PhasePending:
 		s.begin(&p, now)
 	default:
@@ -200,6 +202,30 @@ func (s *seen) unplaced(p *plan, now time.Time) {
 		p.status.ExitCode = &code
 		s.finish(p, now, api.PhaseFailed, "PendingTimeout", fault.T("It waited %s without finding a place.", "等待 %s 仍未获得资源。", t.Pending))
 	}
+}
+
+// leave gives a place up: the processes end with their grace, in which they may save, and the
+// placement goes in the same transaction that lets the task wait again. It costs no restart.
+func (s *seen) leave(p *plan, now time.Time) {
+	e := s.placement.Spec.Evict
+	if p.status.Phase == api.PhasePending { // nothing was started on it
+		p.commit, p.dropPlace = true, true
+		p.note(e.Reason, e.Message)
+		return
+	}
+	s.count(p)
+	if p.status.Replicas.Succeeded == len(s.members) {
+		s.complete(p, now) // it was done before it was asked
+		return
+	}
+	if !s.endAll(p) {
+		p.note(e.Reason, e.Message)
+		return
+	}
+	p.usage, p.dropPlace = true, true
+	p.status.Replicas, p.status.Failure, p.status.Zones = api.ReplicaCount{}, nil, nil
+	p.to(api.PhasePending, e.Reason, e.Message)
+	p.tell(true, e.Reason, "left-"+itoa(p.status.Attempt), e.Message)
 }
 
 // begin takes up a fresh placement.

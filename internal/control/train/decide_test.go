@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 var now = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
@@ -59,6 +60,12 @@ func summary(p plan) want {
 		p.status.Phase, p.status.Reason, p.status.Attempt, p.status.Generation, p.commit, p.dropPlace, p.usage,
 		p.start, p.goAhead, p.stop, p.remove, p.archive, p.erase, p.wake,
 	}
+}
+
+func leaving() *api.Placement {
+	p := placed()
+	p.Spec.Evict = &api.Eviction{Reason: "Drained", Message: fault.T("It leaves.", "迁出。"), At: now}
+	return p
 }
 
 func TestDecide(t *testing.T) {
@@ -123,6 +130,22 @@ func TestDecide(t *testing.T) {
 		"ended well but still handing over": {
 			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, true, ok), at(1, 1, engine.StateExited, true, ok)}},
 			want{Phase: api.PhaseRunning, Reason: "HandingOver", Attempt: 1, Generation: 1, Commit: true},
+		},
+		"told to leave: the processes end first": {
+			seen{task: task(api.PhaseRunning, 1, 1), placement: leaving(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, exit(engine.ReasonStopped, 143))}},
+			want{Phase: api.PhaseRunning, Reason: "Drained", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0}},
+		},
+		"told to leave and over: the place goes, the task waits": {
+			seen{task: retry(0), placement: leaving(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, bad)}},
+			want{Phase: api.PhasePending, Reason: "Drained", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"told to leave before it began": {
+			seen{task: task(api.PhasePending, 0, 0), placement: leaving(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
+			want{Phase: api.PhasePending, Reason: "Drained", Commit: true, DropPlace: true},
+		},
+		"told to leave after it had ended well": {
+			seen{task: task(api.PhaseRunning, 1, 1), placement: leaving(), members: []member{at(0, 1, engine.StateDone, false, ok), at(1, 1, engine.StateDone, false, ok)}},
+			want{Phase: api.PhaseCompleted, Reason: "Succeeded", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"all done": {
 			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, ok), at(1, 1, engine.StateDone, false, ok)}},
