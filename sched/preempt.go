@@ -106,7 +106,7 @@ func (t *turn) serveClaims() {
 		t.q.unclaim(e)
 		w := smallest(e.w)
 		_, paused := t.q.tree.Paused(w.Queue)
-		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok && !paused {
+		if t.q.tree.RoomNow(w.Queue, t.c.Need(w)) && !paused {
 			at, ok := c.At, t.c.roomAt(w, c.At)
 			if !ok {
 				at, ok = t.placeBeside(w, t.firm())

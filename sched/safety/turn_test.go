@@ -44,6 +44,10 @@ func (w *world) turn() string {
 	if why := w.checkEvictions(res, before, usage, going); why != "" {
 		return "eviction: " + why
 	}
+	for id := range w.b.claims {
+		r, _ := w.q.Predicted(id)
+		w.log("claim of %s at %v", id, r.At)
+	}
 	return w.checkBooks(loads, usage)
 }
 
