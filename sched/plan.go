@@ -201,7 +201,7 @@ func (t *turn) roomFor(e *entry, w *Workload, shape string) (Assignment, bool) {
 		return nil, false
 	}
 	blockers := t.blockers(e)
-	if !overlap(blockers, at) {
+	if !t.overlap(blockers, at) {
 		return at, true
 	}
 	if t.kept[shape] {

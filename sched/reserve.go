@@ -141,11 +141,29 @@ func (q *Queues) reservations() []*Reservation {
 	return append(out, q.reserved...)
 }
 
-func overlap(rs []*Reservation, at Assignment) bool {
+// overlap says that a place is on a node of these reservations, or on a machine that counts the
+// processes of one.
+func (t *turn) overlap(rs []*Reservation, at Assignment) bool {
+	if len(rs) == 0 {
+		return false
+	}
+	var hosts map[*host]bool
+	for _, h := range t.c.hosts {
+		if h.nodes > 0 && hosts == nil {
+			hosts = map[*host]bool{}
+			for _, r := range rs {
+				for number := range r.nodes {
+					if n := t.c.nodes[number]; n != nil && n.host != nil {
+						hosts[n.host] = true
+					}
+				}
+			}
+		}
+	}
 	for _, r := range rs {
 		for _, slots := range at {
 			for _, s := range slots {
-				if r.nodes[s.Node] {
+				if r.nodes[s.Node] || (hosts != nil && hosts[t.c.nodes[s.Node].host]) {
 					return true
 				}
 			}
