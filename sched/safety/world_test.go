@@ -25,6 +25,7 @@ type world struct {
 	next int // number of the next workload
 	st   stats
 	sum  uint64 // over all results
+	talk bool // somebody reads the log
 	log  func(format string, args ...any)
 }
 
@@ -61,9 +62,7 @@ func newWorld(seed uint64) *world {
 		b: newBook(), c: sched.NewCluster(), q: sched.NewQueues(),
 	}
 	w.p = sched.Policy{NoTurns: w.chance(30), NoPreemption: w.chance(10), MaxDecisions: pick(w, 0, 0, 0, 5)}
-	if w.chance(10) {
-		w.p.Reservations = -1
-	}
+	w.p.Reservations = pick(w, -1, -1, 1, 2, 2, 0)
 	w.makeZones()
 	w.makeNodes()
 	w.load()
