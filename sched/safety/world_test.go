@@ -25,7 +25,7 @@ type world struct {
 	next int // number of the next workload
 	st   stats
 	sum  uint64 // over all results
-	talk bool // somebody reads the log
+	talk bool   // somebody reads the log
 	log  func(format string, args ...any)
 }
 
