@@ -25,13 +25,14 @@ var benchmarks = []benchmark{
 	{"submit", benchSubmit},
 	{"archive", benchArchive},
 	{"sched", benchSched},
+	{"openb", benchOpenB},
 	{"chronus", benchChronus},
 	{"backlog", benchBacklog},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched|chronus|backlog")
+		fail("usage: bench start|submit|archive|sched|openb|chronus|backlog")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

@@ -28,8 +28,8 @@ var benchTime = time.Date(2026, 11, 15, 0, 0, 0, 0, time.UTC)
 // benchSched: decisions a second of the planner alone, through Plan, on a cluster that is half
 // full of a mix of whole cards, fractions and gangs.
 func benchSched(ctx context.Context, r *report) error {
-	begin, rates := time.Now(), map[string][]float64{}
-	var big sample
+	begin, rates, perCPU := time.Now(), map[string][]float64{}, map[string][]float64{}
+	var big, fresh sample
 	var restart []float64
 	for run := range schedRuns {
 		if ctx.Err() != nil {
@@ -40,17 +40,23 @@ func benchSched(ctx context.Context, r *report) error {
 			return err
 		}
 		for _, k := range churns {
+			used := cpuSeconds()
 			rate, err := m.churn(k)
 			if err != nil {
 				return err
 			}
 			rates[k.name] = append(rates[k.name], rate)
+			perCPU[k.name] = append(perCPU[k.name], float64(k.count)/(cpuSeconds()-used))
 		}
 		took, err := m.bigGangs(30)
 		if err != nil {
 			return err
 		}
 		big = append(big, took...)
+		if took, err = m.newKinds(20); err != nil {
+			return err
+		}
+		fresh = append(fresh, took...)
 		s, err := timeRestart(uint64(run + 1))
 		if err != nil {
 			return err
@@ -58,12 +64,13 @@ func benchSched(ctx context.Context, r *report) error {
 		restart = append(restart, s)
 	}
 	for _, k := range churns {
-		fmt.Printf("%-34s %s a second\n", k.name, spread(rates[k.name]))
+		fmt.Printf("%-34s %s a second; median %.4g a second of processor\n", k.name, spread(rates[k.name]), median(perCPU[k.name]))
 		if k.bound > 0 {
 			r.atLeast(k.name+" a second, median", median(rates[k.name]), k.bound)
 		}
 	}
 	fmt.Println("a gang of 1,024 nodes:", big)
+	fmt.Println("a wish never seen before, one device:", fresh)
 	fmt.Printf("restart with 50,000 placements: %s s\n", spread(restart))
 	r.atMost("a gang of 1,024 nodes, p99 [ms]", ms(big.quantile(.99)), 50)
 	r.atMost("restart with 50,000 placements, worst [s]", slices.Max(restart), 2)
@@ -144,9 +151,10 @@ func (m *mind) draw(n int) int {
 
 func (m *mind) submit(roles []sched.Role) string {
 	m.next++
-	id := fmt.Sprintf("t%08d", m.next)
-	m.q.Add(&sched.Workload{ID: id, Queue: "q", Roles: roles})
-	return id
+	w := &sched.Workload{ID: fmt.Sprintf("t%08d", m.next), Queue: "q", Roles: roles}
+	m.c.Arrive(w)
+	m.q.Add(w)
+	return w.ID
 }
 
 // start places all who wait and counts them.
@@ -275,6 +283,23 @@ func (m *mind) bigGangs(times int) (sample, error) {
 			}
 			m.stop(other)
 		}
+	}
+	return out, nil
+}
+
+// newKinds times workloads for which nothing is worked out yet.
+func (m *mind) newKinds(times int) (sample, error) {
+	var out sample
+	for i := range times {
+		roles := worker(1, 1, 0)
+		roles[0].Need.CPU += api.MilliCPU(i + 1)
+		begin := time.Now()
+		id := m.submit(roles)
+		if _, err := m.start(); err != nil {
+			return nil, err
+		}
+		out = append(out, time.Since(begin))
+		m.stop(id)
 	}
 	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/pack"
 )
 
 // Cluster is the model: nodes, zones, and who stands where. Not safe for concurrent use: it has
@@ -25,6 +26,7 @@ type Cluster struct {
 	typeNames []string
 	total     Vector
 	lemons    int // nodes with failures
+	bounds    bounds
 
 	tree  *tree // nodes in topology order; nil after nodes came, went or moved
 	known known // what was worked out about nodes
@@ -38,7 +40,7 @@ type zone struct {
 
 type node struct {
 	Node
-	room room // what is left; a closed device has nothing left
+	room pack.Room // what is left; a closed device has nothing left
 	disk api.Bytes
 	// used is the thousandths taken of each device. It may be longer than Devices, when the node
 	// lost devices on which something still stands.
@@ -145,6 +147,7 @@ func (c *Cluster) SetNode(n Node) error {
 	c.count(fresh, +1)
 	c.freed++
 	if !exists {
+		c.bounds.add(&fresh.room, +1)
 		z := c.zone(n.Zone)
 		c.nodes[n.Number] = fresh
 		at, _ := slices.BinarySearchFunc(z.nodes, n.Number, func(a *node, b uint32) int { return cmp.Compare(a.Number, b) })
@@ -158,7 +161,7 @@ func (c *Cluster) SetNode(n Node) error {
 
 func (c *Cluster) fresh(n Node) *node {
 	n.Devices, n.Islands = slices.Clone(n.Devices), slices.Clone(n.Islands)
-	fresh := &node{Node: n, room: room{CPU: int64(n.CPU), Memory: int64(n.Memory)}, disk: n.Disk}
+	fresh := &node{Node: n, room: pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory)}, disk: n.Disk}
 	for i, t := range n.Devices {
 		fresh.room.Types = append(fresh.room.Types, c.internType(t))
 		island := uint8(0)
@@ -179,6 +182,9 @@ func (c *Cluster) fresh(n Node) *node {
 // replace puts fresh where old was; what stands on old stays.
 func (c *Cluster) replace(old, fresh *node) {
 	c.count(old, -1)
+	if old.CPU != fresh.CPU || old.Memory != fresh.Memory || old.Disk != fresh.Disk || !slices.Equal(old.room.Types, fresh.room.Types) {
+		c.bounds.holds = nil
+	}
 	if old.Rack != fresh.Rack || old.Leaf != fresh.Leaf {
 		c.tree = nil
 	}
@@ -200,6 +206,8 @@ func (c *Cluster) replace(old, fresh *node) {
 		fresh.host.used += old.standing
 	}
 	fresh.standing = old.standing
+	c.bounds.add(&old.room, -1)
+	c.bounds.add(&fresh.room, +1)
 	fresh.at = old.at
 	*old = *fresh
 	c.touch(old)
@@ -230,6 +238,7 @@ func (c *Cluster) RemoveNode(number uint32) error {
 	z := c.zones[n.Zone]
 	z.nodes = slices.DeleteFunc(z.nodes, func(m *node) bool { return m == n })
 	c.count(n, -1)
+	c.bounds.add(&n.room, -1)
 	c.tree = nil
 	return nil
 }
@@ -309,8 +318,10 @@ func (c *Cluster) moveRole(role *Role, slots []api.Slot, sign int) {
 // take moves one replica onto (+1) or off (-1) its slot.
 func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 	n := c.nodes[s.Node]
+	c.bounds.addSizes(&n.room, -1)
 	n.room.CPU -= int64(need.CPU) * int64(sign)
 	n.room.Memory -= int64(need.Memory) * int64(sign)
+	c.bounds.addSizes(&n.room, +1)
 	n.disk -= need.Disk * api.Bytes(sign)
 	share := need.share()
 	for mask := s.Devices; mask != 0; mask &= mask - 1 {
@@ -321,7 +332,12 @@ func (c *Cluster) take(s api.Slot, need *Need, sign int) {
 			n.used[i] -= share
 		}
 	}
-	n.refresh(s.Devices)
+	for mask := s.Devices & lowMask(len(n.room.Free)); mask != 0; mask &= mask - 1 {
+		i := bits.TrailingZeros64(mask)
+		c.bounds.addDevice(n.room.Types[i], n.room.Free[i], -1)
+		n.refresh(1 << i)
+		c.bounds.addDevice(n.room.Types[i], n.room.Free[i], +1)
+	}
 	n.standing += sign
 	if n.host != nil {
 		n.host.used += sign

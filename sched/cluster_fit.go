@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/pack"
 )
 
 // misfit is why one replica does not fit one node.
@@ -54,14 +55,14 @@ func (c *Cluster) devicesFor(n *node, need *Need) (uint64, misfit) {
 		}
 		a := key.ask()
 		a.CPU, a.Memory = 0, 0
-		if n.room.fits(&a) > 0 {
-			return n.seat(nil, &c.known.demand, &a, 1)[0].Devices, fits
+		if fitsIn(&n.room, &a) > 0 {
+			return n.seat(nil, c.known.demand, &a, 1)[0].Devices, fits
 		}
-		whole := room{Types: n.room.Types, Free: make([]uint16, len(n.Devices))}
+		whole := pack.Room{Types: n.room.Types, Free: make([]uint16, len(n.Devices))}
 		for k := range whole.Free {
 			whole.Free[k] = WholeDevice
 		}
-		if whole.fits(&a) > 0 {
+		if fitsIn(&whole, &a) > 0 {
 			best = misfitDevices
 		}
 	}
@@ -71,8 +72,8 @@ func (c *Cluster) devicesFor(n *node, need *Need) (uint64, misfit) {
 // mostFits bounds what is counted on one node: no gang is larger.
 const mostFits = 1 << 14
 
-// fits counts how many such replicas the room takes, one after the other.
-func (r *room) fits(a *ask) int32 {
+// fitsIn counts how many such replicas the room takes, one after the other.
+func fitsIn(r *pack.Room, a *pack.Ask) int32 {
 	n := int64(mostFits)
 	if a.CPU > 0 {
 		n = min(n, r.CPU/a.CPU)
@@ -84,7 +85,7 @@ func (r *room) fits(a *ask) int32 {
 		return 0
 	}
 	if a.Devices > 0 {
-		n = min(n, int64(r.devices(a)))
+		n = min(n, int64(devicesIn(r, a)))
 	}
 	return int32(n)
 }
@@ -102,8 +103,8 @@ func (n *node) disks(each api.Bytes) int32 {
 	return int32(min(n.disk/each, mostFits))
 }
 
-// devices counts replicas by devices alone.
-func (r *room) devices(a *ask) int {
+// devicesIn counts replicas by devices alone.
+func devicesIn(r *pack.Room, a *pack.Ask) int {
 	if a.Share < WholeDevice {
 		n := 0
 		for i, free := range r.Free {
@@ -135,7 +136,7 @@ func (r *room) devices(a *ask) int {
 func allows(types []uint16, t uint16) bool { return types == nil || slices.Contains(types, t) }
 
 // seat adds the slots of count replicas, which must fit, one after the other.
-func (n *node) seat(slots []api.Slot, d *demand, a *ask, count int) []api.Slot {
+func (n *node) seat(slots []api.Slot, d *pack.Demand, a *pack.Ask, count int) []api.Slot {
 	if a.Devices == 0 {
 		for range count {
 			slots = append(slots, api.Slot{Node: n.Number})
@@ -165,7 +166,7 @@ func (n *node) seat(slots []api.Slot, d *demand, a *ask, count int) []api.Slot {
 
 // whole picks untouched devices of one type: from the island with the least left over that has
 // all the rest of the gang wants here, else all of this replica, else from as few as can be.
-func (n *node) whole(left *room, t uint16, count, rest int) uint64 {
+func (n *node) whole(left *pack.Room, t uint16, count, rest int) uint64 {
 	var islands [64]uint64
 	for i, free := range left.Free {
 		if free == WholeDevice && left.Types[i] == t {
@@ -245,8 +246,8 @@ func (c *Cluster) askKey(n *Need, choice int) (askKey, bool) {
 	return k, true
 }
 
-func (k *askKey) ask() ask {
-	a := ask{CPU: int64(k.cpu), Memory: int64(k.memory), Devices: int(k.devices), Share: k.share}
+func (k *askKey) ask() pack.Ask {
+	a := pack.Ask{CPU: int64(k.cpu), Memory: int64(k.memory), Devices: int(k.devices), Share: k.share}
 	if k.kind >= 0 {
 		a.Types = []uint16{uint16(k.kind)}
 	}
@@ -265,6 +266,7 @@ func (c *Cluster) Arrive(w *Workload) {
 		a.Types = c.kinds(need)
 		for range min(w.Roles[i].Replicas, mostSeen) {
 			c.known.demand.See(a)
+			c.known.seen = true
 		}
 	}
 }

@@ -40,6 +40,7 @@ func (c *Cluster) topology() *tree {
 	if c.tree == nil {
 		c.tree = c.grow()
 		c.known.forget()
+		c.bounds.holds = nil
 	}
 	return c.tree
 }

@@ -58,6 +58,7 @@ func (c *Cluster) count(n *node, sign int64) {
 	if n.host != nil {
 		n.host.nodes += int(sign)
 	}
+	c.known.made(n, int(sign))
 	c.total = c.total.add(VectorCPU, sign*int64(n.CPU)).add(VectorMemory, sign*int64(n.Memory))
 	for _, t := range n.Devices {
 		c.total = c.total.add(VectorDevices, sign*WholeDevice).add(VectorTypes+int(c.internType(t)), sign*WholeDevice)

@@ -12,7 +12,13 @@
 //
 // The simple story: Cluster holds nodes and who stands on them. Queues holds who waits, grouped
 // into classes of equal wishes, because what was refused to one is refused to all behind it until
-// something is given back. Plan walks the classes by priority and age and places each head by
-// first fit, lowest in the topology first. Explain says, for one waiting workload, which single
-// reason holds it back. Part 3 of the roadmap replaces the policy, not this shape.
+// something is given back. Plan walks the classes by priority and age and places each head.
+// place keeps a gang as low in the topology as there is room, in the tightest hole that takes it;
+// sched/pack says which of several nodes loses least by it. Explain says, for one waiting workload,
+// which single reason holds it back.
+//
+// Where the code differs from the story, for speed: nobody scans the nodes. They are kept in
+// topology order (cluster_tree.go), so a rack or zone is a range, and for each distinct wish of a
+// replica an index (index.go) knows how many each node and range takes and which node is best. It
+// is made when the wish is first seen and follows a log of nodes that changed.
 package sched

@@ -1,6 +1,11 @@
 package sched
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"github.com/fermi-cluster/fermi/sched/pack"
+)
 
 // known is what was worked out about nodes and is still worth something: for each wish of a
 // replica that was seen lately, an index. Nodes that changed are logged; an index reads the log
@@ -11,15 +16,51 @@ type known struct {
 	base    uint64  // number of log[0]
 	indexes map[askKey]*index
 	tick    uint64
-	demand  demand
+	demand  *pack.Demand
+	makes   []nodesMade
+	seen    bool // something arrived: before that the demand makes nothing of nodes
 }
 
+// An index of 12,500 nodes is about 400 kB.
 const (
-	maxIndexes = 128
+	maxIndexes = 512
 	maxLog     = 1 << 16
 )
 
-func newKnown() known { return known{indexes: map[askKey]*index{}} }
+// nodesMade is how many nodes of a make came, or went, since the demand was last told: it thinks for
+// a while whenever it hears of some, and there is a time when all come at once.
+type nodesMade struct {
+	empty pack.Room
+	count int
+}
+
+// maxMakes are kept for later.
+const maxMakes = 256
+
+func (k *known) made(n *node, count int) {
+	for i := range k.makes {
+		m := &k.makes[i]
+		if m.empty.CPU == int64(n.CPU) && m.empty.Memory == int64(n.Memory) && slices.Equal(m.empty.Types, n.room.Types) {
+			m.count += count
+			return
+		}
+	}
+	if len(k.makes) == maxMakes {
+		k.tell()
+	}
+	k.makes = append(k.makes, nodesMade{pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types}, count})
+}
+
+func (k *known) tell() {
+	for _, m := range k.makes {
+		if m.count != 0 {
+			k.demand.Have(m.empty, m.count)
+		}
+	}
+	k.makes = k.makes[:0]
+}
+
+func newKnown() known { return known{indexes: map[askKey]*index{}, demand: pack.NewDemand()} }
 
 func (k *known) forget() {
 	clear(k.indexes)
@@ -40,7 +81,7 @@ func (k *known) changed(at int32) {
 // the best one for some of them.
 type index struct {
 	key     askKey
-	ask     ask
+	ask     pack.Ask
 	tree    *tree
 	cursor  uint64 // how much of the log was read
 	version uint64 // of the demand by which nodes were scored
@@ -60,6 +101,9 @@ type index struct {
 func (c *Cluster) index(key askKey) *index {
 	t := c.topology()
 	k := &c.known
+	if k.seen {
+		k.tell()
+	}
 	ix := k.indexes[key]
 	if ix == nil {
 		ix = newIndex(t, key)
@@ -129,7 +173,7 @@ func (ix *index) look(k *known, at int32) {
 	n := ix.tree.nodes[at]
 	fits, score := int32(0), int64(math.MinInt64)
 	if !n.Closed && (!ix.key.strict || n.Failures == 0) {
-		fits = n.room.fits(&ix.ask)
+		fits = fitsIn(&n.room, &ix.ask)
 		fits = min(fits, n.disks(ix.key.disk))
 		if fits > 0 {
 			score, _, _ = k.demand.Score(&n.room, &ix.ask)

@@ -68,7 +68,7 @@ func (w *world) addNode(zones int) {
 	w.next++
 	n := Node{
 		Number: uint32(w.next), Name: fmt.Sprintf("n%d", w.next), Zone: fmt.Sprintf("z%d", w.n(zones)),
-		CPU: api.MilliCPU(1000 * (1 + w.n(16))), Memory: api.Bytes(1+w.n(16)) << 30,
+		CPU: api.MilliCPU(1000 << w.n(5)), Memory: 4 << 30 << w.n(3),
 	}
 	rack := w.n(6)
 	if rack > 0 {
@@ -167,6 +167,9 @@ func (w *world) step() {
 	switch op := w.n(12); {
 	case op < 6:
 		g := w.workload(false)
+		if w.odds(3) {
+			w.c.Arrive(g)
+		}
 		before := w.c.digest()
 		at, ok := place(w.c, g)
 		if after := w.c.digest(); after != before {
@@ -347,6 +350,14 @@ func (w *world) sound() {
 				w.t.Fatalf("%s device %d: %d left, closed %v, %d held", n.Name, d, free, closed, sum.used[d])
 			}
 		}
+	}
+	again := bounds{whole: make([]int64, len(w.c.bounds.whole)), parts: make([]int64, len(w.c.bounds.parts))}
+	for _, n := range w.c.nodes {
+		again.add(&n.room, +1)
+	}
+	again.holds = w.c.bounds.holds
+	if want, got := fmt.Sprint(again), fmt.Sprint(w.c.bounds); got != want {
+		w.t.Fatalf("the bounds are %s, not %s", want, got)
 	}
 	for name, h := range w.c.hosts {
 		if h.used != hosts[name] {

@@ -18,14 +18,19 @@ func place(c *Cluster, w *Workload) (Assignment, bool) {
 	if len(w.Roles) == 0 {
 		return nil, false
 	}
-	s := &search{c: c, t: c.topology(), w: w}
-	defer s.avoid()()
 	choices := 1
 	for i := range w.Roles {
 		choices = max(choices, w.Roles[i].Need.choices())
 	}
 	for i := range choices {
-		if s.begin(i) && s.run() {
+		if c.hopeless(w, i) {
+			continue
+		}
+		s := &search{c: c, t: c.topology(), w: w}
+		restore := s.avoid()
+		ok := s.begin(i) && s.run()
+		restore()
+		if ok {
 			return s.finish(), true
 		}
 	}
@@ -64,7 +69,7 @@ type taken struct {
 // begin settles types; false when a role's type is on no node or its wish makes no sense.
 func (s *search) begin(choice int) bool {
 	w := s.w
-	s.wants, s.slots = s.wants[:0], make(Assignment, len(w.Roles))
+	s.slots = make(Assignment, len(w.Roles))
 	total := 0
 	for i := range w.Roles {
 		r := &w.Roles[i]
@@ -263,26 +268,49 @@ func (s *search) sum(i, level int, id int32) int64 {
 	return sum
 }
 
-// into places all roles into these domains, or nothing. With more than one role each is taken on
-// the cluster, so that the next sees it.
+// into places all roles into these domains, or nothing. A role for which the others left no room
+// goes first in the next try.
 func (s *search) into(domains []place1) bool {
+	if len(s.wants) == 1 {
+		_, ok := s.attempt(s.wants, domains)
+		return ok
+	}
+	order := slices.Clone(s.wants)
+	for range order {
+		failed, ok := s.attempt(order, domains)
+		if ok {
+			return true
+		}
+		if failed == 0 {
+			return false
+		}
+		first := order[failed]
+		copy(order[1:], order[:failed])
+		order[0] = first
+	}
+	return false
+}
+
+// attempt places the roles in this order; if not all, nothing, and it says which failed. With more
+// than one role each is taken on the cluster, so that the next sees it.
+func (s *search) attempt(order []want, domains []place1) (failed int, ok bool) {
 	mark := len(s.taken)
-	for i := range s.wants {
-		w := &s.wants[i]
+	for i := range order {
+		w := &order[i]
 		if i > 0 {
 			w.ix.catchUp(&s.c.known)
 		}
 		picks, ok := s.pick(w, domains)
 		if !ok {
 			s.undo(mark)
-			for k := range s.wants {
-				s.wants[k].ix.catchUp(&s.c.known)
+			for k := range order {
+				order[k].ix.catchUp(&s.c.known)
 			}
-			return false
+			return i, false
 		}
-		s.settle(w, picks, s.piecewise || len(s.wants) > 1)
+		s.settle(w, picks, s.piecewise || len(order) > 1)
 	}
-	return true
+	return 0, true
 }
 
 func (s *search) pick(w *want, domains []place1) ([]pick, bool) {
@@ -317,7 +345,7 @@ func (s *search) settle(w *want, picks []pick, take bool) {
 	s.slots[w.role] = slices.Grow(s.slots[w.role], int(w.count))
 	for _, p := range picks {
 		n := s.t.nodes[p.at]
-		s.slots[w.role] = n.seat(s.slots[w.role], &s.c.known.demand, &w.ix.ask, int(p.count))
+		s.slots[w.role] = n.seat(s.slots[w.role], s.c.known.demand, &w.ix.ask, int(p.count))
 		if s.inRack != nil {
 			s.inRack[s.t.rackOf(p.at)] += int(p.count)
 		}

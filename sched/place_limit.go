@@ -103,9 +103,6 @@ func (s *search) flat(w *want, domains []place1) ([]pick, bool) {
 		switch {
 		case room == 0:
 			list = list.pop(w.ix)
-		case room < top.sum: // a limit was used up meanwhile
-			top.sum = room
-			list.down(0, w.ix)
 		case room >= int64(left):
 			for i := range list {
 				list[i].sum = l.left(list[i].id, list[i].sum)

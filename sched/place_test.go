@@ -297,6 +297,36 @@ func TestPlacementRules(t *testing.T) {
 			nodes: []Node{eight(1, "z", "a"), eight(2, "z", "a"), eight(3, "z", "a"), eight(4, "z", "b"), eight(5, "z", "b")},
 			w:     gangOf(2, Need{Devices: 8}), want: slots{{Node: 4, Devices: 255}, {Node: 5, Devices: 255}},
 		},
+		"the rest to the node it fills": {
+			nodes: []Node{eight(1, "z", "a"), eight(2, "z", "a"),
+				{Number: 3, Zone: "z", Rack: "a", Devices: cards(4, "A100")}, {Number: 4, Zone: "z", Rack: "a", Devices: cards(2, "A100")}},
+			w: gangOf(5, Need{Devices: 2}), want: slots{{Node: 1, Devices: 3}, {Node: 1, Devices: 12}, {Node: 1, Devices: 48}, {Node: 1, Devices: 192}, {Node: 4, Devices: 3}},
+		},
+		"no more processes than the machine behind runs": {
+			nodes: []Node{{Number: 1, Zone: "z", Host: "h", Devices: cards(2, "A100")}, {Number: 2, Zone: "z", Host: "h", Devices: cards(2, "A100")}},
+			w:     gangOf(4, one),
+		},
+		"and the rest elsewhere": {
+			nodes: []Node{{Number: 1, Zone: "z", Host: "h", Devices: cards(2, "A100")}, {Number: 2, Zone: "z", Host: "h", Devices: cards(2, "A100")},
+				{Number: 3, Zone: "z", Devices: cards(2, "A100")}},
+			w: gangOf(5, one), want: slots{{Node: 1, Devices: 1}, {Node: 1, Devices: 2}, {Node: 2, Devices: 1}, {Node: 3, Devices: 1}, {Node: 3, Devices: 2}},
+		},
+		"but as many": {
+			nodes: []Node{{Number: 1, Zone: "z", Host: "h", Devices: cards(2, "A100")}, {Number: 2, Zone: "z", Host: "h", Devices: cards(2, "A100")}},
+			w:     gangOf(3, one), want: slots{{Node: 1, Devices: 1}, {Node: 1, Devices: 2}, {Node: 2, Devices: 1}},
+		},
+		"roles that each fit a rack but not together go on to the next": {
+			nodes: []Node{eight(1, "z", "a"), {Number: 2, Zone: "z", Rack: "a", CPU: 1, Memory: 1},
+				eight(3, "z", "b"), {Number: 4, Zone: "z", Rack: "b", CPU: 64000, Memory: 64 << 30}, eight(5, "z", "b")},
+			w:    &Workload{Roles: []Role{{Replicas: 1, Need: Need{CPU: 40000, Devices: 8}}, {Replicas: 1, Need: Need{CPU: 40000}}}, Topology: Topology{MaxPerRack: 2}},
+			want: slots{{Node: 3, Devices: 255}},
+		},
+		"a failed try leaves nothing behind": {
+			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", CPU: 100000, Memory: 64 << 30, Devices: cards(8, "A100")},
+				{Number: 2, Zone: "z", Rack: "b", CPU: 40000, Memory: 64 << 30, Devices: cards(8, "A100")}},
+			w:    &Workload{Roles: []Role{{Replicas: 1, Need: Need{CPU: 40000, Devices: 8}}, {Replicas: 1, Need: Need{CPU: 70000}}}},
+			want: slots{{Node: 2, Devices: 255}},
+		},
 		"the first type that works": {
 			nodes: []Node{eight(1, "z", ""), {Number: 2, Zone: "z", Devices: cards(1, "H800")}},
 			w:     gangOf(1, Need{Devices: 1, DeviceTypes: []string{"V100", "h-800", "A100"}}), want: slots{{Node: 2, Devices: 1}},
@@ -310,6 +340,10 @@ func TestPlacementRules(t *testing.T) {
 		"a replica's devices hang on one island": {
 			nodes: []Node{{Number: 1, Zone: "z", Devices: cards(8, "A100"), Islands: []string{"a", "b", "a", "b", "a", "b", "a", "b"}, ClosedDevices: 1}},
 			w:     gangOf(1, Need{Devices: 4}), want: slots{{Node: 1, Devices: 0b10101010}},
+		},
+		"so do a gang's devices on a node": {
+			nodes: []Node{{Number: 1, Zone: "z", Devices: cards(8, "A100"), Islands: []string{"a", "a", "a", "a", "b", "b", "b", "b"}, ClosedDevices: 1}},
+			w:     gangOf(2, Need{Devices: 2}), want: slots{{Node: 1, Devices: 0x30}, {Node: 1, Devices: 0xc0}},
 		},
 		"a closed device is not given": {
 			nodes: []Node{{Number: 1, Zone: "z", Devices: cards(2, "A100"), ClosedDevices: 1}},
@@ -375,6 +409,7 @@ func TestPlacementRules(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := clusterOf(t, tc.nodes...)
+			c.SetHost(Host{Name: "h", Processes: 3})
 			for _, z := range tc.zones {
 				c.SetZone(z)
 			}
@@ -407,3 +442,56 @@ func TestVectors(t *testing.T) {
 }
 
 func slot(number uint32, devices uint64) api.Slot { return api.Slot{Node: number, Devices: devices} }
+
+// TestARackLimitFindsTheOneLeaf: of many leaves that have room but only one rack, none is tried.
+func TestARackLimitFindsTheOneLeaf(t *testing.T) {
+	c := NewCluster()
+	for i := range 42 {
+		leaf := min(i, 40) // the last two racks share one
+		n := Node{Number: uint32(i + 1), Zone: "z", Leaf: fmt.Sprintf("leaf%02d", leaf), Rack: fmt.Sprintf("rack%02d", i), CPU: 64000, Memory: 64 << 30, Devices: cards(8, "A100")}
+		if err := c.SetNode(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := gangOf(2, Need{Devices: 1})
+	w.Topology.MaxPerRack = 1
+	if got := at(t, c, w); !slices.Equal(got, []api.Slot{slot(41, 1), slot(42, 1)}) {
+		t.Error(got)
+	}
+}
+
+func TestHoldGivesNothingTwice(t *testing.T) {
+	c := clusterOf(t, Node{Number: 1, Zone: "z", Devices: cards(2, "A100")}, Node{Number: 2, Zone: "z"})
+	half := gangOf(1, Need{CPU: 1000, Devices: 1, Share: 600}).Roles
+	if err := c.Hold("a", half, Assignment{{slot(1, 1)}}); err != nil {
+		t.Fatal(err)
+	}
+	before := c.digest()
+	for name, at := range map[string]Assignment{
+		"beyond its capacity":   {{slot(1, 2), slot(1, 1)}},
+		"twice in one gang":     {{slot(1, 2), slot(1, 2)}},
+		"which is not there":    {{slot(2, 0), slot(1, 4)}},
+		"on a node unheard of":  {{slot(1, 2), slot(9, 1)}},
+		"to a role unheard of":  {{slot(1, 2)}, {slot(1, 2)}},
+		"to who has it already": nil,
+	} {
+		id := "b"
+		if at == nil {
+			id, at = "a", Assignment{{slot(1, 2)}}
+		}
+		if err := c.Hold(id, half, at); err == nil {
+			t.Error("a device was given", name)
+		}
+		if after := c.digest(); after != before {
+			t.Fatalf("%s: a refusal changed the cluster:\n%s\n%s", name, before, after)
+		}
+	}
+	if err := c.RemoveNode(1); err == nil {
+		t.Error("a node with work on it was removed")
+	}
+	c.Release("a")
+	c.Release("never held")
+	if err := c.RemoveNode(1); err != nil {
+		t.Error(err)
+	}
+}

@@ -200,18 +200,25 @@ func (t *turn) roomFor(e *entry, w *Workload, shape string) (Assignment, bool) {
 		t.noRoom[shape] = true
 		return nil, false
 	}
+	all := t.q.reservations()
+	if !overlap(all, at) {
+		return at, true
+	}
+	// Also who may stand in the way of a reservation stands elsewhere if there is room.
+	if !t.kept[shape] {
+		if beside, ok := t.placeBeside(w, all); ok {
+			return beside, true
+		}
+		t.kept[shape] = true
+	}
 	blockers := t.blockers(e)
 	if !t.overlap(blockers, at) {
 		return at, true
 	}
-	if t.kept[shape] {
+	if len(blockers) == len(all) {
 		return nil, false
 	}
-	at, ok = t.placeBeside(w, blockers)
-	if !ok {
-		t.kept[shape] = true
-	}
-	return at, ok
+	return t.placeBeside(w, blockers)
 }
 
 // finish leaves the books in order.
