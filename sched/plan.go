@@ -201,7 +201,7 @@ func (t *turn) roomFor(e *entry, w *Workload, shape string) (Assignment, bool) {
 		return nil, false
 	}
 	all := t.q.reservations()
-	if !overlap(all, at) {
+	if !t.overlap(all, at) {
 		return at, true
 	}
 	// Also who may stand in the way of a reservation stands elsewhere if there is room.

@@ -250,10 +250,11 @@ func (t *turn) endings() []ending {
 	return t.ends
 }
 
-// forecast finds the first of the expected ends after which w fits beside the other reservations.
+// forecast finds the first of the expected ends after which w fits beside the reservations before it.
 func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
 	ends := t.endings()
-	others := t.q.reservations()
+	// Those it goes before will make way for it: they are worked out again.
+	others := slices.DeleteFunc(t.q.reservations(), func(r *Reservation) bool { return outranks(w.Queue, rank, r) })
 	lifted := make([]*hold, 0, 64)
 	to := func(k int) { // the world after k ends
 		for len(lifted) < k {

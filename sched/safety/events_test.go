@@ -182,12 +182,15 @@ func (w *world) yield(id string) {
 
 // afterTurn sometimes takes the latest start back, as when it could not be committed.
 func (w *world) afterTurn() {
+	if w.chance(5) {
+		w.unevict()
+	}
 	if len(w.b.stands) == 0 || !w.chance(15) {
 		return
 	}
 	for _, id := range sorted(w.b.stands) {
 		g := w.b.stands[id]
-		if !g.since.Equal(w.last) || !g.resized.Equal(w.last) || w.b.wishes[id] != (eviction{}) {
+		if !g.since.Equal(w.last) || !g.resized.Equal(w.last) {
 			continue
 		}
 		if _, asked := w.b.wishes[id]; asked {
@@ -199,6 +202,24 @@ func (w *world) afterTurn() {
 		w.forget(id)
 		w.b.waits[id] = g.w
 		return
+	}
+}
+
+// unevict takes evictions back that could not be written.
+func (w *world) unevict() {
+	for _, id := range sorted(w.b.wishes) {
+		e := w.b.wishes[id]
+		if e.shrink != nil || !w.chance(30) {
+			continue
+		}
+		for who, c := range w.b.claims {
+			if c.pending[id] {
+				w.log("eviction of %s for %s is taken back", id, who)
+				sched.UndoEviction(w.q, sched.Eviction{ID: id, For: who})
+				delete(w.b.claims, who)
+				delete(w.b.wishes, id)
+			}
+		}
 	}
 }
 
