@@ -207,6 +207,27 @@ func (t *Tree) room(queue string, v []int64, coming bool) (limited string, resou
 	return "", 0, true
 }
 
+// Limit is what counts against a queue's limit of a resource, and that limit; below 0 is none.
+func (t *Tree) Limit(queue string, resource int) (used, limit int64) {
+	n := t.node(queue)
+	limit = -1
+	if resource < len(n.Limit) {
+		limit = n.Limit[resource]
+	}
+	return get(n.usage, resource) + get(n.coming, resource), limit
+}
+
+// TryLimit sets one limit for a look at what would be; the result sets it back.
+func (t *Tree) TryLimit(queue string, resource int, to int64) (back func()) {
+	n := t.node(queue)
+	if resource >= len(n.Limit) {
+		return func() {}
+	}
+	was := n.Limit[resource]
+	n.Limit[resource] = to
+	return func() { n.Limit[resource] = was }
+}
+
 // Ready counts what could be served in a queue: +1 when something comes, -1 when it goes.
 func (t *Tree) Ready(queue string, change int) {
 	for n := t.node(queue); n != nil; n = n.parent {

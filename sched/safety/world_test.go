@@ -227,7 +227,7 @@ func (w *world) newRole(name string, replicas int) sched.Role {
 		r.Need.Devices = pick(w, 0, 0, 1)
 	}
 	if r.Need.Devices == 1 && w.chance(40) {
-		r.Need.Share = uint16(pick(w, 100, 250, 333, 500, 700))
+		r.Need.Share = uint16(pick(w, 100, 250, 333, 334, 500, 700))
 	}
 	switch {
 	case w.chance(30):
