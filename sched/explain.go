@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/pack"
 )
 
 // Explanation is why a workload waits: one dominant reason with evidence in numbers, when it is
@@ -186,6 +187,48 @@ func (x *explainer) empty(open bool) *Cluster {
 		}
 	}
 	return out
+}
+
+// fitsBare asks whether the gang would fit if nothing else stood anywhere; open: and nothing was
+// cordoned. One role in one zone is only counted; anything else is tried on an empty cluster.
+func (x *explainer) fitsBare(open bool) bool {
+	w := smallest(x.w)
+	simple := len(w.Roles) == 1 && len(w.Split)+len(w.Avoid)+len(x.c.hosts) == 0 && w.Topology.MaxPerRack == 0
+	for i := 0; simple && i < w.Roles[0].Need.choices(); i++ {
+		key, ok := x.c.askKey(&w.Roles[0].Need, i)
+		if !ok {
+			continue
+		}
+		a := key.ask()
+		for _, z := range x.zones {
+			sum := 0
+			for _, n := range z.nodes {
+				if sum += n.bare(&a, key.disk, open); sum >= w.Roles[0].Replicas {
+					return true
+				}
+			}
+		}
+	}
+	return fitsOn(x.empty(open), x.w)
+}
+
+// bare counts the replicas an empty node takes.
+func (n *node) bare(a *pack.Ask, disk api.Bytes, open bool) int {
+	if n.Closed && !open {
+		return 0
+	}
+	var free [64]uint16
+	whole := pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types, Free: free[:len(n.Devices)]}
+	for i := range whole.Free {
+		if open || n.ClosedDevices>>i&1 == 0 {
+			whole.Free[i] = WholeDevice
+		}
+	}
+	count := int(fitsIn(&whole, a))
+	if n.Disk > 0 && disk > 0 {
+		count = min(count, int(n.Disk/disk))
+	}
+	return count
 }
 
 // fitsOn asks whether w would fit, at its full size or its least, were there no others waiting.

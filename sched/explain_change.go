@@ -164,17 +164,27 @@ func (x *explainer) latencies() []Change {
 // less asks for fewer replicas, or for fewer devices each, of the most demanding role.
 func (x *explainer) less() (Change, bool) {
 	r := x.largest()
-	for n := min(atLeast(r)-1, maxChanges); n >= 1; n-- {
-		if ch := (Change{Kind: ChangeReplicas, Target: r.Name, Value: int64(n)}); x.admits(ch.Apply(x.w)) {
-			return ch, true
+	if ch, ok := x.fewer(ChangeReplicas, r.Name, atLeast(r)-1); ok {
+		return ch, true
+	}
+	return x.fewer(ChangeDevices, r.Name, r.Need.Devices-1)
+}
+
+// fewer looks for the most that is admitted. Where not even one is, it looks no further.
+func (x *explainer) fewer(kind ChangeKind, role string, most int) (Change, bool) {
+	try := func(n int) bool { return x.admits(Change{Kind: kind, Target: role, Value: int64(n)}.Apply(x.w)) }
+	if most < 1 || !try(1) {
+		return Change{}, false
+	}
+	lo, hi := 1, most+1 // lo is admitted; hi is not, or too many
+	for hi-lo > 1 {
+		if mid := (lo + hi) / 2; try(mid) {
+			lo = mid
+		} else {
+			hi = mid
 		}
 	}
-	for n := r.Need.Devices - 1; n >= 1; n-- {
-		if ch := (Change{Kind: ChangeDevices, Target: r.Name, Value: int64(n)}); x.admits(ch.Apply(x.w)) {
-			return ch, true
-		}
-	}
-	return Change{}, false
+	return Change{Kind: kind, Target: role, Value: int64(lo)}, true
 }
 
 // largest is the role that asks for most.

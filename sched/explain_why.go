@@ -158,7 +158,7 @@ func (x *explainer) noRoom() Explanation {
 		ex = x.rule(ReasonSplit, api.T("Its split over zones leaves no room for %s; without it there is.", "按可用区指定的副本数使 %s 无处可放；去掉即有空位。", describe(x.w)))
 	case ch.Kind == ChangeMaxLatency:
 		ex = x.rule(ReasonLatency, api.T("The zones that have room for %s together are too far apart.", "合起来能放下 %s 的可用区之间延迟过高。", describe(x.w)))
-	case !fitsOn(x.empty(false), x.w):
+	case !x.fitsBare(false):
 		ex = x.rule(ReasonClosed, api.T("%s would fit if nodes were not cordoned or not ready.", "若节点未被隔离或均已就绪，%s 即可放下。", describe(x.w)))
 	default:
 		ex = x.busy()
@@ -175,10 +175,10 @@ func (x *explainer) rule(reason string, message api.Text) Explanation {
 
 // never asks whether the gang would fit if nothing else stood anywhere and nothing was cordoned.
 func (x *explainer) never() (Explanation, bool) {
-	empty := x.empty(true)
-	if fitsOn(empty, x.w) {
+	if x.fitsBare(true) {
 		return Explanation{}, false
 	}
+	empty := x.empty(true)
 	ex := x.rule(ReasonNeverFits, api.T("Even the empty cluster has no room for %s. The largest nodes have: %s.",
 		"即使集群空闲也放不下 %s。单节点最多：%s。", describe(x.w), x.kinds()))
 	ex.Impossible = true
