@@ -30,7 +30,7 @@ FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-sched bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-sched bench-chronus bench-backlog bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -92,7 +92,7 @@ bench-web: build ## first load of the console and time until it stands, in a rea
 	@scripts/web.sh browser
 	@node web/e2e/run.mjs bench
 
-bench: bench-start bench-submit bench-archive bench-sched bench-web ## all benchmarks, one after the other
+bench: bench-start bench-submit bench-archive bench-sched bench-chronus bench-backlog bench-web ## all benchmarks, one after the other
 
 bench-start: build ## time to ready, memory at rest, size of the binary
 	@go run ./bench start
@@ -105,6 +105,12 @@ bench-archive: build ## a million finished and a hundred thousand queued tasks
 
 bench-sched: ## the planner alone: decisions a second on 12,500 nodes, half full
 	@go run ./bench sched
+
+bench-chronus: ## waits and completion times of a recorded trace; its data by FERMI_TRACES
+	@go run ./bench chronus
+
+bench-backlog: ## what 100,000 tasks that can't start add to a decision
+	@go run ./bench backlog
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:

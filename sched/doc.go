@@ -12,7 +12,9 @@
 //
 // The simple story: Cluster holds nodes and who stands on them. Queues holds who waits, grouped
 // into classes of equal wishes, because what was refused to one is refused to all behind it until
-// something is given back. Plan walks the classes by priority and age and places each head.
+// something is given back. Plan serves the queue with the best claim (sched/fair), in it the class
+// with the highest priority and the least left to do (sched/order, with times from sched/predict),
+// and places its head; a gang that finds no room gets a reservation, or others are asked to go.
 // place keeps a gang as low in the topology as there is room, in the tightest hole that takes it;
 // sched/pack says which of several nodes loses least by it. Explain says, for one waiting workload,
 // which single reason holds it back.

@@ -63,7 +63,7 @@ func (x *explainer) overLimit() (Explanation, bool) {
 	ex := Explanation{
 		Reason: ReasonQueueLimit,
 		Message: api.T("Queue %s uses %d of its limit of %d (%s); this needs %d.", "队列 %s 已用 %d，上限 %d（%s）；该任务还需 %d。",
-			queue, used, limit, resourceName(resource), need[resource]),
+			queue, used, limit, x.resourceName(resource), need[resource]),
 		Evidence: []Evidence{
 			{Fact: "Used", Text: api.T("used, and kept for those about to start", "已用及为即将启动者保留"), Count: int(used)},
 			{Fact: "Limit", Text: api.T("limit", "上限"), Count: int(limit)},
@@ -86,6 +86,14 @@ func (x *explainer) withinLimit(queue string, resource int, to int64) Change {
 	}
 	ch, _ := x.less()
 	return ch
+}
+
+// resourceName says of a type which.
+func (x *explainer) resourceName(resource int) string {
+	if resource >= VectorTypes {
+		return x.c.TypeName(uint16(resource-VectorTypes)) + ", 1/1000"
+	}
+	return resourceName(resource)
 }
 
 func resourceName(resource int) string {

@@ -353,6 +353,10 @@ func TestPlacementRules(t *testing.T) {
 			nodes: []Node{{Number: 1, Zone: "z", Devices: cards(1, "A100"), Failures: 2}, eight(2, "z", "")},
 			w:     gangOf(1, one), want: slots{{Node: 2, Devices: 1}},
 		},
+		"a gang goes round them": {
+			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", Devices: cards(8, "A100"), Failures: 1}, eight(2, "z", "a"), eight(3, "z", "b"), eight(4, "z", "b"), eight(5, "z", "b")},
+			w:     gangOf(2, Need{Devices: 8}), want: slots{{Node: 3, Devices: 255}, {Node: 4, Devices: 255}},
+		},
 		"but they come": {
 			nodes: []Node{{Number: 1, Zone: "z", Devices: cards(1, "A100"), Failures: 2}},
 			w:     gangOf(1, one), want: slots{{Node: 1, Devices: 1}},
@@ -374,6 +378,22 @@ func TestPlacementRules(t *testing.T) {
 			nodes: []Node{eight(1, "z", "a"), eight(2, "z", "a"), eight(3, "z", "b")},
 			w:     &Workload{Roles: gangOf(3, one).Roles, Topology: Topology{MaxPerRack: 2}},
 			want:  slots{{Node: 1, Devices: 1}, {Node: 1, Devices: 2}, {Node: 3, Devices: 1}},
+		},
+		"a rack under two leaves is one rack": {
+			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")}, {Number: 2, Zone: "z", Rack: "a", Leaf: "y", Devices: cards(8, "A100")}},
+			w:     &Workload{Roles: gangOf(2, one).Roles, Topology: Topology{MaxPerRack: 1}},
+		},
+		"whose leaves are tighter": {
+			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")}, {Number: 2, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")},
+				{Number: 3, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")},
+				{Number: 4, Zone: "z", Rack: "a", Leaf: "y", Devices: cards(8, "A100")}, {Number: 5, Zone: "z", Rack: "a", Leaf: "y", Devices: cards(8, "A100")}},
+			w: gangOf(2, Need{Devices: 8}), want: slots{{Node: 4, Devices: 255}, {Node: 5, Devices: 255}},
+		},
+		"also where leaves hold racks": {
+			nodes: []Node{{Number: 1, Zone: "z", Rack: "a", Leaf: "x", Devices: cards(8, "A100")}, {Number: 2, Zone: "z", Rack: "a", Leaf: "y", Devices: cards(8, "A100")},
+				{Number: 3, Zone: "z", Rack: "b", Leaf: "x", Devices: cards(8, "A100")}},
+			w:    &Workload{Roles: gangOf(2, one).Roles, Topology: Topology{MaxPerRack: 1}},
+			want: slots{{Node: 1, Devices: 1}, {Node: 3, Devices: 1}},
 		},
 		"too many for the racks": {
 			nodes: []Node{eight(1, "z", "a"), eight(2, "z", "a"), eight(3, "z", "b")},

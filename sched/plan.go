@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"time"
 )
 
@@ -98,6 +99,10 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 	q.tree.SetTotal(c.Total())
 	q.age(now, t.p.LongestWait)
+	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool { // nothing is kept for who may not start
+		_, paused := q.tree.Paused(r.queue)
+		return paused
+	})
 	swept := t.sweep()
 	t.serveClaims()
 	for t.bounded() {

@@ -69,6 +69,14 @@ func (s *stage) starts(want ...string) sched.Result {
 	return res
 }
 
+func (s *stage) explains(id, want string) {
+	s.t.Helper()
+	got, ok := sched.Explain(s.now, s.c, s.q, id)
+	if !ok || got.Reason != want || got.Message.EN == "" || got.Message.ZH == "" {
+		s.t.Errorf("%s: %+v, want %s", id, got, want)
+	}
+}
+
 func (s *stage) teach(name string, devices int, ran time.Duration) {
 	for i := range 20 {
 		w := s.task(fmt.Sprintf("past-%s-%d", name, i), 0, 1, devices)
@@ -119,6 +127,7 @@ func TestLimitsAndGuaranteesOfQueues(t *testing.T) {
 	}
 	s.starts("t0", "t1", "t2")
 	s.starts()
+	s.explains("t3", sched.ReasonQueueLimit)
 	s.end("t1")
 	s.starts("t3")
 	if got := s.q.Usage("q")[sched.VectorDevices]; got != 3000 {
@@ -162,6 +171,7 @@ func TestAReservationIsNotDelayed(t *testing.T) {
 	if got := ids(s.plan()); !slices.Equal(got, []string{"mini"}) {
 		t.Fatal("beside the reservation started", got)
 	}
+	s.explains("long", sched.ReasonReserved)
 	s.pass(2 * time.Hour) // a runs for longer than anybody thought, mini as well
 	s.starts()
 	if r, _ := s.q.Predicted("gang"); !r.Start.After(s.now) {
@@ -347,6 +357,50 @@ func TestElasticStartsSmallGrowsAndShrinksBeforeAnybodyIsKilled(t *testing.T) {
 	if got := s.q.Usage("q")[sched.VectorDevices]; got != 0 {
 		t.Error("usage was left behind:", got)
 	}
+}
+
+func TestAPausedQueueKeepsNothing(t *testing.T) {
+	s := newStage(t, 1, 4)
+	s.q.Add(s.task("a", 1, 1, 3))
+	s.starts("a")
+	gang := s.task("gang", 1, 1, 4)
+	gang.Queue, gang.Preemptible = "other", false
+	s.q.Add(gang)
+	if res := s.starts(); len(res.Reservations) != 1 {
+		t.Fatalf("%+v", res.Reservations)
+	}
+	s.q.SetPaused("other", true)
+	s.q.Add(s.task("b", 1, 1, 1))
+	if res := s.starts("b"); len(res.Reservations) != 0 {
+		t.Errorf("%+v", res.Reservations)
+	}
+	s.end("a")
+	s.end("b")
+	s.starts()
+	s.q.SetPaused("other", false)
+	s.starts("gang")
+}
+
+func TestAnEvictionTakenBack(t *testing.T) {
+	s := newStage(t, 1, 1)
+	low := s.task("low", 1, 1, 1)
+	s.q.Add(low)
+	s.starts("low")
+	s.q.Add(s.task("vip", 9, 1, 1))
+	res := s.starts()
+	if len(res.Evictions) != 1 {
+		t.Fatalf("%+v", res.Evictions)
+	}
+	if r, ok := s.q.Predicted("vip"); !ok || r.Start.Before(s.now) {
+		t.Error("others go for it, and no time is known:", r)
+	}
+	sched.UndoEviction(s.q, res.Evictions[0])
+	again := s.starts()
+	if len(again.Evictions) != 1 {
+		t.Fatalf("not asked again: %+v", again.Evictions)
+	}
+	s.evict(low)
+	s.starts("vip")
 }
 
 func TestUndoLeavesNothingBehind(t *testing.T) {

@@ -35,7 +35,8 @@ var bugs = []bug{
 		"				hold(need, free)\n", "				_, _ = need, free\n",
 	}, {
 		"victims depend on the order of a map", "sched/preempt.go",
-		"	for _, r := range h.q.runs {\n		if why := h.may", "	for _, r := range h.q.running {\n		if why := h.may",
+		"	slices.SortFunc(all, byLoss)\n	return all\n",
+		"	byID := map[string]*victim{}\n	for _, v := range all {\n		byID[v.r.Workload.ID] = v\n	}\n	all = all[:0]\n	for _, v := range byID {\n		all = append(all, v)\n	}\n	return all\n",
 	}, {
 		"a device is given to 1001 thousandths", "sched/cluster_fit.go",
 		"				n += int(free / a.Share)\n", "				n += int((free + 1) / a.Share)\n",

@@ -232,7 +232,7 @@ func roles(t *api.TrainingTask) []sched.Role {
 			DeviceType: r.Resources.Accelerators.Type, Devices: r.Resources.Accelerators.Count,
 		}
 		if strings.Contains(need.DeviceType, "|") {
-			need.DeviceTypes = strings.Split(need.DeviceType, "|")
+			need.DeviceTypes = strings.FieldsFunc(need.DeviceType, func(r rune) bool { return r == '|' })
 		}
 		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: need})
 	}
