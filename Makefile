@@ -29,8 +29,9 @@ LISTEN ?= 127.0.0.1:7070
 FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
+FERMI_SCENARIOS ?= 1000000
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web bench bench-start bench-submit bench-archive bench-sched bench-chronus bench-backlog bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-chronus bench-backlog bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -87,6 +88,13 @@ e2e-web: ## the console in a real Chromium, in both languages; pictures go to PI
 	@scripts/web.sh browser
 	@$(MAKE) --no-print-directory build
 	@FERMI_PICTURES=$(PICTURES) scripts/suite.sh e2e-web node web/e2e/run.mjs
+
+e2e-sched-safety: ## the planner against FERMI_SCENARIOS (1000000) generated scenarios from FERMI_SEED (1) on
+	@FERMI_SCENARIOS=$(FERMI_SCENARIOS) scripts/suite.sh e2e-sched-safety go test -v -count=1 -timeout 120m -run TestScenarios ./sched/safety
+	@grep 'scenarios from seed' .cache/log/e2e-sched-safety.log
+
+mutate-sched: ## plants bugs in the planner one at a time; the seeded scenarios must find each
+	@go run ./test/mutate
 
 bench-web: build ## first load of the console and time until it stands, in a real Chromium
 	@scripts/web.sh browser
