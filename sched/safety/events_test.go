@@ -11,7 +11,10 @@ import (
 // ends and nothing may be left behind.
 func (w *world) scenario() string {
 	total := 34 + w.rng.IntN(45)
-	steps := 4 + w.rng.IntN(3)
+	steps := 3 + w.rng.IntN(3)
+	if w.chance(10) {
+		steps = 12
+	}
 	for step := range steps {
 		for w.st.workloads < total*(step+1)/(steps-2) && w.st.workloads < total {
 			w.submit(w.newWorkload())
