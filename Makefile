@@ -8,6 +8,8 @@ SHELL       := /bin/bash
 CACHE       := .cache
 STATICCHECK_VERSION := v0.8.2
 STATICCHECK := $(CACHE)/bin/staticcheck-$(STATICCHECK_VERSION)
+VERSITYGW_VERSION := v1.8.0
+VERSITYGW := $(CACHE)/bin/versitygw-$(VERSITYGW_VERSION)
 PROTOC_GEN_GO      := v1.36.11
 PROTOC_GEN_GO_GRPC := v1.5.1
 
@@ -31,7 +33,7 @@ PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 FERMI_SCENARIOS ?= 1000000
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-web e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-chronus bench-backlog bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-chronus bench-backlog bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -75,14 +77,23 @@ test: build $(STATICCHECK) ## format, vet, staticcheck, all unit tests with the 
 fuzz: deps ## every fuzz target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-e2e: build ## the shipped binary from the outside
-	@scripts/suite.sh e2e go test -v -count=1 -timeout 20m ./test/e2e/...
+$(VERSITYGW): | deps
+	@echo "building the S3 server versitygw $(VERSITYGW_VERSION), once"
+	@mkdir -p $(CACHE)/bin
+	@GOBIN=$(abspath $(CACHE)/bin) go install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
+	@mv $(CACHE)/bin/versitygw $@
+
+e2e: build $(VERSITYGW) ## the shipped binary from the outside
+	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e go test -v -count=1 -timeout 20m ./test/e2e/...
 
 e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
 
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
+
+e2e-ha: build ## three servers on three etcd members with mutual TLS, in network namespaces: killed, paused, cut off (root)
+	@scripts/suite.sh e2e-ha scripts/postgres.sh go test -v -count=1 -timeout 60m ./test/ha/...
 
 e2e-web: ## the console in a real Chromium, in both languages; pictures go to PICTURES (.cache/pictures)
 	@scripts/web.sh browser
@@ -95,6 +106,12 @@ e2e-sched-safety: ## the planner against FERMI_SCENARIOS (1000000) generated sce
 
 mutate-sched: ## plants bugs in the planner one at a time; the seeded scenarios must find each
 	@go run ./test/mutate
+
+e2e-fuzz: build ## every route of the API fuzzed from its schema; FERMI_FUZZ_SEED repeats a run
+	@scripts/suite.sh e2e-fuzz scripts/fuzz-api.sh
+
+e2e-fuzz-long: build ## the same for FERMI_FUZZ_SECONDS (1800)
+	@FERMI_FUZZ_SECONDS=$${FERMI_FUZZ_SECONDS:-1800} scripts/suite.sh e2e-fuzz-long scripts/fuzz-api.sh
 
 bench-web: build ## first load of the console and time until it stands, in a real Chromium
 	@scripts/web.sh browser

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -33,7 +34,8 @@ const (
 
 // Config says where the server is and who asks.
 type Config struct {
-	// Server is the base URL, such as http://127.0.0.1:7070; a bare host:port means http.
+	// Server is the base URL, such as http://127.0.0.1:7070; a bare host:port means http. Of several,
+	// with commas between them, one is used until it fails; then the next one.
 	Server string
 	// Token is the bearer token; it appears in no error and no log.
 	Token string
@@ -48,9 +50,10 @@ type Config struct {
 	UserAgent string
 }
 
-// Client talks to one server. Safe for concurrent use.
+// Client talks to one cluster. Safe for concurrent use.
 type Client struct {
-	base     *url.URL
+	bases    []*url.URL
+	current  atomic.Int32 // of bases
 	token    string
 	language string
 	agent    string
@@ -59,27 +62,19 @@ type Client struct {
 
 // New checks the settings; it doesn't talk to the server.
 func New(cfg Config) (*Client, error) {
-	server := cfg.Server
-	if !strings.Contains(server, "://") {
-		server = "http://" + server
+	bases, err := parseServers(cfg.Server)
+	if err != nil {
+		return nil, err
 	}
-	u, err := url.Parse(server)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fault.New(fault.Invalid, "BadServer", fault.T(
-			"%q is not the address of a server; it looks like http://127.0.0.1:7070.",
-			"%q 不是有效的服务器地址，应形如 http://127.0.0.1:7070。", cfg.Server))
-	}
-	u.Path = strings.TrimSuffix(u.Path, "/")
-	u.RawQuery, u.Fragment, u.User = "", "", nil
 	if strings.ContainsFunc(cfg.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, fault.New(fault.Invalid, "BadToken", fault.T(
 			"The token contains characters that no token has.", "令牌中含有非法字符。"))
 	}
-	c := &Client{base: u, token: cfg.Token, language: cfg.Language, agent: cfg.UserAgent, http: cfg.HTTP}
+	c := &Client{bases: bases, token: cfg.Token, language: cfg.Language, agent: cfg.UserAgent, http: cfg.HTTP}
 	if c.http == nil {
-		transport := newTransport()
+		transport := newTransport(len(bases))
 		if cfg.TLSFingerprint != "" {
-			if transport.TLSClientConfig, err = pinned(cfg.TLSFingerprint, u.Scheme); err != nil {
+			if transport.TLSClientConfig, err = pinned(cfg.TLSFingerprint, bases[0].Scheme); err != nil {
 				return nil, err
 			}
 		}
@@ -95,17 +90,21 @@ func New(cfg Config) (*Client, error) {
 }
 
 // Server is the address in use.
-func (c *Client) Server() string { return c.base.String() }
+func (c *Client) Server() string { return c.base().String() }
 
 // CloseIdle hangs up connections that wait for another call.
 func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }
 
-func newTransport() *http.Transport {
+func newTransport(servers int) *http.Transport {
+	dial, answer := 10*time.Second, 2*time.Minute
+	if servers > 1 { // there is somebody else to ask
+		dial, answer = time.Second, 12*time.Second
+	}
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:           (&net.Dialer{Timeout: dial, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: 2 * time.Minute,
+		ResponseHeaderTimeout: answer,
 		IdleConnTimeout:       90 * time.Second,
 		MaxIdleConnsPerHost:   64,
 	}
@@ -125,7 +124,8 @@ type request struct {
 // send makes one attempt. On success the caller closes the body; any status of 400 and above, and
 // every failure to get an answer, is a *fault.Error.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
-	u := *c.base
+	at := c.current.Load()
+	u := *c.bases[at]
 	full := u.Path + base + r.path
 	u.RawQuery = r.query.Encode()
 	unescaped, err := url.PathUnescape(full)
@@ -155,11 +155,16 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	req.Header.Set("User-Agent", c.agent)
 	resp, err := c.http.Do(req)
 	if err != nil {
+		c.moveOn(at)
 		return nil, c.unreachable(ctx, err)
 	}
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
-		return nil, c.refused(resp)
+		err := c.refused(resp)
+		if fault.Is(err, fault.Unavailable) {
+			c.moveOn(at)
+		}
+		return nil, err
 	}
 	return resp, nil
 }
@@ -195,10 +200,21 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 // ReasonUnreachable is the reason of the error when nobody answers at the address.
 const ReasonUnreachable = "Unreachable"
 
-// retry calls once, and again while that can help: for reads only.
-func retry(ctx context.Context, once func() error) error {
+// retry calls once, and again while that can help: for reads only. Where there are several servers
+// each is asked once, without a pause and not for long, before the usual tries.
+func (c *Client) retry(ctx context.Context, once func(context.Context) error) error {
+	if len(c.bases) > 1 {
+		for range c.bases {
+			quick, cancel := context.WithTimeout(ctx, quickTry)
+			err := once(quick)
+			cancel()
+			if err == nil || !fault.CodeOf(err).Retry() || ctx.Err() != nil {
+				return err
+			}
+		}
+	}
 	for try := 1; ; try++ {
-		err := once()
+		err := once(ctx)
 		if err == nil || try == tries || !fault.CodeOf(err).Retry() || ctx.Err() != nil {
 			return err
 		}
@@ -233,7 +249,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // read is a GET with retries whose data lands in out (nil: dropped).
 func (c *Client) read(ctx context.Context, path string, query url.Values, out any) error {
-	return retry(ctx, func() error {
+	return c.retry(ctx, func(ctx context.Context) error {
 		resp, err := c.send(ctx, request{method: http.MethodGet, path: path, query: query})
 		if err != nil {
 			return err
@@ -242,21 +258,32 @@ func (c *Client) read(ctx context.Context, path string, query url.Values, out an
 	})
 }
 
-// write is one call that changes something; it is never repeated.
+// write is one call that changes something. It is repeated, at another server, only when the first
+// surely did nothing.
 func (c *Client) write(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	r := request{method: method, path: path, query: query}
+	var body []byte
 	if in != nil {
 		data, err := json.Marshal(in)
 		if err != nil {
 			return fault.From(err)
 		}
-		r.body, r.length, r.typ = bytes.NewReader(data), int64(len(data)), "application/json"
+		r.length, r.typ = int64(len(data)), "application/json"
+		body = data
 	}
-	resp, err := c.send(ctx, r)
-	if err != nil {
-		return err
+	for try := 1; ; try++ {
+		if body != nil {
+			r.body = bytes.NewReader(body)
+		}
+		resp, err := c.send(ctx, r)
+		if err != nil && try < len(c.bases) && didNothing(err) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return c.decode(ctx, resp, out)
 	}
-	return c.decode(ctx, resp, out)
 }
 
 // decode reads {code, message, data} and closes the body.

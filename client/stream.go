@@ -113,9 +113,13 @@ func (c *Client) stream(ctx context.Context, path string, query url.Values, emit
 		return err
 	}
 	defer resp.Body.Close()
-	watchdog := time.AfterFunc(silence, func() { cancel(errSilent) })
+	patience := silence
+	if len(c.bases) > 1 {
+		patience = silence / 3 // there is somebody else to ask
+	}
+	watchdog := time.AfterFunc(patience, func() { cancel(errSilent) })
 	defer watchdog.Stop()
-	events := newEventReader(&touchReader{resp.Body, func() { watchdog.Reset(silence) }})
+	events := newEventReader(&touchReader{resp.Body, func() { watchdog.Reset(patience) }})
 	for {
 		ev, err := events.next()
 		switch {

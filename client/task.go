@@ -39,6 +39,14 @@ func (c *Client) Submit(ctx context.Context, task *api.TrainingTask, dryRun bool
 	return out, err
 }
 
+// Preview says where a task would stand if it were submitted now, and at what price. Fault
+// Unavailable where the server does not lead.
+func (c *Client) Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error) {
+	var out api.Preview
+	err := c.write(ctx, http.MethodPost, "/placements/preview", inProject(task.Meta.Project), task, &out)
+	return out, err
+}
+
 func taskPath(name, verb string) (string, error) {
 	p, err := objectPath(api.KindTrainingTask, name)
 	return p + "/" + verb, err
@@ -148,6 +156,7 @@ type Replica struct {
 	Zone     string     `json:"zone,omitempty"`
 	Devices  int        `json:"devices,omitempty"`
 	State    string     `json:"state,omitempty"`
+	Attached bool       `json:"attached,omitempty"` // its launcher is connected to a server
 	Reason   string     `json:"reason,omitempty"`
 	Message  string     `json:"message,omitempty"`
 	Signal   string     `json:"signal,omitempty"`
@@ -212,7 +221,7 @@ func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io
 		p += "/" + url.PathEscape(part)
 	}
 	var resp *http.Response
-	err = retry(ctx, func() (err error) {
+	err = c.retry(ctx, func(context.Context) (err error) { // the body outlives a quick try
 		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: inProject(project)})
 		return err
 	})

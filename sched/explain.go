@@ -99,6 +99,12 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool
 	return ex, true
 }
 
+// explain is Explain for one that is in no queue yet.
+func explain(c *Cluster, q *Queues, w *Workload) Explanation {
+	x := newExplainer(q.now, c, q, w)
+	return x.explain(x.entry(w))
+}
+
 // Impossible says that a workload can never start on this cluster with these queues, and why: it
 // is to be refused when it is submitted.
 func Impossible(c *Cluster, q *Queues, w *Workload) (Explanation, bool) {

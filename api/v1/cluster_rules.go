@@ -6,73 +6,12 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-const (
-	engineLocal      = "local"
-	engineKubernetes = "kubernetes"
-	maxLatencyMs     = 60_000
-	maxPrice         = 1e9
-)
-
 var _ = []interface {
 	Defaulter
 	Validator
 }{(*Zone)(nil), (*Queue)(nil), (*Project)(nil), (*User)(nil)}
 
 var _ = []Validator{(*Node)(nil), (*Placement)(nil), (*Token)(nil)}
-
-// Default fills what the operator left out.
-func (z *Zone) Default() {
-	if z.Spec.Engine == "" {
-		z.Spec.Engine = engineLocal
-	}
-	if z.Spec.Price != (Price{}) && z.Spec.Price.Currency == "" {
-		z.Spec.Price.Currency = "CNY"
-	}
-}
-
-// Validate lists every refused field.
-func (z *Zone) Validate() []fault.Field {
-	var f faults
-	s := &z.Spec
-	f.word("spec.region", s.Region, true)
-	switch s.Engine {
-	case engineLocal:
-	case engineKubernetes:
-		f.notBuilt("spec.engine", 6, "zones on Kubernetes", "Kubernetes 可用区")
-	default:
-		f.add("spec.engine", "%s is no engine; use local, which runs processes on this machine.", "%s 不是已知的引擎，请使用 local，在本机运行进程。", quote(s.Engine))
-	}
-	if len(s.LatencyMs) > maxList {
-		f.add("spec.latencyMs", "There are %d zones; at most %d are allowed.", "可用区有 %d 个，最多允许 %d 个。", len(s.LatencyMs), maxList)
-	} else {
-		for _, zone := range sortedKeys(s.LatencyMs) {
-			f.name(child("spec.latencyMs", zone), zone)
-			f.amount(child("spec.latencyMs", zone), s.LatencyMs[zone], maxLatencyMs)
-		}
-	}
-	f.amount("spec.consoleLatencyMs", s.ConsoleLatencyMs, maxLatencyMs)
-	f.amount("spec.price.deviceHour", s.Price.DeviceHour, maxPrice)
-	f.amount("spec.price.coreHour", s.Price.CoreHour, maxPrice)
-	f.amount("spec.price.memoryGBHour", s.Price.MemoryGBHour, maxPrice)
-	if s.Price.Currency != "" && !currency.MatchString(s.Price.Currency) {
-		f.add("spec.price.currency", "%s is not a currency of three capital letters such as CNY.", "%s 不是三个大写字母的货币代码，例如 CNY。", quote(s.Price.Currency))
-	}
-	f.health(s)
-	return f.list
-}
-
-func (f *faults) health(s *ZoneSpec) {
-	switch s.Health {
-	case ZoneHealthy, ZoneDegraded:
-	case "":
-		if s.HealthReason != "" {
-			f.add("spec.healthReason", "A reason without health says nothing; set health to healthy or degraded too.", "只有原因而没有状态；请同时把 health 设为 healthy 或 degraded。")
-		}
-	default:
-		f.add("spec.health", "%s is no health; use healthy or degraded, or leave it out to have it derived.", "%s 不是合法的健康状态，请使用 healthy 或 degraded，或去掉此字段由系统判断。", quote(string(s.Health)))
-	}
-	f.description("spec.healthReason", s.HealthReason)
-}
 
 // Validate lists every refused field.
 func (n *Node) Validate() []fault.Field {
@@ -156,25 +95,6 @@ func (q *Queue) Default() {
 
 // DefaultMaxPending is how many tasks may wait in a queue that does not say.
 const DefaultMaxPending = 100_000
-
-// Validate lists every refused field.
-func (q *Queue) Validate() []fault.Field {
-	var f faults
-	f.count("spec.maxPending", q.Spec.MaxPending, 1, 1_000_000)
-	if q.Spec.Parent != "" {
-		f.notBuilt("spec.parent", 3, "queue trees", "队列层级")
-	}
-	if len(q.Spec.Guarantee) > 0 {
-		f.notBuilt("spec.guarantee", 3, "guaranteed shares", "保障配额")
-	}
-	if q.Spec.Weight != 0 {
-		f.notBuilt("spec.weight", 3, "weighted shares", "权重份额")
-	}
-	if len(q.Spec.Limit) > 0 {
-		f.notBuilt("spec.limit", 3, "queue limits", "队列上限")
-	}
-	return f.list
-}
 
 // Default fills what the operator left out.
 func (p *Project) Default() {

@@ -40,17 +40,20 @@ func whole() map[Kind]Object {
 				Description: "说明", Framework: "plain",
 				Roles: []Role{{
 					Name: "worker", Replicas: 2, MinReplicas: ptr(2), MaxReplicas: ptr(2),
-					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100", 8}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
+					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
 					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
 					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src",
 				}},
 				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}},
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
 				Restart:         &RestartPolicy{3, Duration(time.Hour)}, Priority: ptr(500), PriorityClass: "training", Queue: "default",
-				Zones:    &ZoneRules{[]string{"beijing-1"}, []string{"shenzhen-1"}},
+				Zones: &ZoneRules{
+					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire,
+				},
+				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
 				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
-				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Stop: true,
+				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true,
 			},
 			Status: TrainingTaskStatus{
 				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Restarts: []time.Time{at},
@@ -61,7 +64,7 @@ func whole() map[Kind]Object {
 		},
 		KindSecret: &Secret{
 			Meta:   meta(MustInfo(KindSecret), "密钥"),
-			Spec:   SecretSpec{"说明", map[string]string{"k": "v"}, map[string]string{"k": "v1:AAAA"}},
+			Spec:   SecretSpec{"说明", SecretRegistry, map[string]string{"k": "v"}, map[string]string{"k": "v1:AAAA"}},
 			Status: SecretStatus{[]string{"k"}},
 		},
 		KindPlacement: &Placement{
@@ -71,10 +74,15 @@ func whole() map[Kind]Object {
 		KindZone: &Zone{
 			Meta: meta(MustInfo(KindZone), "北京-1"),
 			Spec: ZoneSpec{
-				Region: "北京", Engine: "local", LatencyMs: map[string]float64{"shanghai-1": 28.5}, ConsoleLatencyMs: 5,
-				Price: Price{"CNY", 12.5, 0.1, 0.05}, Health: ZoneDegraded, HealthReason: "检修", Virtual: true,
+				Region: "北京", Engine: "local", LatencyMs: map[string]float64{"shanghai-1": 28.5}, LatencyP99Ms: map[string]float64{"shanghai-1": 40},
+				BandwidthGbps: map[string]float64{"shanghai-1": 100}, ConsoleLatencyMs: 5, UTCOffset: "+08:00",
+				Price: Price{
+					"CNY", ptr(12.5), map[string]float64{"H800": 20}, ptr(0.1), 0.05, 0.3, 0.4, []PriceWindow{{"22:00", "06:00", 0.5}},
+				},
+				PUE: 1.25, Carbon: &Carbon{ptr(556.8), []float64{500}}, DeviceWatts: map[string]float64{"A100": 380},
+				Health: ZoneDegraded, HealthReason: "检修", Virtual: true,
 			},
-			Status: ZoneStatus{ZoneDegraded, text, 24, 23, 192},
+			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
 		},
 		KindNode: &Node{
 			Meta:   meta(MustInfo(KindNode), "节点"),
@@ -86,7 +94,7 @@ func whole() map[Kind]Object {
 			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}},
 			Status: QueueStatus{3, 4},
 		},
-		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}}},
+		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}}, Status: ProjectStatus{1900000000}},
 		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true}, Status: UserStatus{"$argon2id$", &at, 2}},
 		KindToken:   &Token{Meta: meta(MustInfo(KindToken), "令牌"), Spec: TokenSpec{"admin", "00", &at, "task-1", ScopeTasks, []string{"default"}, UseSession, "user-1.2", &at}},
 	}

@@ -25,10 +25,10 @@ type Meta struct {
 	// ID is made by the server, never reused, and sorts by creation time ("task-…").
 	ID string `json:"id,omitempty" doc:"Made by the server; never reused; sorts by creation time."`
 	// Name is DNS-safe (RFC 1123 label) and unique within project and kind.
-	Name string `json:"name,omitempty" doc:"DNS-safe, unique within project and kind; made from displayName when absent."`
+	Name string `json:"name,omitempty" pattern:"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$" doc:"DNS-safe, unique within project and kind; made from displayName when absent."`
 	// DisplayName is any Unicode text of 1 to 128 characters without control and bidi characters.
-	DisplayName string            `json:"displayName,omitempty" doc:"Shown to people; 1 to 128 characters."`
-	Project     string            `json:"project,omitempty" doc:"The tenant; absent for kinds of the whole cluster."`
+	DisplayName string            `json:"displayName,omitempty" maxLength:"128" doc:"Shown to people; 1 to 128 characters."`
+	Project     string            `json:"project,omitempty" pattern:"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$" doc:"The tenant; absent for kinds of the whole cluster."`
 	Owner       string            `json:"owner,omitempty" doc:"The user who made it."`
 	Labels      map[string]string `json:"labels,omitempty"`
 	// Revision is the store's; an update must carry the one it was made from.

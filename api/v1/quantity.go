@@ -36,8 +36,15 @@ func ParseBytes(s string) (Bytes, error) {
 	if err != nil {
 		return 0, err
 	}
+	if rest, ok := strings.CutPrefix(s, "-"); ok { // the parser misreads large ones below zero, such as -5859375000000000Ki
+		v, err := ParseBytes(rest)
+		if err != nil {
+			return 0, valueError("%s is not an amount of bytes that can be counted.", "%s 不是可表示的字节数。", quote(s))
+		}
+		return -v, nil
+	}
 	// The parser caps without a word what does not fit 63 bits: the cap itself is refused too.
-	if q.CmpInt64(math.MaxInt64) >= 0 || q.CmpInt64(-math.MaxInt64) <= 0 {
+	if q.CmpInt64(math.MaxInt64) >= 0 {
 		return 0, valueError("%s is more bytes than can be counted.", "%s 超出可表示的字节数。", quote(s))
 	}
 	v := q.Value() // rounds up

@@ -24,6 +24,12 @@ func draw(t *rapid.T, v reflect.Value, depth int) {
 	case reflect.TypeFor[Bytes](), reflect.TypeFor[MilliCPU](), reflect.TypeFor[Duration]():
 		v.SetInt(rapid.Int64Range(1, 1<<50).Draw(t, "amount"))
 		return
+	case reflect.TypeFor[Share]():
+		v.SetUint(rapid.Uint64Range(1, 1000).Draw(t, "share"))
+		return
+	case reflect.TypeFor[Topology]():
+		v.Set(reflect.ValueOf(rapid.SampledFrom([]Topology{{TopologyPack, 0}, {TopologySpread, 0}, {TopologyBounded, 3}}).Draw(t, "topology")))
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:

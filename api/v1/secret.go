@@ -25,6 +25,8 @@ func (s *Secret) GetMeta() *Meta { return &s.Meta }
 // SecretSpec is the user's wish.
 type SecretSpec struct {
 	Description string `json:"description,omitempty"`
+	// Type never changes: tasks name the secret for what it is.
+	Type SecretType `json:"type,omitempty" doc:"opaque (default), git, registry or s3; says which keys there are and never changes."`
 	// Data is taken in, sealed, and never kept or shown as it is. An update replaces the keys it
 	// names; an empty value removes a key.
 	Data map[string]string `json:"data,omitempty" doc:"Write-only: values by key. An update replaces the keys it names; an empty value removes one."`
@@ -50,7 +52,14 @@ type SecretFile struct {
 	Key    string `json:"key"`
 }
 
+// CredentialRef names a secret of the same project, of type registry or s3, whose files the task's
+// processes find where the usual clients look for them.
+type CredentialRef struct {
+	Secret string `json:"secret"`
+}
+
 const (
+	maxCredentials = 16
 	maxSecretKeys  = 64
 	maxSecretValue = 256 << 10
 	maxSecretFiles = 64
@@ -58,6 +67,13 @@ const (
 
 // SealContext is where a sealed value belongs; moved elsewhere it does not open.
 func SealContext(project, name, key string) string { return project + "/" + name + "/" + key }
+
+// Default fills what the user left out.
+func (s *Secret) Default() {
+	if s.Spec.Type == "" {
+		s.Spec.Type = SecretOpaque
+	}
+}
 
 // Validate lists every refused field. No value is ever repeated in a text.
 func (s *Secret) Validate() []fault.Field {
@@ -74,6 +90,7 @@ func (s *Secret) Validate() []fault.Field {
 			f.add(child("spec.data", key), "A value is UTF-8 text of at most %d bytes; write binary ones as base64.", "值应为不超过 %d 字节的 UTF-8 文本；二进制内容请写成 base64。", maxSecretValue)
 		}
 	}
+	f.secretData("spec.data", s.Spec.Type, s.Spec.Data)
 	return f.list
 }
 
@@ -107,5 +124,21 @@ func (f *faults) secretFiles(at string, files []SecretFile) {
 			f.add(here+".name", "Two files are called %s.", "有两个文件都叫 %s。", quote(file.Name))
 		}
 		seen[file.Name] = true
+	}
+}
+
+func (f *faults) credentials(at string, refs []CredentialRef) {
+	if len(refs) > maxCredentials {
+		f.add(at, "There are %d credentials; at most %d are allowed.", "共有 %d 个凭据，最多允许 %d 个。", len(refs), maxCredentials)
+		return
+	}
+	seen := map[string]bool{}
+	for i, ref := range refs {
+		here := item(at, i) + ".secret"
+		f.name(here, ref.Secret)
+		if seen[ref.Secret] {
+			f.add(here, "%s is named twice.", "%s 重复出现。", quote(ref.Secret))
+		}
+		seen[ref.Secret] = true
 	}
 }

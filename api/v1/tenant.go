@@ -5,7 +5,7 @@ import "time"
 // Queue is a share of the cluster.
 type Queue struct {
 	Meta   Meta        `json:"metadata"`
-	Spec   QueueSpec   `json:"spec"`
+	Spec   QueueSpec   `json:"spec" required:"false"`
 	Status QueueStatus `json:"status,omitzero"`
 }
 
@@ -21,11 +21,12 @@ type QueueSpec struct {
 	Paused bool `json:"paused,omitempty"`
 	// MaxPending is how many tasks may wait; beyond it a submit is answered 429.
 	MaxPending int `json:"maxPending,omitempty" explicit:"nonzero" doc:"100000 when absent."`
-	// Parent, Guarantee, Weight and Limit come with the scheduler's mind; refused until then.
-	Parent    string         `json:"parent,omitempty"`
-	Guarantee map[string]int `json:"guarantee,omitempty"`
-	Weight    int            `json:"weight,omitempty"`
-	Limit     map[string]int `json:"limit,omitempty"`
+	// Parent makes queues a tree; its guarantee and limit hold for all below it together.
+	Parent string `json:"parent,omitempty" doc:"The queue this one is a part of; none when absent."`
+	// Guarantee, Limit: by resource: cpu in cores, memory in GiB, devices of any type, or a device type.
+	Guarantee map[string]int `json:"guarantee,omitempty" doc:"What it gets back when others borrowed it: cpu (cores), memory (GiB), devices, or a device type such as A100."`
+	Weight    int            `json:"weight,omitempty" explicit:"nonzero" doc:"Share of what is left among its siblings; 1 when absent."`
+	Limit     map[string]int `json:"limit,omitempty" doc:"The most it may hold, in the words of guarantee."`
 }
 
 // QueueStatus is empty until queues have shares; counts are computed on read.
@@ -36,8 +37,9 @@ type QueueStatus struct {
 
 // Project is a tenant.
 type Project struct {
-	Meta Meta        `json:"metadata"`
-	Spec ProjectSpec `json:"spec"`
+	Meta   Meta          `json:"metadata"`
+	Spec   ProjectSpec   `json:"spec" required:"false"`
+	Status ProjectStatus `json:"status,omitzero"`
 }
 
 // Kind is Project.
@@ -53,10 +55,16 @@ type ProjectSpec struct {
 	Members     []string `json:"members,omitempty" doc:"User names."`
 }
 
+// ProjectStatus is what the platform gave it.
+type ProjectStatus struct {
+	// UID is whom the project's processes run as where projects are kept apart; never reused.
+	UID int `json:"uid,omitempty" doc:"User and group id of its processes; given with the first one."`
+}
+
 // User is a person or a robot.
 type User struct {
 	Meta   Meta       `json:"metadata"`
-	Spec   UserSpec   `json:"spec"`
+	Spec   UserSpec   `json:"spec" required:"false"`
 	Status UserStatus `json:"status,omitzero"`
 }
 
@@ -95,7 +103,7 @@ const (
 // Token lets a program speak for a user. The secret itself is shown once and never stored.
 type Token struct {
 	Meta Meta      `json:"metadata"`
-	Spec TokenSpec `json:"spec"`
+	Spec TokenSpec `json:"spec" required:"false"`
 }
 
 // Kind is Token.
@@ -106,7 +114,7 @@ func (t *Token) GetMeta() *Meta { return &t.Meta }
 
 // TokenSpec is for whom and how long.
 type TokenSpec struct {
-	User string `json:"user" doc:"For whom the token speaks; yourself when absent."`
+	User string `json:"user" required:"false" doc:"For whom the token speaks; yourself when absent."`
 	// Hash is hex SHA-256 of the secret; never shown.
 	Hash      string     `json:"hash,omitempty" doc:"Never shown."`
 	ExpiresAt *time.Time `json:"expiresAt,omitempty" doc:"Never when absent."`

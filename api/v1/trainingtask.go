@@ -39,30 +39,40 @@ var PriorityClasses = map[string]int{
 
 // TrainingTaskSpec is the user's wish.
 type TrainingTaskSpec struct {
-	Description string    `json:"description,omitempty"`
+	Description string    `json:"description,omitempty" maxLength:"4096"`
 	Framework   Framework `json:"framework,omitempty" doc:"Launch recipe; plain when absent."`
-	Roles       []Role    `json:"roles"`
+	Roles       []Role    `json:"roles" nullable:"false" minItems:"1" maxItems:"16"`
 	Code        *Code     `json:"code,omitempty"`
 	// HyperParameters reach the process as FERMI_HP_<NAME> and as the JSON file $FERMI_HP_FILE.
 	HyperParameters map[string]any `json:"hyperParameters,omitempty" doc:"Scalars; given as environment and as a JSON file."`
 	Restart         *RestartPolicy `json:"restartPolicy,omitempty"`
-	Priority        *int           `json:"priority,omitempty" doc:"Larger wins; 0 to 10000."`
+	Priority        *int           `json:"priority,omitempty" minimum:"0" maximum:"10000" doc:"Larger wins; 0 to 10000."`
 	PriorityClass   string         `json:"priorityClass,omitempty" doc:"inference 1000, training 500 (default), environment 400, preemptible 100."`
 	Queue           string         `json:"queue,omitempty" doc:"The project's queue when absent."`
 	Zones           *ZoneRules     `json:"zones,omitempty"`
-	Timeouts        *Timeouts      `json:"timeouts,omitempty"`
-	Image           string         `json:"image,omitempty"`
-	Datasets        []AssetRef     `json:"datasets,omitempty"`
-	Models          []AssetRef     `json:"models,omitempty"`
-	Outputs         *Outputs       `json:"outputs,omitempty"`
+	Topology        *Topology      `json:"topology,omitempty" doc:"pack (when absent), spread, or {maxPerRack: n}."`
+	// ExpectedTime is how long it runs, as far as the user knows: for the price, for backfill.
+	ExpectedTime Duration   `json:"expectedTime,omitempty" explicit:"nonzero" doc:"How long it will run, about; learned when absent."`
+	Deadline     *time.Time `json:"deadline,omitempty" doc:"When it should have ended."`
+	Preemptible  bool       `json:"preemptible,omitempty" doc:"May be stopped for others and started again; pays the spot price."`
+	// Deferrable lets the task wait for the hours before its deadline that suit it best.
+	Deferrable Deferral   `json:"deferrable,omitempty" doc:"cheap or green: wait for the cheapest or cleanest hours before the deadline."`
+	Timeouts   *Timeouts  `json:"timeouts,omitempty"`
+	Image      string     `json:"image,omitempty"`
+	Datasets   []AssetRef `json:"datasets,omitempty"`
+	Models     []AssetRef `json:"models,omitempty"`
+	Outputs    *Outputs   `json:"outputs,omitempty"`
+	// Credentials reach every replica as DOCKER_CONFIG and REGISTRY_AUTH_FILE, and as
+	// AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE.
+	Credentials []CredentialRef `json:"credentials,omitempty" doc:"Secrets of type registry or s3, given as the files that docker's and S3's clients read."`
 	// Stop is the wish that the task end; set by the stop verb, never unset.
 	Stop bool `json:"stop,omitempty" doc:"Set by the stop verb: the task ends and keeps its outputs."`
 }
 
 // Role is a set of equal replicas.
 type Role struct {
-	Name        string    `json:"name,omitempty" doc:"worker when absent."`
-	Replicas    int       `json:"replicas,omitempty" explicit:"nonzero" doc:"1 when absent."`
+	Name        string    `json:"name,omitempty" pattern:"^([a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?)?$" doc:"worker when absent."`
+	Replicas    int       `json:"replicas,omitempty" explicit:"nonzero" minimum:"1" maximum:"16384" doc:"1 when absent."`
 	MinReplicas *int      `json:"minReplicas,omitempty"`
 	MaxReplicas *int      `json:"maxReplicas,omitempty"`
 	Resources   Resources `json:"resources,omitzero"`
@@ -76,7 +86,7 @@ type Role struct {
 
 // EnvVar is one environment variable of the user's process.
 type EnvVar struct {
-	Name      string     `json:"name"`
+	Name      string     `json:"name" pattern:"^[A-Za-z_][A-Za-z0-9_]*$"`
 	Value     string     `json:"value,omitempty"`
 	ValueFrom *SecretRef `json:"valueFrom,omitempty" doc:"Take the value from a secret instead."`
 }
@@ -92,8 +102,9 @@ type Resources struct {
 
 // Accelerators is a number of devices of one type; the type is data ("A100", "Ascend 910").
 type Accelerators struct {
-	Type  string `json:"type,omitempty" doc:"Any type when absent."`
-	Count int    `json:"count,omitempty"`
+	Type  string `json:"type,omitempty" doc:"Any one type when absent; A100|H800 is either, the first preferred."`
+	Count int    `json:"count,omitempty" minimum:"0" maximum:"64"`
+	Share Share  `json:"share,omitempty" explicit:"nonzero" doc:"Part of one device, as 0.5 or 500m, with count 1; the whole when absent."`
 }
 
 // Code says where the user's files come from; exactly one is set.
@@ -122,7 +133,31 @@ type RestartPolicy struct {
 type ZoneRules struct {
 	Allow []string `json:"allow,omitempty" doc:"Zone names; all when absent."`
 	Deny  []string `json:"deny,omitempty"`
+	// Split fixes how many replicas go to each zone; they add up to the task's.
+	Split map[string]int `json:"split,omitempty" doc:"Replicas by zone; chosen by the platform when absent."`
+	// SurviveZoneLoss asks for a place where any one zone may go and the rest still runs.
+	SurviveZoneLoss bool       `json:"surviveZoneLoss,omitempty" doc:"Stand in at least two zones, so that the loss of one leaves minReplicas."`
+	MaxLatency      Duration   `json:"maxLatency,omitempty" explicit:"nonzero" doc:"Largest usual round trip between two replicas' zones, as 2ms; no bound when absent."`
+	SameRegion      RegionRule `json:"sameRegion,omitempty" doc:"prefer (when absent) or require: zones of one region only."`
 }
+
+// RegionRule is how much a gang insists on one region.
+type RegionRule string
+
+// The rules.
+const (
+	RegionPrefer  RegionRule = "prefer"
+	RegionRequire RegionRule = "require"
+)
+
+// Deferral is what a task waits for.
+type Deferral string
+
+// The reasons to wait.
+const (
+	DeferCheap Deferral = "cheap"
+	DeferGreen Deferral = "green"
+)
 
 // Timeouts end what takes too long; zero means none.
 type Timeouts struct {

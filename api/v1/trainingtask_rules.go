@@ -102,6 +102,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	f.framework("spec.framework", s.Framework)
 	f.roles("spec.roles", s.Roles)
 	f.code("spec.code", s.Code)
+	f.credentials("spec.credentials", s.Credentials)
 	f.hyperParameters("spec.hyperParameters", s.HyperParameters)
 	if s.Restart != nil {
 		f.count("spec.restartPolicy.maxRestarts", s.Restart.MaxRestarts, 0, maxRestarts)
@@ -111,7 +112,9 @@ func (t *TrainingTask) Validate() []fault.Field {
 	if s.Queue != "" {
 		f.name("spec.queue", s.Queue)
 	}
-	f.zoneRules("spec.zones", s.Zones)
+	f.zoneRules("spec.zones", s)
+	f.timing(s)
+	f.unbuilt(s)
 	if s.Timeouts != nil {
 		f.span("spec.timeouts.pending", s.Timeouts.Pending)
 		f.span("spec.timeouts.run", s.Timeouts.Run)
@@ -163,12 +166,7 @@ func (f *faults) role(at string, r *Role) {
 		f.add(at+".name", "%s is not a role name: use 1 to %d lower-case letters, digits and '-', such as worker.", "%s 不是合法的角色名：请使用 1 到 %d 个小写字母、数字或 '-'，例如 worker。", quote(r.Name), maxRoleName)
 	}
 	f.count(at+".replicas", r.Replicas, 1, maxReplicas)
-	if r.MinReplicas != nil && *r.MinReplicas != r.Replicas {
-		f.notBuilt(at+".minReplicas", 4, "elastic tasks", "弹性任务")
-	}
-	if r.MaxReplicas != nil && *r.MaxReplicas != r.Replicas {
-		f.notBuilt(at+".maxReplicas", 4, "elastic tasks", "弹性任务")
-	}
+	f.elastic(at, r)
 	f.resources(at+".resources", &r.Resources)
 	f.argv(at, r)
 	f.env(at+".env", r.Env)
@@ -187,10 +185,7 @@ func (f *faults) resources(at string, r *Resources) {
 		f.add(at+".memory", "%s is out of range: 1Mi to 1Pi are allowed.", "%s 超出范围：允许 1Mi 到 1Pi。", r.Memory)
 	}
 	f.count(at+".accelerators.count", r.Accelerators.Count, 0, maxAccel)
-	f.word(at+".accelerators.type", r.Accelerators.Type, false)
-	if r.Accelerators.Type != "" && r.Accelerators.Count == 0 {
-		f.add(at+".accelerators.count", "A type without a count asks for nothing; say how many devices, 1 to %d.", "只有类型而没有数量；请写明设备数量，1 到 %d。", maxAccel)
-	}
+	f.accelerators(at+".accelerators", &r.Accelerators)
 	if r.SharedMemory < 0 || r.SharedMemory > max(r.Memory, 0) {
 		f.add(at+".sharedMemory", "%s is out of range: shared memory is part of the memory, here 0 to %s.", "%s 超出范围：共享内存属于内存的一部分，此处允许 0 到 %s。", r.SharedMemory, max(r.Memory, 0))
 	}
@@ -365,19 +360,6 @@ func (f *faults) priority(s *TrainingTaskSpec) {
 	f.count("spec.priority", *s.Priority, 0, maxPriority)
 	if known && *s.Priority != class {
 		f.add("spec.priority", "The priority %d contradicts the class %s, which is %d; give one of the two.", "优先级 %d 与类别 %s（%d）矛盾，请只填写其中一个。", *s.Priority, s.PriorityClass, class)
-	}
-}
-
-func (f *faults) zoneRules(at string, z *ZoneRules) {
-	if z == nil {
-		return
-	}
-	f.names(at+".allow", z.Allow)
-	f.names(at+".deny", z.Deny)
-	for i, n := range z.Deny {
-		if slices.Contains(z.Allow, n) {
-			f.add(item(at+".deny", i), "The zone %s is both allowed and denied; keep one.", "可用区 %s 同时被允许和禁止，请只保留一处。", quote(n))
-		}
 	}
 }
 

@@ -12,12 +12,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
@@ -25,7 +25,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/control/train"
+	"github.com/fermi-cluster/fermi/internal/control/zone"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -53,17 +55,21 @@ type Config struct {
 	SelfSigned bool
 	// Hosts are further names by which browsers may call this server.
 	Hosts        []string
-	Etcd         []string // endpoints of an outside etcd; embedded when empty
+	Etcd         store.Outside // embedded when it has no endpoints
+	EtcdPrefix   string
+	PeerListen   string // where the other servers of an outside etcd dial us
 	Past         Past
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
-	Processes    int // how many processes virtual nodes may start; the engine's guess when 0
-	Exe          string
-	Version      string
-	Registry     *prometheus.Registry
-	Log          *slog.Logger
-	Out          io.Writer // for the person who started it
+	// FirstUID and LastUID bound the uids of projects.
+	FirstUID, LastUID int
+	Processes         int // how many processes virtual nodes may start; the engine's guess when 0
+	Exe               string
+	Version           string
+	Registry          *prometheus.Registry
+	Log               *slog.Logger
+	Out               io.Writer // for the person who started it
 }
 
 // part is everything one process holds.
@@ -77,11 +83,17 @@ type part struct {
 	blob    *folder.Store
 	logs    *logbook.Book
 	hub     *link.Hub
+	peers   *link.Peers // nil with an embedded etcd: there are no others
+	peerL   net.Listener
 	tokens  *link.Tokens
+	linkKey []byte
 	box     *seal.Box
+	tenants *tenant.Register
+	walls   func() walls
 	place   *placement.Controller
 	train   *train.Controller
 	nodes   *node.Controller
+	zones   *zone.Controller
 	api     *server.Server
 	engine  atomic.Pointer[localengine.Engine] // nil while not leading
 	started atomic.Bool
@@ -127,15 +139,18 @@ func (p *part) open(ctx context.Context) error {
 	if restErr != nil {
 		return restErr
 	}
+	p.walls = sync.OnceValue(p.probe)
+	go p.walls() // ready when it is needed
 	p.store = store.New(store.Config{
 		Client: p.client, Log: p.cfg.Log.With("part", "store"), Clock: clock.Real, DiskFree: p.dir.Free, Metrics: p.cfg.Registry,
+		Prefix: p.cfg.EtcdPrefix, LeaseSeconds: p.leaseSeconds(),
 	})
 	return p.assemble()
 }
 
 func (p *part) openEtcd(ctx context.Context) (err error) {
-	if len(p.cfg.Etcd) > 0 {
-		p.client, err = clientv3.New(clientv3.Config{Endpoints: p.cfg.Etcd, DialTimeout: 5 * time.Second, DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop()})
+	if p.outside() {
+		p.client, err = store.Dial(p.cfg.Etcd)
 		return err
 	}
 	if p.etcd, err = embedded.Start(ctx, embedded.Config{Dir: p.dir.Etcd(), Log: p.cfg.Log.With("part", "etcd")}); err != nil {
@@ -167,7 +182,14 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if p.box, err = seal.New(sealing); err != nil {
 		return err
 	}
-	p.logs = logbook.New(logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real})
+	logs := logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real}
+	if p.outside() {
+		logs.Others = func(ctx context.Context, taskID string, take func(string, int64, []byte), synced func()) {
+			p.peers.Follow(ctx, taskID, take, synced)
+		}
+	}
+	p.logs = logbook.New(logs)
+	p.linkKey = key
 	return nil
 }
 
@@ -176,25 +198,37 @@ func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.hub = link.NewHub(link.HubConfig{
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf,
+		Notify: p.notify, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, Current: p.currentReplica,
+		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
 	})
+	if err := p.openPeers(); err != nil {
+		return err
+	}
 	if p.cfg.Processes == 0 {
 		p.cfg.Processes = processes()
 	}
 	p.place = placement.New(placement.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "placement"), Host: "this", Processes: p.cfg.Processes,
 	})
+	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
 	p.train = train.New(train.Config{
+		UID:   p.uid,
 		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real,
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 	})
 	p.nodes = node.New(node.Config{
-		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: cfg.Inventory,
+		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
 	})
+	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone")})
+	var contact func() error
+	if p.outside() {
+		contact = p.store.Contact
+	}
 	p.api, err = server.New(server.Config{
-		Store: p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
+		Contact: contact,
+		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), Console: web.Files(),
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Console: web.Files(),
 	})
 	return err
 }
@@ -213,6 +247,9 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("link", p.serveLink)
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
+	}
+	if p.peers != nil {
+		base.Add("peers", p.runPeers)
 	}
 	baseEnd := make(chan error, 1)
 	go func() {
@@ -251,7 +288,7 @@ func (p *part) campaign(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.store.Campaign(ctx, p.cfg.Name, p.lead)
+	return p.store.Campaign(ctx, p.memberName(), p.lead)
 }
 
 // lead is what only the leader does.
@@ -260,7 +297,8 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
-		Log:      p.cfg.Log.With("part", "engine"), Clock: clock.Real,
+		Hide:     p.private(), Owner: p.soleOwner(),
+		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {
 		return err
@@ -271,6 +309,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	g.Add("engine", eng.Run)
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
+	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
 	g.Add("expiry", p.expire)
 	g.Add("control", func(ctx context.Context) error {
 		select { // nothing is judged before everything that runs was found again
@@ -300,11 +339,11 @@ func (p *part) notify(taskID string, name engine.Name) {
 }
 
 func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {
-	o, err := p.store.GetByID(ctx, api.KindTrainingTask, taskID, 0)
+	task, err := p.taskByID(ctx, taskID)
 	if err != nil {
 		return "", err
 	}
-	if c := o.(*api.TrainingTask).Spec.Code; c != nil {
+	if c := task.Spec.Code; c != nil {
 		return c.Archive, nil
 	}
 	return "", nil

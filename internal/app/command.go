@@ -18,6 +18,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch"
+	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
 
@@ -77,9 +78,11 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return Serve(ctx, Config{
-		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen, Etcd: s.EtcdEndpoints,
+		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen,
+		Etcd:       store.Outside{Endpoints: s.EtcdEndpoints, CA: s.EtcdCA, Cert: s.EtcdCert, Key: s.EtcdKey},
+		EtcdPrefix: s.EtcdPrefix, PeerListen: s.PeerListen,
 		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
-		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Processes: s.Processes, Exe: exe,
+		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Processes: s.Processes, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
 	})
 }

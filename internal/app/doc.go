@@ -6,6 +6,7 @@
 // act on; a second start finds everything as it was left, however it was left.
 // Enemies: logic of its own.
 //
-// Who runs what: every server has the store's cache, the API and the hub's socket. Only the leader
-// has an engine, controllers and an open hub: they live inside lead, and end with the leadership.
+// Who runs what: every server has the store's cache, the API and the hub with its launchers. Only
+// the leader has an engine and controllers: they live inside lead, and end with the leadership.
+// Followers forward their launchers to it (peers.go).
 package app

@@ -54,11 +54,15 @@ func (c *current) Replicas(taskID string) []engine.Observation {
 
 func (c *current) Nodes(ctx context.Context) ([]api.Node, error) { return c.cfg.Inventory(ctx) }
 
-// live answers what only the leader knows, from memory.
+// live answers what only the leader knows: from memory, or by asking it.
 type live part
 
 // Why explains a waiting task from the planner, any other from its status.
-func (l *live) Why(_ context.Context, t *api.TrainingTask) (server.Explanation, error) {
+func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation, error) {
+	var told server.Explanation
+	if asked, err := (*part)(l).ask(ctx, askWhy, t.Meta.ID, &told); asked {
+		return told, err
+	}
 	if ex, ok := l.place.Why(t.Meta.ID); ok {
 		out := server.Explanation{Reason: ex.Reason, Message: ex.Message, Action: ex.Action}
 		for _, e := range ex.Evidence {
@@ -79,8 +83,17 @@ func (l *live) Why(_ context.Context, t *api.TrainingTask) (server.Explanation, 
 	return server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}, nil
 }
 
+// Preview asks the planner.
+func (l *live) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
+	return l.place.Preview(ctx, t)
+}
+
 // Replicas shows what the engine and the link know.
-func (l *live) Replicas(_ context.Context, taskID string) ([]server.ReplicaView, error) {
+func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaView, error) {
+	var told []server.ReplicaView
+	if asked, err := (*part)(l).ask(ctx, askReplicas, taskID, &told); asked {
+		return told, err
+	}
 	e := l.engine.Load()
 	if e == nil {
 		return nil, nil

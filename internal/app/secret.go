@@ -6,27 +6,84 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
+	"github.com/fermi-cluster/fermi/internal/link"
 )
+
+// currentReplica refuses code and secrets to replicas of an attempt that is over. What this server
+// has not heard of yet may come any moment.
+func (p *part) currentReplica(ctx context.Context, r link.Parts) error {
+	o, err := p.store.GetByID(ctx, api.KindTrainingTask, r.TaskID, 0)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	var now api.TrainingTaskStatus
+	if err == nil {
+		now = o.(*api.TrainingTask).Status
+	}
+	switch {
+	case r.Attempt > now.Attempt:
+		return fault.New(fault.Unavailable, "NotYet", fault.T("This server does not know of this attempt yet.", "本服务尚未获知该次尝试。")).Because(err)
+	case r.Attempt < now.Attempt || now.Phase.Finished():
+		return fault.New(fault.Forbidden, "AttemptOver", fault.T("This attempt is over.", "该次尝试已结束。"))
+	}
+	return nil
+}
 
 // secretsOf opens the values that a role of a task names: what its launcher may have, and no more.
 func (p *part) secretsOf(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error) {
-	o, err := p.store.GetByID(ctx, api.KindTrainingTask, taskID, 0)
+	task, err := p.taskByID(ctx, taskID)
 	if err != nil {
 		return nil, err
 	}
-	task := o.(*api.TrainingTask)
 	out := map[api.SecretRef]string{}
 	for _, r := range task.Spec.Roles {
 		if r.Name != role {
 			continue
 		}
 		for _, ref := range refs(r) {
-			if out[ref], err = p.open1(ctx, task.Meta.Project, ref); err != nil {
+			if out[ref], err = p.open1(ctx, task, ref); err != nil {
 				return nil, err
 			}
 		}
 	}
+	for _, ref := range task.Spec.Credentials {
+		if err := p.credential(ctx, task.Meta.Project, ref.Secret, out); err != nil {
+			return nil, err
+		}
+	}
 	return out, p.gitSecrets(ctx, task, out)
+}
+
+// credential adds all values of a secret that is one. One made anew with another type is refused:
+// the task named it for what it was.
+func (p *part) credential(ctx context.Context, project, name string, out map[api.SecretRef]string) error {
+	kind, values, err := p.openSecret(ctx, project, name)
+	if err != nil {
+		return err
+	}
+	if !kind.IsCredential() {
+		return fault.New(fault.NotFound, "NoCredential", fault.T("Secret %q is of type %s, which is no credential.", "密钥 %q 的类型为 %s，不是凭据。", name, kind))
+	}
+	for key, value := range values {
+		out[api.SecretRef{Secret: name, Key: key}] = value
+	}
+	return nil
+}
+
+// openSecret opens a whole secret; api.ReadS3 and api.ReadRegistry make use of the values.
+func (p *part) openSecret(ctx context.Context, project, name string) (api.SecretType, map[string]string, error) {
+	o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: name}, 0)
+	if err != nil {
+		return "", nil, err
+	}
+	x := o.(*api.Secret)
+	values := map[string]string{}
+	for key := range x.Spec.Sealed {
+		if values[key], err = p.unseal(x, key); err != nil {
+			return "", nil, err
+		}
+	}
+	return x.Spec.Type, values, nil
 }
 
 // gitSecrets adds what the launcher needs to bring the code: those of the known keys that are there.
@@ -37,7 +94,7 @@ func (p *part) gitSecrets(ctx context.Context, task *api.TrainingTask, out map[a
 	}
 	for _, key := range gitcode.Keys {
 		ref := api.SecretRef{Secret: c.Git.Secret, Key: key}
-		value, err := p.open1(ctx, task.Meta.Project, ref)
+		value, err := p.open1(ctx, task, ref)
 		if fault.ReasonOf(err) == "NoSuchKey" {
 			continue
 		}
@@ -64,20 +121,27 @@ func refs(r api.Role) []api.SecretRef {
 
 // open1 opens one value. A key that went away, or does not open with this server's key, is final:
 // the task can't start until somebody mends it.
-func (p *part) open1(ctx context.Context, project string, ref api.SecretRef) (string, error) {
-	o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: ref.Secret}, 0)
+func (p *part) open1(ctx context.Context, task *api.TrainingTask, ref api.SecretRef) (string, error) {
+	project := task.Meta.Project
+	// At least as new as the task: what was set before it was submitted is there.
+	o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: ref.Secret}, task.Meta.Revision)
 	if err != nil {
 		return "", err
 	}
-	sealed, ok := o.(*api.Secret).Spec.Sealed[ref.Key]
+	return p.unseal(o.(*api.Secret), ref.Key)
+}
+
+func (p *part) unseal(x *api.Secret, key string) (string, error) {
+	name := x.Meta.Name
+	sealed, ok := x.Spec.Sealed[key]
 	if !ok {
-		return "", fault.New(fault.NotFound, "NoSuchKey", fault.T("Secret %q has no key %q.", "密钥 %q 中没有键 %q。", ref.Secret, ref.Key))
+		return "", fault.New(fault.NotFound, "NoSuchKey", fault.T("Secret %q has no key %q.", "密钥 %q 中没有键 %q。", name, key))
 	}
-	value, err := p.box.Open(sealed, api.SealContext(project, ref.Secret, ref.Key))
+	value, err := p.box.Open(sealed, api.SealContext(x.Meta.Project, name, key))
 	if err != nil {
 		return "", fault.New(fault.NotFound, "SealBroken", fault.T(
 			"Key %q of secret %q does not open with this server's secret.key; set it again.",
-			"密钥 %[2]q 的键 %[1]q 无法用本服务的 secret.key 解密，请重新设置。", ref.Key, ref.Secret)).Because(err)
+			"密钥 %[2]q 的键 %[1]q 无法用本服务的 secret.key 解密，请重新设置。", key, name)).Because(err)
 	}
 	return value, nil
 }

@@ -179,7 +179,7 @@ func addNodes(cfg *sim.Config, text string) error {
 		known = known || z.Meta.Name == zone
 	}
 	if !known {
-		cfg.Zones = append(cfg.Zones, &api.Zone{Meta: api.Meta{Name: zone}, Spec: api.ZoneSpec{Region: zone, Price: api.Price{DeviceHour: 8.5, CoreHour: 0.2}}})
+		cfg.Zones = append(cfg.Zones, &api.Zone{Meta: api.Meta{Name: zone}, Spec: api.ZoneSpec{Region: zone, Price: api.Price{Currency: api.DefaultCurrency}}})
 	}
 	first := uint32(0)
 	for _, n := range cfg.Nodes {

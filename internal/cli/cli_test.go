@@ -55,19 +55,21 @@ func someZone(name, display, region string, nodes int, ms float64, health api.Zo
 
 func TestZoneList(t *testing.T) {
 	f := newFake(t)
-	f.add(someZone("beijing-1", "A可用区（北京-1）", "北京", 24, 1.2, api.ZoneHealthy), someZone("shenzhen-1", "D可用区（深圳-1）", "深圳", 16, 12.3, api.ZoneDegraded))
+	near, grams := someZone("beijing-1", "A可用区（北京-1）", "北京", 24, 1.2, api.ZoneHealthy), 558.0
+	near.Spec.Carbon = &api.Carbon{GramsPerKWh: &grams}
+	f.add(near, someZone("shenzhen-1", "D可用区（深圳-1）", "深圳", 16, 12.3, api.ZoneDegraded))
 	check(t, f.fermi(t, "", "zone", "list", "--lang", "zh"), result{out: "" +
-		"可用区                          区域  可用节点    延迟  状态\n" +
-		"A可用区（北京-1） (beijing-1)   北京        24   1.2ms  健康\n" +
-		"D可用区（深圳-1） (shenzhen-1)  深圳        16  12.3ms  降级\n"})
+		"可用区                          区域  可用节点    延迟  单价/卡·时  碳强度 g/kWh  状态\n" +
+		"A可用区（北京-1） (beijing-1)   北京        24   1.2ms       ¥8.50           558  健康\n" +
+		"D可用区（深圳-1） (shenzhen-1)  深圳        16  12.3ms       ¥8.50             -  降级\n"})
 	t.Setenv("LANG", "zh_CN.UTF-8")
 	if got := f.fermi(t, "", "zone", "list"); !strings.Contains(got.out, "可用节点") {
 		t.Errorf("LANG is not heard:\n%s", got.out)
 	}
 	check(t, f.fermi(t, "", "zone", "list", "--lang", "en"), result{out: "" +
-		"ZONE                            REGION  NODES  LATENCY  STATE\n" +
-		"A可用区（北京-1） (beijing-1)   北京       24    1.2ms  healthy\n" +
-		"D可用区（深圳-1） (shenzhen-1)  深圳       16   12.3ms  degraded\n"})
+		"ZONE                            REGION  NODES  LATENCY  PRICE/DEVICE·H  CO₂ g/kWh  STATE\n" +
+		"A可用区（北京-1） (beijing-1)   北京       24    1.2ms           ¥8.50        558  healthy\n" +
+		"D可用区（深圳-1） (shenzhen-1)  深圳       16   12.3ms           ¥8.50          -  degraded\n"})
 }
 
 func TestGet(t *testing.T) {
@@ -355,5 +357,36 @@ func TestReport(t *testing.T) {
 	}
 	if code := report(&b, exit{33}, "en"); code != 33 {
 		t.Error(code)
+	}
+}
+
+func TestTypedSecrets(t *testing.T) {
+	f := newFake(t)
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("geheim"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(t, f.fermi(t, "", "secret", "set", "store", "--type", "s3", "--plain", "endpoint=http://h:1", "accessKeyID="+file, "secretAccessKey="+file), result{out: "secret/store created\n"})
+	check(t, f.fermi(t, "", "secret", "set", "store", "--plain", "region=r"), result{out: "secret/store changed\n"})
+	x := f.objects[api.KindSecret][0].(*api.Secret)
+	if x.Spec.Type != api.SecretS3 || x.Spec.Data["region"] != "r" {
+		t.Errorf("%+v", x)
+	}
+	for _, args := range [][]string{
+		{"secret", "set", "store"}, {"secret", "set", "store", "--plain", "region"}, {"secret", "set", "store", "--plain", "region=a", "--plain", "region=b"},
+		{"secret", "set", "store", "--plain", "secretAccessKey=geheim"}, {"secret", "set", "new", "--plain", "token=geheim"}, {"secret", "set", "hub", "--type", "registry", "--plain", "password=geheim"},
+	} {
+		if got := f.fermi(t, "", args...); got.code != 2 || strings.Contains(got.err, "geheim") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if got := f.fermi(t, "", "secret", "list").out; !strings.Contains(got, "TYPE") || !strings.Contains(got, "s3") {
+		t.Errorf("list:\n%s", got)
+	}
+	check(t, f.fermi(t, "", "train", "run", "--name", "t1", "--no-code", "-d", "--credential", "store", "--credential", "hub", "--", "true"),
+		result{out: "t1\n", err: "Task t1 submitted.\nFollow it with: fermi logs -f t1\nStop it with:   fermi train stop t1\n"})
+	task := f.objects[api.KindTrainingTask][0].(*api.TrainingTask)
+	if len(task.Spec.Credentials) != 2 || task.Spec.Credentials[1].Secret != "hub" {
+		t.Errorf("%+v", task.Spec.Credentials)
 	}
 }

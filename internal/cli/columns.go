@@ -67,9 +67,10 @@ var sheets = map[api.Kind][]field{
 		{col("REGION", "区域"), false, of(func(_ *session, z *api.Zone) cell { return text(z.Spec.Region) })},
 		{number("NODES", "可用节点"), false, of(func(_ *session, z *api.Zone) cell { return text(zoneNodes(z)) })},
 		{number("LATENCY", "延迟"), false, of(func(_ *session, z *api.Zone) cell { return text(latency(z)) })},
+		{number("PRICE/DEVICE·H", "单价/卡·时"), false, of(func(_ *session, z *api.Zone) cell { return text(price(z)) })},
+		{number("CO₂ g/kWh", "碳强度 g/kWh"), false, of(func(_ *session, z *api.Zone) cell { return text(carbon(z)) })},
 		{fixed("STATE", "状态"), false, of(func(s *session, z *api.Zone) cell { return zoneState(z, s.lang) })},
 		{number("DEVICES", "加速卡"), true, of(func(_ *session, z *api.Zone) cell { return text(strconv.Itoa(z.Status.Devices)) })},
-		{number("PRICE/DEVICE·H", "单价/卡·时"), true, of(func(_ *session, z *api.Zone) cell { return text(price(z)) })},
 		{fixed("ENGINE", "引擎"), true, of(func(_ *session, z *api.Zone) cell { return text(z.Spec.Engine) })},
 		{fixed("VIRTUAL", "虚拟"), true, of(func(s *session, z *api.Zone) cell { return text(s.yes(z.Spec.Virtual)) })},
 		{col("NOTE", "说明"), true, of(func(s *session, z *api.Zone) cell {
@@ -103,6 +104,12 @@ var sheets = map[api.Kind][]field{
 		{col("QUEUE", "队列"), false, of(func(_ *session, p *api.Project) cell { return text(p.Spec.Queue) })},
 		{col("MEMBERS", "成员"), false, of(func(_ *session, p *api.Project) cell { return text(strings.Join(p.Spec.Members, ",")) })},
 		ageField, idField,
+		{fixed("UID", "UID"), true, of(func(_ *session, p *api.Project) cell {
+			if p.Status.UID == 0 {
+				return text("")
+			}
+			return text(strconv.Itoa(p.Status.UID))
+		})},
 		{col("DESCRIPTION", "描述"), true, of(func(_ *session, p *api.Project) cell { return text(p.Spec.Description) })},
 	},
 	api.KindUser: {
@@ -113,6 +120,7 @@ var sheets = map[api.Kind][]field{
 	},
 	api.KindSecret: {
 		nameField, displayField,
+		{fixed("TYPE", "类型"), false, of(func(_ *session, x *api.Secret) cell { return text(first(string(x.Spec.Type), "opaque")) })},
 		{fixed("KEYS", "键"), false, of(func(_ *session, x *api.Secret) cell { return text(strings.Join(x.Status.Keys, ",")) })},
 		ageField, idField,
 	},
@@ -288,10 +296,22 @@ func latency(z *api.Zone) string {
 }
 
 func price(z *api.Zone) string {
-	if z.Spec.Price.DeviceHour == 0 {
+	return money(z.Spec.Price.Device(""), first(z.Spec.Price.Currency, api.DefaultCurrency))
+}
+
+// carbon is how clean the zone's power is: one number, or the range over the day.
+func carbon(z *api.Zone) string {
+	c := z.Spec.Carbon
+	short := func(g float64) string { return strconv.FormatFloat(g, 'f', -1, 64) }
+	switch {
+	case c == nil:
 		return "-"
+	case c.GramsPerKWh != nil:
+		return short(*c.GramsPerKWh)
+	case len(c.ByHour) > 0:
+		return short(slices.Min(c.ByHour)) + "–" + short(slices.Max(c.ByHour))
 	}
-	return strconv.FormatFloat(z.Spec.Price.DeviceHour, 'f', 2, 64) + " " + first(z.Spec.Price.Currency, "CNY")
+	return "-"
 }
 
 func zoneState(z *api.Zone, lang string) cell {

@@ -41,6 +41,8 @@ type fake struct {
 	// follow, when set, holds log streams open until it is closed.
 	follow chan struct{}
 	url    string
+	// planned is the preview of every task; nil: this server does not lead.
+	planned *api.Preview
 }
 
 func newFake(t *testing.T) *fake {
@@ -132,6 +134,14 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.calls = append(f.calls, call)
 	f.mu.Unlock()
 	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	if call == "POST /placements/preview" {
+		if f.planned == nil {
+			refuse(w, fault.New(fault.Unavailable, "NotLeading", fault.T("It does not lead.", "不是主节点。")))
+			return
+		}
+		answer(w, f.planned)
+		return
+	}
 	for _, info := range api.Kinds {
 		if info.Plural == path[0] {
 			f.kind(w, r, info, path[1:], body)

@@ -59,7 +59,7 @@ func newRoot(a *app) *cobra.Command {
 		return usage(cmd, fault.T("The command line has a mistake: %s.", "命令行参数有误：%s。", err))
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.flags.server, "server", "", Both("address of the server (FERMI_SERVER; default "+defaultServer+")", "服务器地址（FERMI_SERVER；默认 "+defaultServer+"）"))
+	flags.StringVar(&a.flags.server, "server", "", Both("address of the server, or several with commas (FERMI_SERVER; default "+defaultServer+")", "服务器地址，可用逗号分隔多个（FERMI_SERVER；默认 "+defaultServer+"）"))
 	flags.StringVar(&a.flags.tokenFile, "token-file", "", Both("file that holds the token (otherwise FERMI_TOKEN, or the token of a local fermi up)", "令牌文件（否则用 FERMI_TOKEN 或本机 fermi up 的令牌）"))
 	flags.StringVar(&a.flags.fingerprint, "tls-fingerprint", "", Both("SHA-256 of the server's certificate, the only one to trust (FERMI_TLS_FINGERPRINT)", "服务器证书的 SHA-256，只信任该证书（FERMI_TLS_FINGERPRINT）"))
 	flags.StringVar(&a.flags.project, "project", "", Both("project (FERMI_PROJECT; default \"default\", lists show all)", "项目（FERMI_PROJECT；默认 \"default\"，列表显示全部）"))

@@ -17,17 +17,23 @@ import (
 const maxSecretInput = 1 << 20
 
 func (a *app) secretCommand() *cobra.Command {
+	var given secretFlags
 	set := &cobra.Command{
 		Use:   "set NAME KEY[=FILE]...",
 		Short: Both("Make a secret or change some of its keys; values come from files or stdin, never from the command line", "创建密钥或修改其中的键；值来自文件或标准输入，不从命令行读取"),
-		Args:  needArgs(2, -1, "NAME KEY[=FILE]..."),
+		Args:  needArgs(1, -1, "NAME KEY[=FILE]..."),
 	}
+	set.Flags().StringVar(&given.kind, "type", "", Both("opaque, git, registry or s3; opaque when absent, and fixed once made", "类型：opaque、git、registry 或 s3；默认 opaque，创建后不可更改"))
+	set.Flags().StringArrayVar(&given.plain, "plain", nil, Both("KEY=TEXT that is no secret: server and username, endpoint and region; may be repeated", "非机密的 KEY=TEXT：server、username、endpoint、region；可重复"))
 	set.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		if len(args) == 1 && len(given.plain) == 0 {
+			return usage(set, fault.T("Give at least one KEY or KEY=FILE.", "请至少给出一个 KEY 或 KEY=FILE。"))
+		}
 		data, err := secretValues(set, args[1:], os.Stdin)
 		if err != nil {
 			return err
 		}
-		return s.setSecret(ctx, args[0], data)
+		return s.setSecret(ctx, args[0], given, data)
 	})
 	drop := &cobra.Command{
 		Use: "delete NAME...", Short: Both("Delete secrets", "删除密钥"), Args: needArgs(1, -1, "NAME..."),
@@ -77,19 +83,53 @@ func secretValues(cmd *cobra.Command, words []string, stdin io.Reader) (map[stri
 	return data, nil
 }
 
+// secretFlags are those of `secret set`.
+type secretFlags struct {
+	kind  string
+	plain []string
+}
+
+// add puts the plain texts to the values, where the type says that they are no secrets: a command
+// line is read by everybody on the machine.
+func (f secretFlags) add(cmd *cobra.Command, kind api.SecretType, data map[string]string) error {
+	for _, word := range f.plain {
+		key, text, ok := strings.Cut(word, "=")
+		switch _, twice := data[key]; {
+		case !ok || twice:
+			return usage(cmd, fault.T("--plain takes KEY=TEXT, each key once.", "--plain 的格式为 KEY=TEXT，每个键只能出现一次。"))
+		case !kind.Public(key):
+			return usage(cmd, fault.T("In a secret of type %s the value of %s does not belong on a command line, where everybody on the machine reads it; give it as KEY=FILE or on stdin.",
+				"在 %s 类型的密钥中，%s 的值不应写在命令行上（本机所有人可见）；请写成 KEY=FILE 或从标准输入读取。", kind, key))
+		}
+		data[key] = text
+	}
+	return nil
+}
+
 // setSecret creates the secret, or changes the keys it names.
-func (s *session) setSecret(ctx context.Context, name string, data map[string]string) error {
-	project := s.project(api.KindSecret)
+func (s *session) setSecret(ctx context.Context, name string, given secretFlags, data map[string]string) error {
+	project, kind := s.project(api.KindSecret), api.SecretType(given.kind)
 	old, err := client.Get[*api.Secret](ctx, s.client, project, name)
-	if fault.Is(err, fault.NotFound) {
-		made := &api.Secret{Meta: api.Meta{Name: name, Project: project}, Spec: api.SecretSpec{Data: data}}
+	switch {
+	case fault.Is(err, fault.NotFound):
+		if kind == "" {
+			kind = api.SecretOpaque
+		}
+		if err := given.add(s.cmd, kind, data); err != nil {
+			return err
+		}
+		made := &api.Secret{Meta: api.Meta{Name: name, Project: project}, Spec: api.SecretSpec{Type: kind, Data: data}}
 		if _, err := s.client.Create(ctx, made, false); err != nil {
 			return err
 		}
 		putLine(s.out, "secret/"+name+" "+s.t("created", "已创建"))
 		return nil
+	case err != nil:
+		return err
+	case kind != "":
+		old.Spec.Type = kind // the server says that it never changes
 	}
-	if err != nil {
+	if err := given.add(s.cmd, old.Spec.Type, data); err != nil {
 		return err
 	}
 	old.Spec.Data = data

@@ -179,8 +179,9 @@ type runFlags struct {
 	gpuType, cpu, memory     string
 	priorityClass, queue     string
 	env, hp, zones           []string
+	credentials              []string
 	restarts                 int
-	timeout                  string
+	timeout, expected        string
 }
 
 func (r *runFlags) add(cmd *cobra.Command) {
@@ -193,6 +194,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringVar(&r.git.Revision, "revision", "", Both("branch, tag or commit of --git; the default branch when absent", "--git 的分支、标签或提交；默认取默认分支"))
 	f.BoolVar(&r.git.Submodules, "submodules", false, Both("with the submodules of --git", "同时获取 --git 的子模块"))
 	f.StringVar(&r.git.Secret, "git-secret", "", Both("secret with the credentials of --git", "--git 使用的凭据（密钥名）"))
+	f.StringArrayVar(&r.credentials, "credential", nil, Both("secret of type registry or s3 for the usual clients; may be repeated", "供常用客户端使用的 registry 或 s3 类型密钥；可重复"))
 	f.IntVar(&r.replicas, "replicas", 1, Both("number of equal processes", "副本数"))
 	f.IntVar(&r.gpus, "gpus", 0, Both("accelerators for each replica", "每个副本的加速卡数"))
 	f.StringVar(&r.gpuType, "gpu-type", "", Both("type of accelerator, such as A100", "加速卡型号，如 A100"))
@@ -206,8 +208,9 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&r.zones, "zone", nil, Both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
 	f.IntVar(&r.restarts, "restarts", 0, Both("restarts allowed within an hour", "一小时内允许的重启次数"))
 	f.StringVar(&r.timeout, "timeout", "", Both("longest run, such as 2h", "最长运行时间，如 2h"))
+	f.StringVar(&r.expected, "expected-time", "", Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
 	f.BoolVarP(&r.detach, "detach", "d", false, Both("submit and return", "提交后立即返回"))
-	f.BoolVar(&r.dryRun, "dry-run", false, Both("only check, submit nothing", "仅检查，不提交"))
+	f.BoolVar(&r.dryRun, "dry-run", false, Both("only check, and show where it would run and at what price", "仅检查，并显示将在何处运行及其价格"))
 }
 
 // faults collects what is wrong with flags, so that all of it is said at once.
@@ -257,10 +260,18 @@ func (r *runFlags) task(cmd *cobra.Command, project string, argv []string) (*api
 	if len(r.zones) > 0 {
 		t.Spec.Zones = &api.ZoneRules{Allow: r.zones}
 	}
+	for _, name := range r.credentials {
+		t.Spec.Credentials = append(t.Spec.Credentials, api.CredentialRef{Secret: name})
+	}
 	if r.timeout != "" {
 		d, err := api.ParseDuration(r.timeout)
 		bad.check("--timeout", err)
 		t.Spec.Timeouts = &api.Timeouts{Run: d}
+	}
+	if r.expected != "" {
+		var err error
+		t.Spec.ExpectedTime, err = api.ParseDuration(r.expected)
+		bad.check("--expected-time", err)
 	}
 	bad.pairs("--hp", r.hp, func(k, v string) {
 		if t.Spec.HyperParameters == nil {

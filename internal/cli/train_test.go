@@ -18,6 +18,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // finish makes a fake that runs every task at once to this end.
@@ -97,7 +98,31 @@ func TestTrainRunDetachAndDryRun(t *testing.T) {
 	if got.code != 0 || got.out != "x1\n" || !strings.Contains(got.err, "fermi logs -f x1") {
 		t.Errorf("%+v", got)
 	}
-	check(t, f.fermi(t, "", "train", "run", "--dry-run", "--name", "x2", "--", "sleep", "9"), result{out: "task/x2 created (dry run)\n"})
+	check(t, f.fermi(t, "", "train", "run", "--dry-run", "--name", "x2", "--", "sleep", "9"), result{out: "task/x2 created (dry run)\n", err: "No preview: It does not lead.\n"})
+	grams, total := 4500.0, 9000.0
+	option := func(name, zone string, price float64) api.PlacementOption {
+		return api.PlacementOption{
+			Name: name, Zones: []api.ZonePart{{Zone: zone}}, NodeCount: 2, Efficiency: api.EfficiencyNote{Percent: 90}, RackLoss: api.RackLoss{Percent: 100},
+			Prices: []api.PriceParts{{Currency: "CNY", Devices: price - 25.6, CPU: 25.6, Total: price}}, Energy: api.EnergyNote{GramsPerHour: &grams},
+		}
+	}
+	planned, cheaper := option("planned", "beijing-1", 161.6), option("cheaper", "shanghai-1", 100)
+	planned.Latency = api.LatencyNote{P50Ms: 1.3, From: "a", To: "b", Source: "declared", Action: fault.T("fine", "好")}
+	planned.Expected = &api.ExpectedTotals{Prices: []api.PriceTotal{{Currency: "CNY", Total: 323.2}}, KWh: 16, Grams: &total}
+	cheaper.Text, cheaper.Change = fault.T("less", "少"), fault.T("zones", "区")
+	f.planned = &api.Preview{Fits: true, StartBasis: "now", Planned: &planned, Alternatives: []api.PlacementOption{cheaper}}
+	check(t, f.fermi(t, "", "train", "run", "--dry-run", "--name", "x2", "--expected-time", "2h", "--", "sleep", "9"), result{out: `task/x2 created (dry run)
+It would start now.
+OPTION   ZONES       NODES         LATENCY  EFFICIENCY  PRICE/H    CO₂/H  RACK LOSS
+planned  beijing-1       2  1.3ms declared        ≈90%  ¥161.60  ≈4.5 kg       100%
+cheaper  shanghai-1      2               -        ≈90%  ¥100.00  ≈4.5 kg       100%
+devices ¥136.00 + CPU ¥25.60 + memory ¥0.00 = ¥161.60 an hour
+the whole run: ¥323.20, ≈16.0 kWh, ≈9.0 kg CO₂
+a – b: fine
+cheaper: zones; less
+`})
+	f.planned = &api.Preview{Reason: "DevicesBusy", Message: fault.T("All busy.", "全忙。"), StartBasis: "unknown"}
+	check(t, f.fermi(t, "", "train", "run", "--dry-run", "--name", "x2", "--", "sleep", "9"), result{out: "task/x2 created (dry run)\nIt would wait: All busy. [DevicesBusy]\n"})
 	if len(f.objects[api.KindTrainingTask]) != 1 || len(f.archives) != 0 {
 		t.Error("a dry run changed something")
 	}

@@ -63,7 +63,7 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 			return s.data(manifest{made.Task})
 		}
 		s.tell(outcome{Kind: api.KindTrainingTask, Name: first(made.Name, made.Task.Meta.DisplayName), Result: "created", DryRun: true})
-		return nil
+		return s.preview(ctx, task)
 	}
 	if !r.noCode && task.Spec.Code == nil {
 		code, err := s.ship(ctx, first(r.code, "."))

@@ -26,10 +26,16 @@ type Settings struct {
 	Demo          bool
 	ZonesFile     string
 	EtcdEndpoints []string
+	EtcdCA        string
+	EtcdCert      string
+	EtcdKey       string
+	EtcdPrefix    string
+	PeerListen    string
 	LogLevel      string
 	LogFormat     string
 	ArchiveAfter  time.Duration
 	Processes     int
+	TenantUIDs    Range
 	TLSCert       string
 	TLSKey        string
 	TLSSelfSigned bool
@@ -60,12 +66,18 @@ var table = []entry{
 	{"demo", "false", "start with the demo topology", func(s *Settings) value { return (*flagged)(&s.Demo) }},
 	{"zones", "", "file with Zone and Node manifests to start with", func(s *Settings) value { return (*text)(&s.ZonesFile) }},
 	{"etcd.endpoints", "", "endpoints of an etcd outside; embedded when empty", func(s *Settings) value { return (*texts)(&s.EtcdEndpoints) }},
+	{"etcd.ca", "", "file with the authority of etcd's certificates; the system's when empty", func(s *Settings) value { return (*text)(&s.EtcdCA) }},
+	{"etcd.cert", "", "certificate file with which etcd knows this server; read again for each connection", func(s *Settings) value { return (*text)(&s.EtcdCert) }},
+	{"etcd.key", "", "key file of etcd.cert", func(s *Settings) value { return (*text)(&s.EtcdKey) }},
+	{"etcd.prefix", "/fermi/v1/", "beginning of every key, for several clusters in one etcd outside", func(s *Settings) value { return (*text)(&s.EtcdPrefix) }},
+	{"peer.listen", "127.0.0.1:0", "address where the other servers reach this one (mutual TLS by the shared link.key)", func(s *Settings) value { return (*text)(&s.PeerListen) }},
 	{"history.url", "", "postgres://USER@HOST/DATABASE?sslmode=verify-full of a PostgreSQL for history; SQLite in shared when empty", func(s *Settings) value { return (*address)(&s.HistoryURL) }},
 	{"history.password.file", "", "file with the password for history.url; without it PGPASSFILE and PGPASSWORD count", func(s *Settings) value { return (*text)(&s.HistoryPasswordFile) }},
 	{"log.level", "info", "debug, info, warn or error", func(s *Settings) value { return (*text)(&s.LogLevel) }},
 	{"log.format", "text", "text or json", func(s *Settings) value { return (*text)(&s.LogFormat) }},
 	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},
 	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
+	{"tenants.uids", "1900000000-1900065535", "uids for projects, one each, when run as root; nobody else on the machine may use them", func(s *Settings) value { return &s.TenantUIDs }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
 	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
 	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLSSelfSigned) }},

@@ -39,7 +39,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute}
+	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute, TenantUIDs: Range{1900000000, 1900065535}, EtcdPrefix: "/fermi/v1/", PeerListen: "127.0.0.1:0"}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)
 	}
@@ -56,7 +56,7 @@ func TestOrder(t *testing.T) {
 	}
 	want := &Settings{
 		Data: "/file", Listen: "127.0.0.1:3", LogLevel: "debug", LogFormat: "json", Demo: true, Processes: 12,
-		ArchiveAfter: 10 * time.Minute, EtcdEndpoints: []string{"https://a:1", "https://b:1"},
+		ArchiveAfter: 10 * time.Minute, TenantUIDs: Range{1900000000, 1900065535}, EtcdEndpoints: []string{"https://a:1", "https://b:1"}, EtcdPrefix: "/fermi/v1/", PeerListen: "127.0.0.1:0",
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)
@@ -112,6 +112,13 @@ func TestRefusals(t *testing.T) {
 		{"half of TLS", "", nil, []string{"--tls-cert", os.Args[0]}, []string{"tls.key"}},
 		{"TLS absent", "", nil, []string{"--tls-cert", os.Args[0], "--tls-key", "/nowhere/key"}, []string{"tls.key"}},
 		{"etcd", "", nil, []string{"--etcd-endpoints", "etcd:2379"}, []string{"etcd.endpoints"}},
+		{"etcd, far and open", "", nil, []string{"--etcd-endpoints", "http://127.0.0.1:2379,http://etcd:2379"}, []string{"etcd.endpoints"}},
+		{"etcd, half of TLS", "", nil, []string{"--etcd-endpoints", "https://etcd:2379", "--etcd-cert", os.Args[0]}, []string{"etcd.key"}},
+		{"etcd, TLS absent", "", nil, []string{"--etcd-endpoints", "https://etcd:2379", "--etcd-ca", "/nowhere/ca"}, []string{"etcd.ca"}},
+		{"etcd, TLS unused", "", nil, []string{"--etcd-endpoints", "http://127.0.0.1:2379", "--etcd-ca", os.Args[0]}, []string{"etcd.ca"}},
+		{"etcd, prefix", "", nil, []string{"--etcd-prefix", "fermi"}, []string{"etcd.prefix"}},
+		{"peer, everywhere", "", nil, []string{"--peer-listen", "0.0.0.0:7071"}, []string{"peer.listen"}},
+		{"peer, no port", "", nil, []string{"--peer-listen", "10.0.0.7"}, []string{"peer.listen"}},
 		{"history, no URL", "", nil, []string{"--history-url", "db"}, []string{"history.url"}},
 		{"history, no host", "", nil, []string{"--history-url", "postgres:///fermi"}, []string{"history.url"}},
 		{"history, SQLite", "", nil, []string{"--history-url", "sqlite:///x"}, []string{"history.url"}},
@@ -122,6 +129,10 @@ func TestRefusals(t *testing.T) {
 		{"history, far and open", "", nil, []string{"--history-url", "postgres://u@db/x?host=/tmp,db.example&sslmode=prefer"}, []string{"history.url"}},
 		{"history, password file absent", "", nil, []string{"--history-url", "postgres://u@localhost/x", "--history-password-file", "/nowhere"}, []string{"history.password.file"}},
 		{"history, password file alone", "", nil, []string{"--history-password-file", os.Args[0]}, []string{"history.password.file"}},
+		{"uids of people", "", nil, []string{"--tenants-uids", "999-5000"}, []string{"tenants.uids"}},
+		{"uids the wrong way round", "tenants: {uids: 5000-4000}\n", nil, nil, []string{"tenants.uids"}},
+		{"uids too large", "", nil, []string{"--tenants-uids", "5000-2147483647"}, []string{"tenants.uids"}},
+		{"no uids", "", nil, []string{"--tenants-uids", "5000"}, []string{"tenants.uids"}},
 		{"archive", "", nil, []string{"--archive-after", "-1s"}, []string{"archive.after"}},
 		{"no home", "", []string{"HOME="}, nil, []string{"data"}},
 	}

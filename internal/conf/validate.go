@@ -3,7 +3,6 @@ package conf
 import (
 	"net"
 	"net/netip"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -40,13 +39,14 @@ func (s *Settings) Validate() []fault.Field {
 	if s.Processes < 0 || s.Processes > 1_000_000 {
 		add("processes", "%d is out of range: 0 to 1000000 are allowed.", "%d 超出范围：允许 0 到 1000000。", s.Processes)
 	}
-	for _, e := range s.EtcdEndpoints {
-		if u, err := url.Parse(e); err != nil || !slices.Contains([]string{"http", "https", "unix", "unixs"}, u.Scheme) || u.Host == "" && u.Path == "" {
-			add("etcd.endpoints", "%s is not an endpoint such as https://etcd-1:2379.", "%s 不是合法的端点，例如 https://etcd-1:2379。", strconv.Quote(e))
-		}
+	if r := s.TenantUIDs; r.First < minUID || r.Last > maxUID || r.First > r.Last {
+		add("tenants.uids", "%d-%d is out of range: a first and a last number from %d to %d are allowed.", "%d-%d 超出范围：起止编号须在 %d 到 %d 之间。", r.First, r.Last, minUID, maxUID)
 	}
-	return append(append(out, s.past()...), s.doors()...)
+	return slices.Concat(out, s.etcd(), s.past(), s.doors())
 }
+
+// Below minUID are the system's and people's own; maxUID keeps off the numbers that mean nobody.
+const minUID, maxUID = 1000, 1<<31 - 2
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
 

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -96,3 +97,19 @@ func (d *span) set(s string) *fault.Text {
 }
 
 func (d *span) yaml() string { return time.Duration(*d).String() }
+
+// Range is two numbers and all between them.
+type Range struct{ First, Last int }
+
+func (r *Range) set(s string) *fault.Text {
+	a, b, ok := strings.Cut(s, "-")
+	first, err1 := strconv.Atoi(a)
+	last, err2 := strconv.Atoi(b)
+	if !ok || err1 != nil || err2 != nil {
+		return bad("expected two numbers such as 200000-265535", "应为两个编号，例如 200000-265535")
+	}
+	*r = Range{first, last}
+	return nil
+}
+
+func (r *Range) yaml() string { return strconv.Quote(fmt.Sprintf("%d-%d", r.First, r.Last)) }

@@ -34,18 +34,21 @@ type Replica struct {
 
 	Command []string     `json:"command"` // command and args
 	Env     []api.EnvVar `json:"env,omitempty"`
-	// SecretFiles and Env name secrets; their values come over the link and are never in this record.
-	SecretFiles     []api.SecretFile `json:"secretFiles,omitempty"`
-	WorkingDir      string           `json:"workingDir,omitempty"`
-	Code            *api.Code        `json:"code,omitempty"`
-	HyperParameters map[string]any   `json:"hyperParameters,omitempty"`
-	Resources       api.Resources    `json:"resources"`
+	// SecretFiles, Credentials and Env name secrets; their values come over the link and are never in this record.
+	SecretFiles     []api.SecretFile    `json:"secretFiles,omitempty"`
+	Credentials     []api.CredentialRef `json:"credentials,omitempty"`
+	WorkingDir      string              `json:"workingDir,omitempty"`
+	Code            *api.Code           `json:"code,omitempty"`
+	HyperParameters map[string]any      `json:"hyperParameters,omitempty"`
+	Resources       api.Resources       `json:"resources"`
 	// Devices are exactly the assigned ones.
 	Devices    []api.Device `json:"devices,omitempty"`
 	Virtual    bool         `json:"virtual,omitempty"` // node is virtual: CPU and memory are nominal, no limits
 	RunTimeout api.Duration `json:"runTimeout,omitempty"`
 	StopGrace  api.Duration `json:"stopGrace"`
 	OutputLogs string       `json:"outputLogs,omitempty"`
+	// UID is the project's on machines that keep projects apart; 0 where none does.
+	UID int `json:"uid,omitempty"`
 }
 
 // State is how far a replica got.

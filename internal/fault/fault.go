@@ -19,6 +19,8 @@ const (
 	NotFound        Code = "NotFound"
 	Conflict        Code = "Conflict"    // somebody was faster, or the name is taken
 	TooLarge        Code = "TooLarge"    // more bytes than the door lets in
+	BadRange        Code = "BadRange"    // bytes that are not there
+	BadMedia        Code = "BadMedia"    // a body of a type the door does not take
 	TooMany         Code = "TooMany"     // slower, please: RetryAfter says how much
 	Full            Code = "Full"        // disk or store quota is used up
 	Unavailable     Code = "Unavailable" // a part is away; the same call may work later
@@ -38,6 +40,8 @@ var codes = map[Code]codeRow{
 	NotFound:        {404, 5, false},
 	Conflict:        {409, 6, false},
 	TooLarge:        {413, 2, false},
+	BadRange:        {416, 2, false},
+	BadMedia:        {415, 2, false},
 	TooMany:         {429, 7, true},
 	Full:            {507, 7, false},
 	Unavailable:     {503, 7, true},

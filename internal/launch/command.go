@@ -4,13 +4,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
 )
 
 // The exit codes of a process that could not be started, as shells have them.
@@ -57,14 +57,13 @@ func codeBase(r engine.Replica, codeDir string) string {
 	return codeDir
 }
 
-// workDir is where the process starts: the code, or the working directory within it.
+// workDir is where the process starts: the code, or the working directory within it. Behind a wall
+// only the user's own rights say what is there, and process 1 looks.
 func workDir(r engine.Replica, codeDir string) (string, error) {
 	base := codeBase(r, codeDir)
-	if base != codeDir {
+	if base != codeDir && r.UID == 0 {
 		if info, err := os.Stat(base); err != nil || !info.IsDir() {
-			return "", cantStart(codeNotExecutable, err,
-				"The code folder %q is not a folder on node %s; put it there, or submit the code as an archive.",
-				"代码目录 %q 在节点 %s 上不是目录；请将其放到该节点，或以归档方式提交代码。", base, r.Node)
+			return "", noFolder(base, r.Node, err)
 		}
 	}
 	dir := filepath.Join(base, r.WorkingDir)
@@ -73,12 +72,25 @@ func workDir(r engine.Replica, codeDir string) (string, error) {
 			"The working directory %q leads out of the code; give one relative to it.",
 			"工作目录 %q 超出代码目录；请使用相对于代码的路径。", r.WorkingDir)
 	}
+	if r.UID != 0 {
+		return dir, nil
+	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", cantStart(codeNotExecutable, err,
-			"The working directory %q does not exist in the code; correct workingDir or add the folder.",
-			"代码中不存在工作目录 %q；请修改 workingDir 或添加该目录。", r.WorkingDir)
+		return "", noWorkDir(r.WorkingDir, err)
 	}
 	return dir, nil
+}
+
+func noFolder(folder, node string, cause error) error {
+	return cantStart(codeNotExecutable, cause,
+		"The code folder %q is not a folder on node %s that the project may enter; put it there, or submit the code as an archive.",
+		"代码目录 %q 在节点 %s 上不是该项目可进入的目录；请将其放到该节点，或以归档方式提交代码。", folder, node)
+}
+
+func noWorkDir(dir string, cause error) error {
+	return cantStart(codeNotExecutable, cause,
+		"The working directory %q does not exist in the code; correct workingDir or add the folder.",
+		"代码中不存在工作目录 %q；请修改 workingDir 或添加该目录。", dir)
 }
 
 // findProgram is what a shell does in this directory with this PATH; "fermi" is always ourselves.
@@ -86,52 +98,24 @@ func findProgram(name, dir, path string) (string, error) {
 	if name == "fermi" {
 		return ownBinary, nil
 	}
-	if strings.Contains(name, "/") {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(dir, name)
-		}
-		return name, executable(name)
+	file, err := inside.Find(name, dir, path)
+	if err != nil {
+		return "", findFault(name, file, err)
 	}
-	var denied error
-	for _, entry := range filepath.SplitList(path) {
-		if !filepath.IsAbs(entry) {
-			entry = filepath.Join(dir, entry)
-		}
-		file := filepath.Join(entry, name)
-		err := executable(file)
-		if err == nil {
-			return file, nil
-		}
-		if s := (*startFault)(nil); errors.As(err, &s) && s.code == codeNotExecutable {
-			denied = err
-		}
-	}
-	if denied != nil {
-		return "", denied
-	}
-	return "", notFound(name, nil)
+	return file, nil
 }
 
-func notFound(name string, cause error) error {
-	return cantStart(codeNotFound, cause,
-		"The command %q was not found; install it on the node, give its full path, or add it to the code.",
-		"找不到命令 %q；请在节点上安装它、给出完整路径，或将其放入代码。", name)
-}
-
-func executable(file string) error {
-	info, err := os.Stat(file)
+// findFault says what a failed search for the command means.
+func findFault(name, file string, err error) error {
 	switch {
-	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		return notFound(file, err)
-	case err != nil:
-		return notExecutable(file, err)
-	case info.IsDir():
+	case errors.Is(err, syscall.ENOENT):
+		return cantStart(codeNotFound, err,
+			"The command %q was not found; install it on the node, give its full path, or add it to the code.",
+			"找不到命令 %q；请在节点上安装它、给出完整路径，或将其放入代码。", name)
+	case errors.Is(err, syscall.EISDIR):
 		return cantStart(codeNotExecutable, nil, "The command %q is a folder.", "命令 %q 是一个目录。", file)
 	}
-	if err := unix.Faccessat(unix.AT_FDCWD, file, unix.X_OK, unix.AT_EACCESS); err != nil {
-		return notExecutable(file, err)
-	}
-	return nil
+	return notExecutable(file, err)
 }
 
 func notExecutable(file string, cause error) error {

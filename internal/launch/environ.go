@@ -24,7 +24,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // environ builds the process's environment. Later ones win: ours, then the user's; but the marks
 // by which we find the tree stay ours.
-func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, lookup func(string) (string, bool)) []string {
+func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, lookup func(string) (string, bool)) []string {
 	env := newEnv()
 	env.set("PATH", defaultPath)
 	for _, name := range inherited {
@@ -48,7 +48,16 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, loo
 	if len(r.SecretFiles) > 0 {
 		env.set("FERMI_SECRETS", filepath.Join(dir, dirSecrets))
 	}
+	for name, value := range creds.variables(filepath.Join(dir, dirSecrets)) {
+		env.set(name, value)
+	}
 	env.set("TMPDIR", filepath.Join(dir, record.DirTmp))
+	if r.UID != 0 { // behind its wall
+		env.set("TMPDIR", "/tmp")
+		env.set("HOME", filepath.Join(dir, record.DirHome))
+		env.set("USER", r.Project)
+		env.set("LOGNAME", r.Project)
+	}
 	names := make([]string, 0, len(r.HyperParameters))
 	for name := range r.HyperParameters {
 		names = append(names, name)

@@ -47,7 +47,9 @@ type launcher struct {
 	client   *link.Client
 	stop     *stopper
 	secrets  map[api.SecretRef]string // set before the process starts
+	creds    credentials              // likewise
 	gitTries int                      // of prepare alone
+	tenant   record.Tenant            // zero: the process is who we are
 
 	goes     chan int64    // the epoch that said go
 	children chan struct{} // a child ended
@@ -130,6 +132,14 @@ func (l *launcher) run(ctx context.Context) error {
 		}
 	}
 	l.epochs = ends.Epochs
+	if l.tenant = ends.Tenant; l.tenant.UID != 0 {
+		// Behind the wall the way through a link may be closed.
+		real, err := filepath.EvalSymlinks(l.dir)
+		if err != nil {
+			return err
+		}
+		l.dir = real
+	}
 	if len(l.replica.Command) == 0 {
 		return errors.New("replica without a command")
 	}
@@ -235,12 +245,15 @@ func (l *launcher) cgroupPath() string {
 
 // outputs finds the folders again, also in a second life.
 func (l *launcher) outputs(note func(string, ...any)) *outputs {
-	sources := []source{{filepath.Join(l.dir, record.DirOutput), ""}}
-	base := codeBase(l.replica, filepath.Join(l.dir, record.DirCode))
-	if s, ok := logsSource(filepath.Join(base, l.replica.WorkingDir), l.replica.OutputLogs); ok {
+	sources := []source{{dir: filepath.Join(l.dir, record.DirOutput)}}
+	code := filepath.Join(l.dir, record.DirCode)
+	if s, ok := logsSource(codeBase(l.replica, code), l.replica.WorkingDir, l.replica.OutputLogs); ok {
+		s.foreign = s.dir != code
 		sources = append(sources, s)
 	}
-	return newOutputs(sources, l.client, l.clock, l.log, note)
+	outs := newOutputs(sources, l.client, l.clock, l.log, note)
+	outs.uid = l.tenant.UID
+	return outs
 }
 
 // Go is the leader's word, from the link.

@@ -127,17 +127,16 @@ func (l *launcher) begin(ctx context.Context, code <-chan error) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	return spawn(l.replica, dir, environ(l.replica, l.dir, l.secrets, os.LookupEnv), l.spool)
+	start := plain
+	if l.tenant.UID != 0 {
+		start = l.walled
+	}
+	return spawn(l.replica, dir, environ(l.replica, l.dir, l.secrets, l.creds, os.LookupEnv), l.spool, start)
 }
 
 // prepare makes the folders and brings the code, while go is waited for.
 func (l *launcher) prepare(ctx context.Context) error {
-	for _, d := range []string{record.DirOutput, record.DirTmp} {
-		if err := os.MkdirAll(filepath.Join(l.dir, d), 0o700); err != nil {
-			return err
-		}
-	}
-	if err := writeHyper(l.replica, l.dir); err != nil {
+	if err := l.makeFolders(); err != nil {
 		return err
 	}
 	if err := l.bringSecrets(ctx); err != nil {
@@ -145,11 +144,14 @@ func (l *launcher) prepare(ctx context.Context) error {
 	}
 	code := filepath.Join(l.dir, record.DirCode)
 	if l.replica.Code == nil || l.replica.Code.Folder != "" {
-		return os.MkdirAll(code, 0o700)
+		return l.give(code)
 	}
 	for pause := uploadPause; ; pause = min(2*pause, maxRetry) {
 		err := l.bring(ctx, l.replica.Code, code)
-		if err == nil || ctx.Err() != nil || finalFault(err) {
+		if err == nil {
+			return l.give(code)
+		}
+		if ctx.Err() != nil || finalFault(err) {
 			return asStartFault(err)
 		}
 		l.log.Warn("code not fetched yet", "error", err)
@@ -267,7 +269,7 @@ func isOurs(err error) bool {
 // supervise watches the process until nothing of its tree is left.
 func (l *launcher) supervise(ctx context.Context, proc *process) engine.Exit {
 	w := &warden{
-		l: l, proc: proc, reaper: reaper{main: proc.pid},
+		l: l, proc: proc, reaper: reaper{main: proc.pid, said: l.hear(proc)},
 		tree: &tree{self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log},
 	}
 	w.oomBefore = w.tree.oomKills()

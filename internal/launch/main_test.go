@@ -54,6 +54,7 @@ type world struct {
 	store   *folder.Store
 	tokens  *link.Tokens
 	archive string
+	secrets map[api.SecretRef]string
 	server  *server
 	epoch   int64
 }
@@ -90,6 +91,7 @@ func (w *world) serve() {
 	s.hub = link.NewHub(link.HubConfig{
 		Blob: w.store, Logs: s.book, Tokens: w.tokens, Log: quiet, Clock: clock.Real,
 		ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil },
+		SecretsOf: func(context.Context, string, string) (map[api.SecretRef]string, error) { return w.secrets, nil },
 	})
 	s.hub.Lead(w.epoch)
 	sock := filepath.Join(w.dir, fmt.Sprintf("s%d", w.epoch))

@@ -13,29 +13,30 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
 )
 
 // process is the user's main process and its pipes.
 type process struct {
 	pid   int
+	tree  *inside.Tree // nil without a wall: pid is then the main process itself
 	pumps []*pump
 	done  sync.WaitGroup // of the pumps
 }
 
+// starter runs the command in dir with these files: plain, or behind a wall.
+type starter func(p *process, r engine.Replica, dir string, env []string, files [3]uintptr) error
+
 // spawn starts the command in dir. A startFault is the user's to mend.
-func spawn(r engine.Replica, dir string, env []string, s *spool) (*process, error) {
-	file, err := findProgram(r.Command[0], dir, lookupIn(env, "PATH"))
-	if err != nil {
-		return nil, err
-	}
+func spawn(r engine.Replica, dir string, env []string, s *spool, start starter) (*process, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
 	}
 	defer null.Close()
 	p := &process{}
-	files := []uintptr{null.Fd()}
-	for _, stream := range []byte{'O', 'E'} {
+	files := [3]uintptr{null.Fd()}
+	for i, stream := range []byte{'O', 'E'} {
 		read, write, err := os.Pipe()
 		if err != nil {
 			p.closePipes()
@@ -44,24 +45,36 @@ func spawn(r engine.Replica, dir string, env []string, s *spool) (*process, erro
 		defer write.Close() // ours; the process has its own
 		p.pumps = append(p.pumps, &pump{stream: stream, r: read, spool: s})
 		// Fd would make the pipe blocking for the process too, which is what programs expect.
-		files = append(files, write.Fd())
+		files[1+i] = write.Fd()
 	}
 	if lookupIn(env, "PWD") == "" {
 		env = append(env, "PWD="+dir)
 	}
-	p.pid, err = syscall.ForkExec(file, r.Command, &syscall.ProcAttr{
-		Dir: dir, Env: env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
+	if err := start(p, r, dir, env, files); err != nil {
 		p.closePipes()
-		return nil, spawnFault(file, err)
+		return nil, err
 	}
-	// If memory runs out, the work goes first and its launcher stays to tell the tale.
-	_ = os.WriteFile(filepath.Join("/proc", strconv.Itoa(p.pid), "oom_score_adj"), []byte("200"), 0)
 	for _, pump := range p.pumps {
 		p.done.Go(pump.run)
 	}
 	return p, nil
+}
+
+// plain starts it as who we are.
+func plain(p *process, r engine.Replica, dir string, env []string, files [3]uintptr) error {
+	file, err := findProgram(r.Command[0], dir, lookupIn(env, "PATH"))
+	if err != nil {
+		return err
+	}
+	p.pid, err = syscall.ForkExec(file, r.Command, &syscall.ProcAttr{
+		Dir: dir, Env: env, Files: files[:], Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return spawnFault(file, err)
+	}
+	// If memory runs out, the work goes first and its launcher stays to tell the tale.
+	_ = os.WriteFile(filepath.Join("/proc", strconv.Itoa(p.pid), "oom_score_adj"), []byte("200"), 0)
+	return nil
 }
 
 func (p *process) closePipes() {
@@ -81,7 +94,9 @@ func (p *process) drained() {
 // reaper collects every child: the main process and the orphans we adopt as subreaper.
 type reaper struct {
 	main   int
-	ended  bool
+	said   <-chan unix.WaitStatus // behind a wall: the main process's end, by process 1, which is main
+	gone   bool                   // main was reaped
+	ended  bool                   // the main process has ended, with status
 	status unix.WaitStatus
 	cpu    time.Duration // of all that ended
 	maxRSS int64         // of the largest single one
@@ -90,6 +105,31 @@ type reaper struct {
 
 // reap takes all that have ended by now.
 func (r *reaper) reap() {
+	r.take()
+	if r.ended {
+		return
+	}
+	if r.said == nil {
+		r.ended = r.gone
+		return
+	}
+	var ws unix.WaitStatus
+	heard := false
+	if r.gone {
+		ws, heard = <-r.said // it ended with process 1 at the latest
+	} else {
+		select {
+		case ws, heard = <-r.said:
+		default:
+		}
+	}
+	if heard {
+		r.status = ws
+	}
+	r.ended = heard || r.gone // unheard: killed with process 1, whose status it shares
+}
+
+func (r *reaper) take() {
 	for {
 		var ws unix.WaitStatus
 		var ru unix.Rusage
@@ -107,7 +147,10 @@ func (r *reaper) reap() {
 		r.cpu += time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 		r.maxRSS = max(r.maxRSS, ru.Maxrss*1024)
 		if pid == r.main {
-			r.ended, r.status = true, ws
+			r.gone = true
+			if !r.ended {
+				r.status = ws
+			}
 		}
 	}
 }

@@ -19,7 +19,7 @@ const minMasked = 4
 
 // bringSecrets fetches what the replica names, teaches the log to hide it, and writes the files.
 func (l *launcher) bringSecrets(ctx context.Context) error {
-	named := len(l.replica.SecretFiles) > 0
+	named := len(l.replica.SecretFiles)+len(l.replica.Credentials) > 0
 	for _, v := range l.replica.Env {
 		named = named || v.ValueFrom != nil
 	}
@@ -37,8 +37,8 @@ func (l *launcher) bringSecrets(ctx context.Context) error {
 		}
 		if link.Permanent(err) {
 			return cantStart(codeNotExecutable, err,
-				"A secret that the task names is not there, or can't be opened; see the task's env and secretFiles.",
-				"任务引用的密钥不存在或无法解密；请检查任务的 env 和 secretFiles。")
+				"A secret that the task names is not there, or can't be opened; see the task's env, secretFiles and credentials.",
+				"任务引用的密钥不存在或无法解密；请检查任务的 env、secretFiles 和 credentials。")
 		}
 		l.log.Warn("secrets not fetched yet", "error", err)
 		select {
@@ -47,12 +47,50 @@ func (l *launcher) bringSecrets(ctx context.Context) error {
 		case <-l.clock.After(pause):
 		}
 	}
-	var hidden []string
-	for _, value := range l.secrets {
-		hidden = append(hidden, value)
+	creds, err := readCredentials(l.replica.Credentials, l.secrets)
+	if err != nil {
+		return cantStart(codeNotExecutable, err,
+			"A credential that the task names can't be used, or two are for the same registry; see the task's credentials.",
+			"任务引用的凭据不可用，或有两个凭据用于同一镜像仓库；请检查任务的 credentials。")
 	}
-	l.spool.hide(hidden)
-	return l.writeSecrets()
+	l.creds = creds
+	l.spool.hide(append(l.hidden(), creds.hidden()...))
+	if err := l.writeSecrets(); err != nil {
+		return err
+	}
+	dir := filepath.Join(l.dir, dirSecrets)
+	if err := creds.write(dir); err != nil || len(l.replica.Credentials) == 0 {
+		return err
+	}
+	return l.give(dir)
+}
+
+// hidden are all fetched values but those that a credential leaves readable: its server, user,
+// endpoint and region. One that is a variable or a file too is hidden.
+func (l *launcher) hidden() []string {
+	readable := map[api.SecretRef]bool{}
+	for _, c := range l.replica.Credentials {
+		for ref := range l.secrets {
+			if ref.Secret == c.Secret && (api.SecretRegistry.Public(ref.Key) || api.SecretS3.Public(ref.Key)) {
+				readable[ref] = true
+			}
+		}
+	}
+	for _, v := range l.replica.Env {
+		if v.ValueFrom != nil {
+			delete(readable, *v.ValueFrom)
+		}
+	}
+	for _, f := range l.replica.SecretFiles {
+		delete(readable, api.SecretRef{Secret: f.Secret, Key: f.Key})
+	}
+	var out []string
+	for ref, value := range l.secrets {
+		if !readable[ref] {
+			out = append(out, value)
+		}
+	}
+	return out
 }
 
 func (l *launcher) writeSecrets() error {
@@ -60,12 +98,16 @@ func (l *launcher) writeSecrets() error {
 		return nil
 	}
 	dir := filepath.Join(l.dir, dirSecrets)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { // what lies around it is closed
 		return err
 	}
 	for _, f := range l.replica.SecretFiles {
 		ref := api.SecretRef{Secret: f.Secret, Key: f.Key}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(f.Name)), []byte(l.secrets[ref]), 0o400); err != nil {
+		path := filepath.Join(dir, filepath.Base(f.Name))
+		if err := os.WriteFile(path, []byte(l.secrets[ref]), 0o400); err != nil {
+			return err
+		}
+		if err := l.give(path); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func TestEnviron(t *testing.T) {
 		HyperParameters: map[string]any{"n": 100000000.0, "ok": true, "s": "x y"},
 		Env:             []api.EnvVar{{Name: "PATH", Value: "/mine"}, {Name: "FERMI_RANK", Value: "9"}},
 	}
-	env := environ(r, "/d", nil, func(name string) (string, bool) {
+	env := environ(r, "/d", nil, credentials{}, func(name string) (string, bool) {
 		v, ok := map[string]string{"PATH": "/bin", "HOME": "/root", "SECRET": "s", "TZ": "UTC"}[name]
 		return v, ok
 	})
@@ -274,7 +274,7 @@ func TestUploadsDuringTheRun(t *testing.T) {
 	dir := t.TempDir()
 	fake := clock.NewFake(time.Unix(0, 0))
 	srv := &fakeServer{got: map[string]string{}}
-	o := newOutputs([]source{{dir, ""}}, srv, fake, quiet, nil)
+	o := newOutputs([]source{{dir: dir}}, srv, fake, quiet, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { o.during(ctx) })
@@ -322,7 +322,7 @@ func TestRefusedUploads(t *testing.T) {
 		}
 		return nil
 	}}
-	o := newOutputs([]source{{dir, ""}}, srv, clock.Real, quiet, nil)
+	o := newOutputs([]source{{dir: dir}}, srv, clock.Real, quiet, nil)
 	found := o.scan()
 	if err := o.finish(context.Background(), found); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ type authenticStream struct {
 
 func (s *authenticStream) Context() context.Context { return s.ctx }
 
-// authenticate lets nobody in without the token of the replica it names.
+// authenticate lets nobody in without the token of the replica it names, and no replica that is done.
 func (h *Hub) authenticate(readers *sync.WaitGroup) grpc.StreamServerInterceptor {
 	return func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 		md, _ := metadata.FromIncomingContext(stream.Context())
@@ -59,6 +59,9 @@ func (h *Hub) authenticate(readers *sync.WaitGroup) grpc.StreamServerInterceptor
 		if err != nil || !bearer || !h.cfg.Tokens.Check(name, token) {
 			return status.Error(codes.Unauthenticated, "the token is not this replica's")
 		}
+		if h.over(name) {
+			return status.Error(codes.PermissionDenied, "the replica is done; its token has ended with it")
+		}
 		ctx := context.WithValue(stream.Context(), callerKey{}, callerInfo{name, parts, readers})
 		return next(srv, &authenticStream{stream, ctx})
 	}
@@ -67,6 +70,9 @@ func (h *Hub) authenticate(readers *sync.WaitGroup) grpc.StreamServerInterceptor
 // FetchArchive streams the code archive of the caller's task, and no other.
 func (h *Hub) FetchArchive(req *linkpb.FetchArchiveRequest, stream linkpb.Link_FetchArchiveServer) error {
 	parts := caller(stream.Context()).parts
+	if err := h.cfg.Current(stream.Context(), parts); err != nil {
+		return toStatus(err)
+	}
 	own, err := h.cfg.ArchiveOf(stream.Context(), parts.TaskID)
 	if err != nil {
 		return toStatus(err)
@@ -105,6 +111,9 @@ func (h *Hub) FetchSecrets(_ *linkpb.FetchSecretsRequest, stream linkpb.Link_Fet
 	parts := caller(stream.Context()).parts
 	if h.cfg.SecretsOf == nil {
 		return nil
+	}
+	if err := h.cfg.Current(stream.Context(), parts); err != nil {
+		return toStatus(err)
 	}
 	values, err := h.cfg.SecretsOf(stream.Context(), parts.TaskID, parts.Role)
 	if err != nil {

@@ -43,7 +43,7 @@ func checkHello(h *linkpb.Hello, name engine.Name, p Parts) error {
 		return refuse("hello is for another replica than the token")
 	case h.GetTaskId() != p.TaskID || int(h.GetAttempt()) != p.Attempt:
 		return refuse("hello does not fit the replica's name")
-	case h.GetEpoch() < 0 || h.GetPid() < 0 || h.GetLogStart() < 0:
+	case h.GetEpoch() < 0 || h.GetPid() < 0 || h.GetLogStart() < 0 || h.GetSession() < 0:
 		return refuse("hello has a negative number")
 	case len(h.GetBootId()) > 64:
 		return refuse("hello has an overlong boot id")
@@ -151,6 +151,9 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 			return fmt.Errorf("stop with an absurd grace")
 		}
 	case *linkpb.ToLauncher_Beat:
+		if v.Beat.GetEpoch() < 0 {
+			return fmt.Errorf("beat with an epoch below zero")
+		}
 	default:
 		return fmt.Errorf("unknown message")
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
@@ -127,6 +128,8 @@ func FuzzMessages(f *testing.F) {
 	for _, m := range []proto.Message{
 		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Log{Log: &linkpb.LogData{Offset: 3, Data: []byte("x\n"), Last: true}}},
 		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Exited{Exited: &linkpb.Exited{Code: 1, Reason: "Stopped"}}},
+		&linkpb.FromFollower{Message: &linkpb.FromFollower_Facts{Facts: &linkpb.Facts{Replica: "task-a-worker-0-1", Attached: true, Session: 1, State: "Running"}}},
+		&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: &linkpb.Order{Replica: "task-a-worker-0-1", Go: &linkpb.Go{Epoch: 1, Attempt: 1}}}},
 		&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Stop{Stop: &linkpb.StopOrder{GraceNanos: 5}}},
 	} {
 		data, err := proto.Marshal(m)
@@ -149,6 +152,20 @@ func FuzzMessages(f *testing.F) {
 		var down linkpb.ToLauncher
 		if proto.Unmarshal(data, &down) == nil {
 			_ = checkToLauncher(&down)
+		}
+		var facts linkpb.FromFollower
+		if proto.Unmarshal(data, &facts) == nil && facts.GetFacts() != nil {
+			h := NewHub(HubConfig{Clock: clock.Real})
+			h.Lead(1)
+			f := &follower{names: map[engine.Name]struct{}{}, out: map[engine.Name]outbox{}, wake: make(chan struct{}, 1)}
+			h.followers[f] = struct{}{}
+			if err := h.takeFacts(f, facts.GetFacts()); err == nil && len(h.peers) != len(f.names) {
+				t.Fatal("attached through nobody")
+			}
+		}
+		var order linkpb.ToFollower
+		if proto.Unmarshal(data, &order) == nil && order.GetOrder() != nil {
+			_ = NewHub(HubConfig{Clock: clock.Real}).passOn(&uplink{epoch: 1}, order.GetOrder())
 		}
 		var put linkpb.PutOutputRequest
 		if proto.Unmarshal(data, &put) == nil {

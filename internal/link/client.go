@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -64,6 +65,8 @@ type Client struct {
 	target  string // of the last stream that was welcomed
 	shipped bool   // the closed spool is durable at a server
 	durable int64
+	// sessions counts streams, so that a server can tell the newer of two.
+	sessions int64
 
 	wake      chan struct{} // a fact changed
 	shippedCh chan struct{} // closed when shipped
@@ -85,6 +88,9 @@ type facts struct {
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 2 * time.Second
+	// greetFor is how long a server may take for its welcome while there are others to try; it grows
+	// with every round that found nobody, so that a storm of launchers finds patience.
+	greetFor = 1500 * time.Millisecond
 	// small is below what a batch of log lines is not worth a message of its own while a process
 	// prints line by line: the next one then waits for gather.
 	small  = 64 << 10
@@ -175,26 +181,34 @@ func (c *Client) poke() {
 	}
 }
 
-// Run keeps one stream to a server, for ever: it dials the endpoints in turn, with a growing,
-// jittered pause after each round that found nobody. It returns when ctx ended or Done was heard.
+// Run keeps one stream to a server, for ever: it dials the endpoints in turn, each launcher from
+// another one on, so that they spread; when its server is lost it tries the next at once, and after
+// each round that found nobody comes a growing, jittered pause. It returns when ctx ended or Done
+// was heard.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.closeBulk()
-	pause := minPause
+	pause, turn, greet := minPause, c.firstTurn(), greetFor
 	for {
 		welcomed := false
-		for _, target := range c.endpoints() {
-			ok, err := c.session(ctx, target)
+		list := c.endpoints()
+		if len(list) == 1 {
+			greet = silenceLimit
+		}
+		for range list {
+			target := list[turn%len(list)]
+			ok, err := c.session(ctx, target, greet)
 			if c.finished() || ctx.Err() != nil {
 				return ctx.Err()
 			}
 			c.cfg.Log.Debug("link ended", "target", target, "welcomed", ok, "error", err)
+			turn = (turn + 1) % len(list)
 			if ok {
 				welcomed = true
-				break // begin with the first endpoint again, after the shortest pause
+				break // after the shortest pause
 			}
 		}
 		if welcomed {
-			pause = minPause
+			pause, greet = minPause, greetFor
 		}
 		select {
 		case <-ctx.Done():
@@ -202,9 +216,16 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-c.cfg.Clock.After(jitter(pause)):
 		}
 		if !welcomed {
-			pause = min(2*pause, maxPause)
+			pause, greet = min(2*pause, maxPause), min(2*greet, silenceLimit)
 		}
 	}
+}
+
+// firstTurn spreads launchers over the servers by their name.
+func (c *Client) firstTurn() int {
+	h := fnv.New32a()
+	h.Write([]byte(c.cfg.Name))
+	return int(h.Sum32() >> 1)
 }
 
 func (c *Client) finished() bool {

@@ -14,6 +14,10 @@
 // each of which only matters in its newest form; so neither side queues messages, it keeps the
 // newest facts and a wake-up. Only the log is a sequence, and it lies in the launcher's spool file:
 // after a reconnect it is simply read again from the offset the hub names.
+//
+// With several servers a launcher attaches to any of them. A follower (Peers, uplink) repeats the
+// newest facts of its launchers to the leader's hub (follower) in the same manner, and passes orders
+// on; to the leader both sorts of launchers look alike. Decision 0007.
 package link
 
 //go:generate protoc --go_out=. --go_opt=module=github.com/fermi-cluster/fermi/internal/link --go-grpc_out=. --go-grpc_opt=module=github.com/fermi-cluster/fermi/internal/link link.proto

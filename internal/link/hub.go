@@ -29,7 +29,7 @@ type Logs interface {
 	Finish(ctx context.Context, taskID, replica string) (durable int64, err error)
 }
 
-// HubConfig is what a Hub needs. All but MaxOutputBytes and Notify must be given.
+// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Current and SecretsOf must be given.
 type HubConfig struct {
 	Blob   blob.Store
 	Logs   Logs
@@ -42,8 +42,17 @@ type HubConfig struct {
 	// ArchiveOf says which code archive a task's replicas may fetch, "" for none; so that a token
 	// reaches only its own code.
 	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
+	// Current says nothing where a replica is of the attempt that its task runs now: only such a one
+	// is given code and secrets. Fault Forbidden where that is over; nil: all are current.
+	Current func(ctx context.Context, p Parts) error
 	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
 	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
+	// Answer says what only the leader knows, as JSON; nil where there are no other servers.
+	Answer func(ctx context.Context, kind, taskID string) ([]byte, error)
+	// Tails gives other servers what is in memory of a task's log; nil where there are none.
+	Tails Tails
+	// Peered: Peers runs on this hub, so that launchers stay while the leader changes.
+	Peered bool
 	// MaxOutputBytes bounds the outputs of one replica; 64 GiB when 0.
 	MaxOutputBytes int64
 }
@@ -62,20 +71,24 @@ type Hub struct {
 	linkpb.UnimplementedLinkServer
 	cfg HubConfig
 
-	mu    sync.Mutex
-	epoch int64 // 0: we don't lead
-	known map[engine.Name]*known
-	peers map[engine.Name]*peer
-	swept time.Time
+	mu        sync.Mutex
+	epoch     int64 // of the newest leader we know; 0: launchers are not taken in
+	leading   bool  // it is us
+	known     map[engine.Name]*known
+	peers     map[engine.Name]*peer // attached here or, while we lead, through a follower
+	followers map[*follower]struct{}
+	up        *uplink // to the leader; nil while we lead or know none
+	swept     time.Time
 
 	outputs outputLedger
 }
 
 // known is what a launcher told last; it is kept a while after the launcher hung up.
 type known struct {
-	state engine.State
-	usage Usage
-	seen  time.Time
+	state   engine.State
+	usage   Usage
+	seen    time.Time
+	session int64 // of its last stream here
 }
 
 // keepKnown is how long the last word of a launcher that hung up is remembered. Records on disk
@@ -87,11 +100,14 @@ func NewHub(cfg HubConfig) *Hub {
 	if cfg.MaxOutputBytes == 0 {
 		cfg.MaxOutputBytes = 64 << 30
 	}
+	if cfg.Current == nil {
+		cfg.Current = func(context.Context, Parts) error { return nil }
+	}
 	if cfg.Notify == nil {
 		cfg.Notify = func(string, engine.Name) {}
 	}
 	return &Hub{
-		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{},
+		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{},
 		outputs: outputLedger{folders: map[string]*outputFolder{}},
 	}
 }
@@ -127,15 +143,38 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// Lead says that we lead with this epoch and accept launchers; 0 that we don't. On a change every
-// launcher is hung up on: it comes back and hears the new epoch.
+// Lead says that we lead with this epoch; 0 that we don't any more. Launchers that are attached
+// stay and hear the new epoch; after 0 they stay only where Peers finds them the next leader.
 func (h *Hub) Lead(epoch int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.epoch == epoch {
+	if epoch != 0 {
+		h.leading, h.up = true, nil
+		h.raise(epoch)
 		return
 	}
+	h.leading = false
+	for f := range h.followers {
+		h.dropFollower(f, errNotLeading)
+	}
+	if !h.cfg.Peered {
+		h.closeDoor()
+	}
+}
+
+// raise makes epoch the one of every launcher attached here, mu held.
+func (h *Hub) raise(epoch int64) {
 	h.epoch = epoch
+	for _, p := range h.peers {
+		if p.via == nil {
+			p.post(func(out *outbox) { out.epoch = epoch })
+		}
+	}
+}
+
+// closeDoor hangs up on every launcher, which then looks for another server, mu held.
+func (h *Hub) closeDoor() {
+	h.epoch = 0
 	for _, p := range h.peers {
 		p.hangUp(errNotLeading)
 	}
@@ -158,6 +197,12 @@ func (h *Hub) State(name engine.Name) (engine.State, bool) {
 	return "", false
 }
 
+// over says that the replica's launcher has handed everything over: it has no more to say or ask.
+func (h *Hub) over(name engine.Name) bool {
+	state, _ := h.State(name)
+	return state == engine.StateDone
+}
+
 // Usage is what the replica uses, as its launcher told last.
 func (h *Hub) Usage(name engine.Name) (Usage, bool) {
 	h.mu.Lock()
@@ -177,7 +222,7 @@ func (h *Hub) Go(name engine.Name, attempt int) error {
 			return fault.New(fault.Conflict, "OtherAttempt",
 				fault.T("The replica is of another attempt.", "该副本属于另一次尝试。"))
 		}
-		p.post(func(out *outbox) { out.start = &linkpb.Go{Epoch: p.epoch, Attempt: int32(attempt)} })
+		p.post(func(out *outbox) { out.start = &linkpb.Go{Epoch: h.epoch, Attempt: int32(attempt)} })
 		return nil
 	})
 }
@@ -195,7 +240,7 @@ func (h *Hub) order(name engine.Name, give func(*peer) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.peers[name]
-	if p == nil {
+	if p == nil || !h.leading {
 		return fault.New(fault.Unavailable, "NotAttached",
 			fault.T("The replica's launcher is not connected.", "该副本的启动器未连接。"))
 	}
@@ -206,22 +251,54 @@ func (h *Hub) order(name engine.Name, give func(*peer) error) error {
 func (h *Hub) attach(p *peer, state engine.State) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.epoch == 0 || h.epoch != p.epoch {
+	if h.epoch == 0 || h.epoch < p.epoch {
 		return errNotLeading
 	}
+	if h.epoch > p.epoch { // a new leader since the launcher was asked
+		p.post(func(out *outbox) { out.epoch = h.epoch })
+	}
+	if !h.place(p) {
+		return errReplaced
+	}
+	k := h.knownOf(p.name)
+	k.session = p.session
+	k.advance(state)
+	h.mark(p.name)
+	return nil
+}
+
+// place makes p the one of its replica; false when a newer stream of it is there. mu held.
+func (h *Hub) place(p *peer) bool {
 	if old := h.peers[p.name]; old != nil {
+		if old.session > p.session {
+			return false
+		}
 		old.hangUp(errReplaced)
+		if old.via != nil {
+			delete(old.via.names, p.name)
+		}
 	}
 	h.peers[p.name] = p
-	k := h.known[p.name]
+	return true
+}
+
+// knownOf finds or makes the memory of a replica, mu held.
+func (h *Hub) knownOf(name engine.Name) *known {
+	k := h.known[name]
 	if k == nil {
 		k = &known{}
-		h.known[p.name] = k
+		h.known[name] = k
 	}
 	k.seen = h.cfg.Clock.Now()
-	k.advance(state)
 	h.sweep(k.seen)
-	return nil
+	return k
+}
+
+// mark says that the leader must hear of a replica, mu held.
+func (h *Hub) mark(name engine.Name) {
+	if h.up != nil {
+		h.up.mark(name)
+	}
 }
 
 // detach forgets p unless a newer stream took its place.
@@ -233,6 +310,7 @@ func (h *Hub) detach(p *peer) {
 		if k := h.known[p.name]; k != nil {
 			k.seen = h.cfg.Clock.Now()
 		}
+		h.mark(p.name)
 	}
 	h.mu.Unlock()
 	if mine {
@@ -246,6 +324,7 @@ func (h *Hub) tell(p *peer, note func(*known)) {
 	defer h.mu.Unlock()
 	if k := h.known[p.name]; k != nil && h.peers[p.name] == p {
 		note(k)
+		h.mark(p.name)
 	}
 }
 

@@ -42,6 +42,7 @@ type world struct {
 	mu       sync.Mutex
 	notified map[engine.Name]int
 	archive  string
+	config   func(*HubConfig) // nil: as serve makes it
 }
 
 func newWorld(t *testing.T) *world {
@@ -81,7 +82,7 @@ func (w *world) serve(name string, epoch int64, logs Logs) *server {
 	if logs == nil {
 		logs = s.book
 	}
-	s.hub = NewHub(HubConfig{
+	cfg := HubConfig{
 		Blob: w.store, Logs: logs, Tokens: w.tokens, Log: w.quiet(), Clock: w.clock, MaxOutputBytes: w.max,
 		Notify: func(_ string, n engine.Name) {
 			w.mu.Lock()
@@ -89,7 +90,11 @@ func (w *world) serve(name string, epoch int64, logs Logs) *server {
 			w.mu.Unlock()
 		},
 		ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil },
-	})
+	}
+	if w.config != nil {
+		w.config(&cfg)
+	}
+	s.hub = NewHub(cfg)
 	s.hub.Lead(epoch)
 	l, err := net.Listen("unix", filepath.Join(w.dir, name))
 	if err != nil {

@@ -20,12 +20,15 @@ var (
 	errHungUp     = status.Error(codes.Unavailable, "the launcher hung up")
 )
 
-// peer is one attached launcher. The handler's goroutine writes, a second one reads, a third
+// peer is one attached launcher: of this server or, at the leader, of a follower. The handler's goroutine writes, a second one reads, a third
 // appends log data, so that a slow blob store holds up only the log.
 type peer struct {
 	name  engine.Name
 	parts Parts
-	epoch int64 // ours when it attached
+	epoch int64 // of the leader when it attached
+	// session counts the launcher's streams; the higher one is the newer.
+	session int64
+	via     *follower // that it is attached to; nil: to us, and only then what follows is used
 
 	ctx    context.Context // ends with the stream; never kept beyond it
 	cancel context.CancelCauseFunc
@@ -42,15 +45,26 @@ type outbox struct {
 	start *linkpb.Go
 	stop  *linkpb.StopOrder
 	ack   *linkpb.LogAck
+	epoch int64 // a new leader's
 }
 
 // queuedLogs holds the whole window even when it comes in small pieces of a busy moment; a
 // launcher that sends more than its window waits in its own pipe.
 const queuedLogs = 64
 
-func (p *peer) hangUp(why error) { p.cancel(why) }
+// hangUp ends the stream, if it is ours to end.
+func (p *peer) hangUp(why error) {
+	if p.via == nil {
+		p.cancel(why)
+	}
+}
 
+// post changes what the launcher is told next.
 func (p *peer) post(change func(*outbox)) {
+	if p.via != nil {
+		p.via.post(p.name, change)
+		return
+	}
 	p.mu.Lock()
 	change(&p.out)
 	p.mu.Unlock()
@@ -91,7 +105,7 @@ func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 		return err
 	}
 	p := &peer{
-		name: name, parts: parts, ctx: ctx, cancel: cancel,
+		name: name, parts: parts, session: hello.GetSession(), ctx: ctx, cancel: cancel,
 		wake: make(chan struct{}, 1), logs: make(chan *linkpb.LogData, queuedLogs), seen: h.cfg.Clock.Now(),
 	}
 	from, err := h.welcome(ctx, p, hello)
@@ -167,7 +181,7 @@ func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 			}
 			return errHungUp
 		case <-p.wake:
-			if err := sendAll(stream, p.take()); err != nil {
+			if err := h.sendAll(stream, p.take()); err != nil {
 				return err
 			}
 		case <-tick:
@@ -175,8 +189,7 @@ func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 			if p.silentFor(now) > silenceLimit {
 				return errSilent
 			}
-			beat := &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Beat{Beat: &linkpb.Beat{SentUnixNano: now.UnixNano()}}}
-			if err := stream.Send(beat); err != nil {
+			if err := stream.Send(beatOf(now, 0)); err != nil {
 				return err
 			}
 			tick = h.cfg.Clock.After(beatEvery)
@@ -184,8 +197,15 @@ func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 	}
 }
 
-func sendAll(stream linkpb.Link_AttachServer, out outbox) error {
+func beatOf(now time.Time, epoch int64) *linkpb.ToLauncher {
+	return &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Beat{Beat: &linkpb.Beat{SentUnixNano: now.UnixNano(), Epoch: epoch}}}
+}
+
+func (h *Hub) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
 	var list []*linkpb.ToLauncher
+	if out.epoch > 0 { // before any order of that leader
+		list = append(list, beatOf(h.cfg.Clock.Now(), out.epoch))
+	}
 	if out.stop != nil { // first: what shall stop should not start
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Stop{Stop: out.stop}})
 	}
@@ -232,10 +252,7 @@ func (h *Hub) take(p *peer, m *linkpb.FromLauncher) {
 	case *linkpb.FromLauncher_Usage:
 		u := v.Usage
 		h.tell(p, func(k *known) {
-			k.usage = Usage{
-				CPU: time.Duration(u.GetCpuNanos()), RSS: u.GetRssBytes(), Peak: u.GetPeakBytes(),
-				Processes: int(u.GetProcesses()), At: h.cfg.Clock.Now(),
-			}
+			k.usage = usageOf(u, h.cfg.Clock.Now())
 		})
 	case *linkpb.FromLauncher_Log:
 		select {

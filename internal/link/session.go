@@ -63,7 +63,7 @@ type session struct {
 }
 
 // session says hello and speaks until the stream breaks. welcomed: the server took us.
-func (c *Client) session(ctx context.Context, target string) (welcomed bool, err error) {
+func (c *Client) session(ctx context.Context, target string, greet time.Duration) (welcomed bool, err error) {
 	conn, err := c.dial(target)
 	if err != nil {
 		return false, err
@@ -73,7 +73,7 @@ func (c *Client) session(ctx context.Context, target string) (welcomed bool, err
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer cancel(nil) // before the wait, so that the watchdog ends
-	alive := c.watchdog(ctx, cancel, &watch)
+	alive := c.watchdog(ctx, cancel, &watch, greet)
 	stream, err := linkpb.NewLinkClient(conn).Attach(ctx)
 	if err != nil {
 		return false, err
@@ -107,9 +107,9 @@ func (c *Client) session(ctx context.Context, target string) (welcomed bool, err
 	return true, errors.Join(err, <-heard)
 }
 
-// watchdog ends the session when nothing was heard for silenceLimit. The returned function says
-// that something was.
-func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, wg *sync.WaitGroup) func() {
+// watchdog ends the session when nothing was heard for limit at first, then for silenceLimit. The
+// returned function says that something was.
+func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, wg *sync.WaitGroup, limit time.Duration) func() {
 	heard := make(chan struct{}, 1)
 	wg.Go(func() {
 		for {
@@ -117,8 +117,9 @@ func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, w
 			case <-ctx.Done():
 				return
 			case <-heard:
-			case <-c.cfg.Clock.After(silenceLimit):
-				cancel(fmt.Errorf("nothing heard for %v", silenceLimit))
+				limit = silenceLimit
+			case <-c.cfg.Clock.After(limit):
+				cancel(fmt.Errorf("nothing heard for %v", limit))
 				return
 			}
 		}
@@ -133,9 +134,10 @@ func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, w
 
 func (c *Client) greet(stream linkpb.Link_AttachClient) (*linkpb.Welcome, error) {
 	c.mu.Lock()
+	c.sessions++
 	hello := &linkpb.Hello{
 		Replica: string(c.cfg.Name), Attempt: int32(c.parts.Attempt), TaskId: c.parts.TaskID,
-		Epoch: c.epoch, State: string(c.state), BootId: c.boot, Pid: int32(os.Getpid()),
+		Epoch: c.epoch, State: string(c.state), BootId: c.boot, Pid: int32(os.Getpid()), Session: c.sessions,
 	}
 	c.mu.Unlock()
 	if err := stream.Send(&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
@@ -183,6 +185,12 @@ func (s *session) listen(alive func()) error {
 				return err
 			}
 			s.c.cfg.Orders.Go(v.Go.GetEpoch())
+		case *linkpb.ToLauncher_Beat:
+			if e := v.Beat.GetEpoch(); e > 0 {
+				if err := s.c.raise(e); err != nil {
+					return err
+				}
+			}
 		case *linkpb.ToLauncher_Stop:
 			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
 		case *linkpb.ToLauncher_LogAck:

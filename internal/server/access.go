@@ -72,6 +72,7 @@ var access = map[string]rule{
 	"listPlacement":      {all, all, own, own, read, false},
 	"getPlacement":       {all, all, own, own, read, false},
 	"watchPlacement":     {all, all, own, own, read, false},
+	"previewPlacement":   {all, all, own, own, read, false},
 	"listSecret":         {all, all, own, own, read, false}, // never with its values
 	"getSecret":          {all, all, own, own, read, false},
 	"watchSecret":        {all, all, own, own, read, false},
@@ -84,6 +85,7 @@ var access = map[string]rule{
 	"createZone":         {all, all, none, none, power, false},
 	"updateZone":         {all, all, none, none, power, false},
 	"deleteZone":         {all, all, none, none, power, false},
+	"measureZone":        {all, all, none, none, power, false},
 	"listNode":           {all, all, all, all, read, false},
 	"getNode":            {all, all, all, all, read, false},
 	"watchNode":          {all, all, all, all, read, false},

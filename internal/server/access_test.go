@@ -83,7 +83,7 @@ func TestTokens(t *testing.T) {
 		t.Fatalf("%s", a.raw)
 	}
 	// It works at once.
-	var me identity
+	var me Identity
 	must(t, json.Unmarshal(w.do("GET", "/api/v1/whoami", made.Secret, nil).Data, &me))
 	if me.User != "ann" || me.Token != "laptop" {
 		t.Errorf("%+v", me)
@@ -184,7 +184,8 @@ func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) 
 func TestRouteTable(t *testing.T) {
 	w := newWorld(t)
 	for _, rt := range w.server.routes {
-		if rt.verb != "" && rt.method == "GET" || rt.verb == "" && rt.method != "GET" {
+		reads := rt.method == "GET" || rt.id == "previewPlacement" // which reads with a body
+		if (rt.verb == "") != reads {
 			t.Errorf("%s %s: what writes is audited, what reads is not", rt.method, rt.path)
 		}
 		if access[rt.id].task && rt.method != "GET" && !rt.open {

@@ -86,10 +86,10 @@ func (s *Server) make(ctx context.Context, c *call, o api.Object) (*reply, error
 		if dry {
 			c.note.skip = true
 			b.undo()
-			return &reply{message: fault.T("Valid; nothing was created.", "校验通过，未创建任何对象。"), data: bornData(o, "")}, nil
+			return &reply{message: fault.T("Valid; nothing was created.", "校验通过，未创建任何对象。"), data: bornData(b.object, "")}, nil
 		}
 		var rev int64
-		if rev, err = s.commit(ctx, append([]store.Op{store.Create(o)}, b.ops...)...); err == nil {
+		if rev, err = s.commit(ctx, append([]store.Op{store.Create(b.object)}, b.ops...)...); err == nil {
 			return s.born(c, b, rev), nil
 		}
 		b.undo()
@@ -119,6 +119,8 @@ func fresh(o api.Object, who *caller) error {
 		o.Status = api.ZoneStatus{}
 	case *api.Queue:
 		o.Status = api.QueueStatus{}
+	case *api.Project:
+		o.Status = api.ProjectStatus{}
 	case *api.User:
 		o.Status = api.UserStatus{}
 	case *api.Secret:
@@ -162,7 +164,11 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 	case *api.Project:
 		b.ops, err = s.checkProject(ctx, o, nil)
 	case *api.Secret:
-		b.ops, err = s.admitSecret(ctx, o, nil)
+		sealed := store.Clone(o) // a repeated admission needs the values again
+		b.object = sealed
+		b.ops, err = s.admitSecret(ctx, sealed, nil)
+	case *api.Queue:
+		err = s.checkQueue(ctx, o)
 	}
 	if err != nil {
 		b.undo()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -22,6 +23,7 @@ func (s *Server) allRoutes(reg *schemas) []*route {
 	}
 	routes = append(routes, s.taskRoutes(reg)...)
 	routes = append(routes, s.nodeRoutes(reg)...)
+	routes = append(routes, s.previewRoutes(reg)...)
 	routes = append(routes, s.sessionRoutes(reg)...)
 	return append(append(routes, s.eventRoutes(reg)...), s.usageRoutes(reg)...)
 }
@@ -66,6 +68,20 @@ func oneParams(row api.KindInfo) []param {
 	return []param{paramRevision}
 }
 
+// fields is an object of an example.
+type fields = map[string]any
+
+// manifestExamples are shown in the document; a test makes each of them.
+var manifestExamples = map[api.Kind]fields{
+	api.KindTrainingTask: {"metadata": fields{"displayName": "GPT大模型分布式训练"}, "spec": fields{"roles": []fields{{"command": []string{"echo", "hi"}}}}},
+	api.KindZone:         {"metadata": fields{"displayName": "北京-1"}, "spec": fields{"region": "北京"}},
+	api.KindQueue:        {"metadata": fields{"displayName": "夜间队列"}, "spec": fields{"maxPending": 1000}},
+	api.KindProject:      {"metadata": fields{"displayName": "语音识别"}, "spec": fields{"queue": "default"}},
+	api.KindUser:         {"metadata": fields{"displayName": "林"}, "spec": fields{"role": "member"}},
+	api.KindToken:        {"metadata": fields{"displayName": "nightly"}, "spec": fields{"scope": "read"}},
+	api.KindSecret:       {"metadata": fields{"displayName": "hub"}, "spec": fields{"data": fields{"username": "lin", "password": "…"}}},
+}
+
 var manifestMedia = []string{"application/json", "application/yaml"}
 
 // kindRoutes follow from a row of the table of kinds.
@@ -86,7 +102,7 @@ func (s *Server) kindRoutes(row api.KindInfo, reg *schemas) []*route {
 		{
 			method: http.MethodGet, path: prefix + "/watch/" + row.Plural, id: "watch" + word, tag: row.Plural,
 			summary: "Watch as Server-Sent Events: added for what exists, synced, then added, modified and deleted.",
-			kind:    row.Kind, query: watchParams(row), media: "text/event-stream",
+			kind:    row.Kind, query: watchParams(row), media: mediaEvents, events: watchEvents(reg, schema),
 			handle: func(ctx context.Context, c *call) (*reply, error) { return s.watch(ctx, c, row) },
 		},
 	}
@@ -96,7 +112,7 @@ func (s *Server) kindRoutes(row api.KindInfo, reg *schemas) []*route {
 	create := &route{
 		method: http.MethodPost, path: all, id: "create" + word, summary: "Create one.", tag: row.Plural, kind: row.Kind, verb: "create",
 		query:  append(scopeParams(row), paramDryRun),
-		body:   &bodySpec{schema: schema, media: manifestMedia, required: true, doc: "The manifest, JSON or YAML."},
+		body:   &bodySpec{schema: schema, media: manifestMedia, required: true, doc: "The manifest, JSON or YAML.", example: manifestExamples[row.Kind]},
 		data:   schema,
 		handle: func(ctx context.Context, c *call) (*reply, error) { return s.create(ctx, c, row) },
 	}
@@ -107,6 +123,7 @@ func (s *Server) kindRoutes(row api.KindInfo, reg *schemas) []*route {
 	case api.KindToken:
 		create.data = object([]string{"object", "secret"}, map[string]*huma.Schema{"object": schema, "secret": textSchema("Shown once.")})
 	}
+	create.links = []string{"get" + word, "update" + word, "delete" + word}
 	return append(routes, create,
 		&route{
 			method: http.MethodPut, path: one, id: "update" + word, summary: "Change spec, displayName and labels; metadata.revision must be the one read.", tag: row.Plural,
@@ -174,6 +191,10 @@ func (s *Server) look(ctx context.Context, c *call, row api.KindInfo, nameOrID s
 		return found{object: o}, nil
 	} else if err != nil && !fault.Is(err, fault.NotFound) {
 		return found{}, err
+	}
+	if now := s.newer(ctx, minRevision); now > minRevision {
+		c.q.by["minRevision"] = []string{strconv.FormatInt(now, 10)}
+		return s.look(ctx, c, row, nameOrID)
 	}
 	if !row.Phased {
 		return found{}, missing(row, nameOrID)

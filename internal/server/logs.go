@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -33,6 +35,15 @@ type logLine struct {
 	Stream  string    `json:"stream" doc:"stdout or stderr"`
 	Text    string    `json:"text"`
 	Partial bool      `json:"partial,omitempty" doc:"The line goes on in the next one of this replica and stream."`
+}
+
+// logEvents is the schema of what a log sends as events.
+func logEvents(reg *schemas) *huma.Schema {
+	return &huma.Schema{AnyOf: []*huma.Schema{
+		eventSchema(schemaOf[logLine](reg), "message"),
+		eventSchema(object(nil, nil), "end"),
+		eventSchema(schemaOf[refusal](reg), "error"),
+	}}
 }
 
 // logs streams a task's log as text, or as events where asked for. A followed log ends by itself
@@ -225,7 +236,7 @@ func (s *Server) handingOver(ctx context.Context, id string) bool {
 	}
 	replicas, err := s.Live.Replicas(ctx, id)
 	if err != nil {
-		return false
+		return fault.Is(err, fault.Unavailable) // nobody leads just now: not known yet
 	}
 	for _, r := range replicas {
 		if r.State != string(engine.StateDone) {

@@ -176,6 +176,15 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
+// TestSoleOwner: where projects can't be kept apart only one user may start processes.
+func TestSoleOwner(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.SoleOwner = func() string { return "root" } })
+	w.submit("mine")
+	ann := w.user("ann", api.RoleAdmin) // the right to submit is not enough
+	task := map[string]any{"metadata": map[string]any{"name": "hers"}, "spec": map[string]any{"roles": []any{map[string]any{"name": "w", "replicas": 1, "command": []string{"true"}}}}}
+	w.refusedTo(ann, "POST", "/api/v1/training-tasks", task, 403, "SingleTenant")
+}
+
 func TestFlatRequest(t *testing.T) {
 	w := newWorld(t)
 	var got submitted

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/seal"
 )
 
 type document struct {
@@ -47,6 +49,7 @@ func TestOpenAPI(t *testing.T) {
 		"/api/v1/training-tasks/{name}/outputs": {"get"}, "/api/v1/training-tasks/{name}/outputs/{path}": {"get"},
 		"/api/v1/events": {"get"}, "/api/v1/usage": {"get"}, "/api/v1/archives": {"post"}, "/api/v1/archives/{digest}": {"get"}, "/api/v1/audit": {"get"}, "/api/v1/backup": {"post"},
 		"/api/v1/session": {"post", "get", "delete"}, "/api/v1/sessions": {"delete"}, "/api/v1/session/code": {"post"}, "/api/v1/users/{name}/password": {"put"},
+		"/api/v1/placements/preview": {"post"}, "/api/v1/zones/{name}/latency": {"post"},
 		"/api/v1/nodes/{name}/cordon": {"post"}, "/api/v1/nodes/{name}/uncordon": {"post"}, "/api/v1/nodes/{name}/drain": {"post"},
 	}
 	for _, row := range api.Kinds {
@@ -129,7 +132,7 @@ func TestSystemRoutes(t *testing.T) {
 	if v.Version != "test" {
 		t.Errorf("version %+v", v)
 	}
-	var me identity
+	var me Identity
 	w.ok("GET", "/api/v1/whoami", nil, &me)
 	if me.User != "root" || me.Role != api.RoleAdmin || len(me.Projects) != 1 {
 		t.Errorf("whoami %+v", me)
@@ -162,6 +165,9 @@ func TestShape(t *testing.T) {
 		{"POST", "/api/v1/placements", "", 405, "MethodNotAllowed"},
 		{"GET", "/api/v1/zones?limit=0", "", 400, "BadQuery"},
 		{"GET", "/api/v1/zones?limit=501", "", 400, "BadQuery"},
+		{"GET", "/api/v1/zones?limit=", "", 400, "BadQuery"},
+		{"GET", "/api/v1/zones?sort=", "", 400, "BadQuery"},
+		{"DELETE", "/api/v1/training-tasks", "", 405, "MethodNotAllowed"},
 		{"GET", "/api/v1/zones?nope=1", "", 400, "BadQuery"},
 		{"GET", "/api/v1/zones?limit=1&limit=2", "", 400, "BadQuery"},
 		{"GET", "/api/v1/zones?sort=size", "", 400, "BadQuery"},
@@ -194,6 +200,127 @@ func TestLanguage(t *testing.T) {
 	} {
 		if got := language(header); got != want {
 			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
+}
+
+// TestContentType: a body of another type is refused before it is read, everywhere.
+func TestContentType(t *testing.T) {
+	w := newWorld(t)
+	tried := 0
+	for _, rt := range w.server.routes {
+		if rt.body == nil {
+			continue
+		}
+		tried++
+		path := strings.ReplaceAll(rt.path, "{name}", "x")
+		for _, given := range []string{"text/plain", "application/x-www-form-urlencoded", "nonsense", "application/json; charset"} {
+			a := w.do(rt.method, path, w.admin, "x", "Content-Type", given)
+			if a.status != 415 || a.Reason != "BadContentType" || !strings.Contains(a.Message, rt.body.media[0]) {
+				t.Errorf("%s %s as %s: %d %s", rt.method, rt.path, given, a.status, a.raw)
+			}
+		}
+		for _, media := range rt.body.media {
+			if a := w.do(rt.method, path, w.admin, "[", "Content-Type", media+"; charset=utf-8"); a.status == 415 {
+				t.Errorf("%s %s as %s: %s", rt.method, rt.path, media, a.raw)
+			}
+		}
+	}
+	if tried == 0 {
+		t.Error("no route reads a body")
+	}
+}
+
+// TestOutputRanges: what a range or condition asks for, and refusals in the shape of all others.
+func TestOutputRanges(t *testing.T) {
+	w := newWorld(t)
+	task := w.submit("t")
+	_, err := w.blob.Put(context.Background(), "outputs/"+task.Meta.ID+"/worker-0/out", strings.NewReader("0123456789"))
+	must(t, err)
+	for _, tc := range []struct {
+		header, value string
+		status        int
+		body, reason  string
+	}{
+		{"Range", "bytes=2-4", 206, "234", ""},
+		{"Range", "bytes=20-", 416, "", "BadRange"},
+		{"Range", "bytes=x", 416, "", "BadRange"},
+		{"If-Match", `"other"`, 412, "", "PreconditionFailed"},
+		{"If-Modified-Since", "Thu, 01 Jan 2099 00:00:00 GMT", 304, "", ""},
+		{"Accept", "image/png", 200, "0123456789", ""}, // bytes are bytes
+	} {
+		a := w.do("GET", "/api/v1/training-tasks/t/outputs/worker-0/out", w.admin, nil, tc.header, tc.value)
+		if a.status != tc.status || a.Reason != tc.reason || tc.reason == "" && string(a.raw) != tc.body {
+			t.Errorf("%s: %s: %d %s", tc.header, tc.value, a.status, a.raw)
+		}
+		if tc.reason != "" && (a.Code != tc.status || !strings.HasPrefix(a.header.Get("Content-Type"), "application/json")) {
+			t.Errorf("%s: %s: not the usual shape: %v %s", tc.header, tc.value, a.header, a.raw)
+		}
+	}
+}
+
+// TestDocumentIsClosed: no operation leaves its statuses or the shape of its JSON open.
+func TestDocumentIsClosed(t *testing.T) {
+	w := newWorld(t)
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]struct {
+				Ref     string `json:"$ref"`
+				Content map[string]struct {
+					Schema struct {
+						AdditionalProperties *bool `json:"additionalProperties"`
+						Required             []string
+						AnyOf                []struct{ Required []string }
+					}
+				}
+			}
+		}
+	}
+	must(t, json.Unmarshal(w.do("GET", "/api/v1/openapi.json", w.admin, nil).raw, &doc))
+	for path, operations := range doc.Paths {
+		for method, op := range operations {
+			for status, answer := range op.Responses {
+				if status == "default" || status >= "400" && answer.Ref != "#/components/responses/"+refusedName {
+					t.Errorf("%s %s: %s is %+v", method, path, status, answer)
+				}
+				if s, ok := answer.Content["application/json"]; ok && path != "/api/v1/openapi.json" && (s.Schema.AdditionalProperties == nil || *s.Schema.AdditionalProperties || len(s.Schema.Required) != 3) {
+					t.Errorf("%s %s: %s is open", method, path, status)
+				}
+				if s, ok := answer.Content["text/event-stream"]; ok && len(s.Schema.AnyOf) < 3 {
+					t.Errorf("%s %s: its events have no schema", method, path)
+				}
+			}
+			for _, status := range []string{"200", "400", "403", "503"} {
+				if _, ok := op.Responses[status]; !ok {
+					t.Errorf("%s %s does not tell of %s", method, path, status)
+				}
+			}
+		}
+	}
+}
+
+// TestExamples: what the document shows as examples can be sent as it stands, and its links lead to what was made.
+func TestExamples(t *testing.T) {
+	box, err := seal.New(seal.NewKey())
+	must(t, err)
+	w := newWorld(t, func(c *Config) { c.Box = box })
+	for _, row := range api.Kinds {
+		if !row.Users {
+			continue
+		}
+		a := w.do("POST", "/api/v1/"+row.Plural, w.admin, manifestExamples[row.Kind])
+		if a.status != 200 {
+			t.Errorf("%s: %s", row.Kind, a.raw)
+			continue
+		}
+		var body any
+		must(t, json.Unmarshal(a.raw, &body))
+		_, pointer, _ := strings.Cut(madeName[row.Kind], "#/")
+		for part := range strings.SplitSeq(pointer, "/") {
+			body = body.(map[string]any)[part]
+		}
+		if got := w.do("GET", "/api/v1/"+row.Plural+"/"+body.(string), w.admin, nil); got.status != 200 {
+			t.Errorf("%s: the link leads to %v: %s", row.Kind, body, got.raw)
 		}
 	}
 }

@@ -78,8 +78,43 @@ func (s *Server) readOutput(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 	h.Set("Content-Disposition", attachment(path.Base(file)))
-	http.ServeContent(patient{c}, c.r, "", info.Modified, r)
+	defer c.guard(ctx, task)()
+	w := &ranged{patient: patient{c}}
+	http.ServeContent(w, c.r, "", info.Modified, r)
+	if err := c.wasCut(); err != nil {
+		return nil, err // the connection is cut: a short file must not look whole
+	}
+	switch w.refused {
+	case http.StatusRequestedRangeNotSatisfiable:
+		return nil, fault.New(fault.BadRange, "BadRange", fault.T("The file has %d bytes; the range asked for is not in it.", "文件共 %d 字节，不包含所请求的范围。", info.Size))
+	case http.StatusPreconditionFailed:
+		c.refuseAs(fault.New(fault.Invalid, "PreconditionFailed", fault.T("The file is not the one that the request's conditions ask for.", "文件不符合请求中的条件。")), w.refused)
+	case 0:
+	default:
+		return nil, fault.New(fault.Internal, "Internal", fault.T("The file could not be read.", "无法读取文件。"))
+	}
 	return nil, nil
+}
+
+// ranged holds back the library's own words about what cannot be served: refusals have one shape.
+type ranged struct {
+	patient
+	refused int // status
+}
+
+func (w *ranged) WriteHeader(status int) {
+	if status >= 400 {
+		w.refused = status
+		return
+	}
+	w.patient.WriteHeader(status)
+}
+
+func (w *ranged) Write(b []byte) (int, error) {
+	if w.refused != 0 {
+		return len(b), nil
+	}
+	return w.patient.Write(b)
 }
 
 func attachment(name string) string {
@@ -118,6 +153,7 @@ func (s *Server) putArchive(ctx context.Context, c *call) (*reply, error) {
 	if c.r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
+	defer c.guard(ctx, nil)()
 	digest, n, err := blob.PutContent(ctx, s.Blob, "archives", stalling{c, c.r.Body}, limit)
 	if err != nil {
 		var ours *fault.Error

@@ -147,7 +147,8 @@ func known(params []param) string {
 	return strings.Join(names, ", ")
 }
 
-// check returns the cleaned values, or what is wrong. Empty values count as absent.
+// check returns the cleaned values, or what is wrong. An empty text counts as absent; an empty
+// number or word of a set is a mistake.
 func (p param) check(given []string) ([]string, fault.Text) {
 	var all []string
 	for _, v := range given {
@@ -160,7 +161,7 @@ func (p param) check(given []string) ([]string, fault.Text) {
 					all = append(all, part)
 				}
 			}
-		} else if v != "" {
+		} else if v != "" || p.form == formInt || p.form == formBool || len(p.enum) > 0 {
 			all = append(all, v)
 		}
 	}

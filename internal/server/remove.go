@@ -124,6 +124,9 @@ func (s *Server) unused(ctx context.Context, o api.Object) ([]store.Op, error) {
 	name := o.GetMeta().Name
 	switch o := o.(type) {
 	case *api.Queue:
+		if err := s.noneOf(ctx, api.KindQueue, "", rev, func(x api.Object) bool { return x.(*api.Queue).Spec.Parent == name }); err != nil {
+			return nil, err
+		}
 		if err := s.noneOf(ctx, api.KindProject, "", rev, func(x api.Object) bool { return queueOf(x.(*api.Project)) == name }); err != nil {
 			return nil, err
 		}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -39,7 +42,9 @@ type route struct {
 	query        []param
 	body         *bodySpec
 	data         *huma.Schema // of data in the answer
-	media        string       // content type of an answer that is not JSON
+	media        string       // content types of an answer that is not the usual JSON
+	events       *huma.Schema // of one event, where media has events
+	links        []string     // operations on what was made, by its name
 	handle       handler
 }
 
@@ -49,6 +54,7 @@ type bodySpec struct {
 	media    []string
 	required bool
 	doc      string
+	example  fields
 }
 
 // call is one request.
@@ -66,6 +72,7 @@ type call struct {
 	told    []history.Event
 	started bool // the answer was begun
 	status  int
+	cut     atomic.Pointer[fault.Error] // see guard
 }
 
 // build registers every route with the mux and the document.
@@ -75,6 +82,10 @@ func (s *Server) build() {
 	h := humago.New(s.mux, cfg)
 	spec := h.OpenAPI()
 	reg := newSchemas(spec.Components.Schemas)
+	spec.Components.Responses = map[string]*huma.Response{refusedName: {
+		Description: "Refused, with the reason.",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}},
+	}}
 	s.routes = s.allRoutes(reg)
 	for _, rt := range s.routes {
 		op := rt.operation(reg)
@@ -159,6 +170,11 @@ func (s *Server) dispatch(rt *route, w http.ResponseWriter, r *http.Request) {
 
 func (c *call) run(ctx context.Context) (*reply, error) {
 	if !c.route.open {
+		if c.s.Contact != nil {
+			if err := c.s.Contact(); err != nil {
+				return nil, err
+			}
+		}
 		if err := c.admit(ctx); err != nil {
 			return nil, err
 		}
@@ -168,12 +184,33 @@ func (c *call) run(ctx context.Context) (*reply, error) {
 		return nil, err
 	}
 	c.q = q
+	if err := c.mediaKnown(); err != nil {
+		return nil, err
+	}
 	if c.route.media == "" && !c.route.long {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.s.Limits.Request)
 		defer cancel()
 	}
+	if err := c.readFresh(ctx); err != nil {
+		return nil, err
+	}
 	return c.route.handle(ctx, c)
+}
+
+// mediaKnown refuses a body that says to be of a type the route does not read. One that says
+// nothing is read as what it should be.
+func (c *call) mediaKnown() error {
+	given := c.r.Header.Get("Content-Type")
+	if c.route.body == nil || given == "" {
+		return nil
+	}
+	media, _, err := mime.ParseMediaType(given)
+	if err == nil && slices.Contains(c.route.body.media, media) {
+		return nil
+	}
+	return fault.New(fault.BadMedia, "BadContentType", fault.T(
+		"A body of type %q is not read here; send %s.", "此处不接受 %q 类型的请求体，请发送 %s。", clip(given, 100), strings.Join(c.route.body.media, ", ")))
 }
 
 // fail answers with a fault, or cuts the connection where an answer has begun.
@@ -182,6 +219,7 @@ func (c *call) fail(err error) {
 	switch {
 	case c.r.Context().Err() != nil: // the client left
 	case c.route.path == "/readyz": // somebody polls; the answer says it
+	case e.Reason == "CutOff": // the store says it, once
 	case e.Code == fault.Internal:
 		c.s.Log.Error("request failed", "method", c.r.Method, "route", c.route.path, "error", err)
 	case e.Code.HTTP() >= 500:
@@ -255,7 +293,13 @@ type stalling struct {
 
 func (s stalling) Read(p []byte) (int, error) {
 	_ = s.c.rc.SetReadDeadline(time.Now().Add(s.c.s.Limits.Stall))
+	if err := s.c.wasCut(); err != nil {
+		return 0, err
+	}
 	n, err := s.r.Read(p)
+	if cut := s.c.wasCut(); cut != nil {
+		return n, cut
+	}
 	_ = s.c.rc.SetReadDeadline(time.Time{})
 	return n, err
 }
@@ -275,6 +319,9 @@ func (p patient) Write(b []byte) (int, error) {
 		p.c.status = http.StatusOK
 	}
 	_ = p.c.rc.SetWriteDeadline(time.Now().Add(p.c.s.Limits.Stall))
+	if err := p.c.wasCut(); err != nil {
+		return 0, err
+	}
 	return p.c.w.Write(b)
 }
 

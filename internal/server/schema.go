@@ -3,6 +3,7 @@ package server
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,6 +18,8 @@ import (
 const (
 	patternBytes    = `^[0-9]+(\.[0-9]+)?([eE][0-9]+|Ki|Mi|Gi|Ti|Pi|Ei|m|k|M|G|T|P|E)?$`
 	patternCPU      = `^[0-9]+(\.[0-9]+)?([eE][0-9]+|m|k|M)?$`
+	patternName     = `^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	patternDigest   = `^sha256:[0-9a-f]{64}$`
 	patternDuration = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 )
 
@@ -80,6 +83,34 @@ func (healthSchema) Schema(huma.Registry) *huma.Schema {
 	return oneOf("The state of the zone.", api.ZoneHealthy, api.ZoneDegraded)
 }
 
+type shareSchema struct{}
+
+func (shareSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: patternCPU, Description: "Part of one device as a quantity, such as 500m; a number such as 0.5 is read too.", Examples: []any{"500m"}}
+}
+
+type topologySchema struct{}
+
+func (topologySchema) Schema(huma.Registry) *huma.Schema {
+	low := 1.0
+	return &huma.Schema{Description: "How the gang lies in racks.", OneOf: []*huma.Schema{
+		oneOf("In few racks, or in many.", api.TopologyPack, api.TopologySpread),
+		object([]string{"maxPerRack"}, map[string]*huma.Schema{"maxPerRack": {Type: huma.TypeInteger, Minimum: &low, Description: "Replicas in one rack, at most."}}),
+	}}
+}
+
+type regionSchema struct{}
+
+func (regionSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("How much the gang insists on one region.", api.RegionPrefer, api.RegionRequire)
+}
+
+type deferralSchema struct{}
+
+func (deferralSchema) Schema(huma.Registry) *huma.Schema {
+	return oneOf("Which hours before its deadline the task waits for.", api.DeferCheap, api.DeferGreen)
+}
+
 var taskPhases = []api.Phase{
 	api.PhasePending, api.PhaseInitializing, api.PhaseRunning, api.PhaseRecovering,
 	api.PhaseCompleted, api.PhaseFailed, api.PhaseStopped,
@@ -108,6 +139,10 @@ func newSchemas(reg huma.Registry) *schemas {
 	alias(reflect.TypeFor[api.TokenScope](), reflect.TypeFor[scopeSchema]())
 	alias(reflect.TypeFor[api.TokenUse](), reflect.TypeFor[useSchema]())
 	alias(reflect.TypeFor[api.ZoneHealth](), reflect.TypeFor[healthSchema]())
+	alias(reflect.TypeFor[api.Share](), reflect.TypeFor[shareSchema]())
+	alias(reflect.TypeFor[api.Topology](), reflect.TypeFor[topologySchema]())
+	alias(reflect.TypeFor[api.RegionRule](), reflect.TypeFor[regionSchema]())
+	alias(reflect.TypeFor[api.Deferral](), reflect.TypeFor[deferralSchema]())
 	s := &schemas{reg: reg}
 	s.of(reflect.TypeFor[fault.Text]())
 	return s
@@ -122,8 +157,9 @@ func (s *schemas) kind(row api.KindInfo) *huma.Schema {
 	return s.of(reflect.TypeOf(row.New()).Elem())
 }
 
+// object has these properties and no others.
 func object(required []string, properties map[string]*huma.Schema) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeObject, Properties: properties, Required: required}
+	return &huma.Schema{Type: huma.TypeObject, Properties: properties, Required: required, AdditionalProperties: false}
 }
 
 func listOf(item *huma.Schema) *huma.Schema { return &huma.Schema{Type: huma.TypeArray, Items: item} }
@@ -145,6 +181,20 @@ func page(item *huma.Schema) *huma.Schema {
 	})
 }
 
+// eventSchema is one Server-Sent Event whose data is JSON.
+func eventSchema(data *huma.Schema, names ...string) *huma.Schema {
+	return object([]string{"data", "event"}, map[string]*huma.Schema{
+		"event": oneOf("message where there is no such line.", names...),
+		"id":    textSchema("Give it as Last-Event-ID to go on from here."),
+		"data": {Type: huma.TypeString, Extensions: map[string]any{
+			"contentMediaType": "application/json", "contentSchema": data,
+		}},
+	})
+}
+
+// refusedName is the one answer of all refusals, whatever their status.
+const refusedName = "Refused"
+
 func newDocument(version string) *huma.OpenAPI {
 	if version == "" {
 		version = "dev"
@@ -153,7 +203,7 @@ func newDocument(version string) *huma.OpenAPI {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Fermi", Version: version,
-			Description: "AI work on clusters of accelerators. Every answer is {code, message, data}; every refusal carries a machine-readable reason. Write answers carry the header Fermi-Revision; a read with minRevision sees that write. Fields of metadata that the server makes (id, owner, revision, times) and status are never taken from users.",
+			Description: "AI work on clusters of accelerators. Every answer is {code, message, data}; every refusal carries a machine-readable reason. Write answers carry the header Fermi-Revision; a read with minRevision sees that write. Fields of metadata that the server makes (id, owner, revision, times) and status are never taken from users. In a manifest null counts as absent.",
 		},
 		Components: &huma.Components{
 			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
@@ -181,7 +231,7 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 	for segment := range strings.SplitSeq(rt.path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
 			name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
-			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Schema: textSchema("")})
+			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "path", Required: true, Schema: pathSchema(name)})
 		}
 	}
 	for _, p := range rt.query {
@@ -191,29 +241,102 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 		op.RequestBody = &huma.RequestBody{Description: rt.body.doc, Required: rt.body.required, Content: map[string]*huma.MediaType{}}
 		for _, media := range rt.body.media {
 			op.RequestBody.Content[media] = &huma.MediaType{Schema: rt.body.schema}
+			if rt.body.example != nil {
+				op.RequestBody.Content[media].Example = rt.body.example
+			}
 		}
 	}
 	op.Responses["200"] = rt.good()
-	op.Responses["default"] = &huma.Response{
-		Description: "Refused.",
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}},
+	for _, id := range rt.links {
+		if op.Responses["200"].Links == nil {
+			op.Responses["200"].Links = map[string]*huma.Link{}
+		}
+		op.Responses["200"].Links[id] = &huma.Link{OperationID: id, Parameters: map[string]any{"name": madeName[rt.kind]}}
+	}
+	if rt.id == "readTaskOutput" {
+		part := *op.Responses["200"]
+		part.Description = "The range asked for."
+		op.Responses["206"] = &part
+		op.Responses["304"] = &huma.Response{Description: "Not changed since If-Modified-Since."}
+	}
+	for _, status := range rt.refusals() {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + refusedName}
 	}
 	return op
+}
+
+// madeName is where the answer to a create has the new object's name.
+var madeName = func() map[api.Kind]string {
+	out := map[api.Kind]string{}
+	for _, row := range api.Kinds {
+		out[row.Kind] = "$response.body#/data/metadata/name"
+	}
+	out[api.KindTrainingTask] = "$response.body#/data/name"
+	out[api.KindToken] = "$response.body#/data/object/metadata/name"
+	return out
+}()
+
+// refusals are the statuses of every answer that is not good. A path or method that nobody serves
+// answers 404 or 405 in the same shape.
+func (rt *route) refusals() []int {
+	out := []int{400, 403, 500, 503, 504}
+	if !rt.open || rt.body != nil { // there is somebody to be
+		out = append(out, 401, 429)
+	}
+	names := slices.ContainsFunc(rt.query, func(p param) bool { return p.name == paramProject.name || p.name == "user" })
+	if names || strings.Contains(rt.path, "{") || rt.id == "metrics" {
+		out = append(out, 404)
+	}
+	if rt.verb != "" {
+		out = append(out, 409, 507)
+	}
+	if rt.body != nil {
+		out = append(out, 413, 415)
+	}
+	if rt.id == "readTaskOutput" {
+		out = append(out, 412, 416)
+	}
+	return out
+}
+
+// pathSchema is what a part of a path looks like. Other texts are no mistake in the request: there
+// is nothing of that name.
+func pathSchema(name string) *huma.Schema {
+	s := textSchema("")
+	switch name {
+	case "name":
+		s.Description, s.Pattern = "A name, or an id.", patternName
+	case "digest":
+		s.Pattern = patternDigest
+	default:
+		least := 1
+		s.MinLength = &least
+	}
+	return s
 }
 
 func (rt *route) good() *huma.Response {
 	if rt.media != "" {
 		out := &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{}}
 		for media := range strings.SplitSeq(rt.media, " ") {
-			out.Content[media] = &huma.MediaType{Schema: textSchema("")}
+			schema := textSchema("")
+			switch media {
+			case mediaEvents:
+				schema = rt.events
+			case "application/json":
+				schema = &huma.Schema{Type: huma.TypeObject}
+			case "application/x-tar", "application/octet-stream":
+				schema.Format = "binary"
+			}
+			out.Content[media] = &huma.MediaType{Schema: schema}
 		}
 		return out
 	}
 	properties := map[string]*huma.Schema{
-		"code": numberSchema("The HTTP status."), "message": textSchema("For people."),
+		"code": numberSchema("The HTTP status."), "message": textSchema("For people."), "data": rt.data,
 	}
-	if rt.data != nil {
-		properties["data"] = rt.data
+	if rt.data == nil {
+		properties["data"] = &huma.Schema{Type: "null"}
 	}
 	return &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{
 		"application/json": {Schema: object(slices.Sorted(keysOf(properties)), properties)},

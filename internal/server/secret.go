@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -23,6 +24,9 @@ func (s *Server) admitSecret(ctx context.Context, x, old *api.Secret) ([]store.O
 	if old != nil && len(x.Spec.Sealed) > 0 {
 		return nil, immutable([]fault.Field{fixedField("spec.sealed")})
 	}
+	if old != nil && x.Spec.Type != secretType(old) {
+		return nil, immutable([]fault.Field{fixedField("spec.type")})
+	}
 	sealed := map[string]string{}
 	if old != nil {
 		maps.Copy(sealed, old.Spec.Sealed)
@@ -37,14 +41,32 @@ func (s *Server) admitSecret(ctx context.Context, x, old *api.Secret) ([]store.O
 		}
 		sealed[key] = s.Box.Seal(value, api.SealContext(x.Meta.Project, x.Meta.Name, key))
 	}
+	if fields := api.MissingSecretKeys(x.Spec.Type, func(key string) bool { return sealed[key] != "" }); len(fields) > 0 {
+		return nil, fault.New(fault.Invalid, "InvalidField", fault.T("The secret lacks keys of its type.", "密钥缺少其类型所需的键。")).WithFields(fields...)
+	}
 	x.Spec.Data, x.Spec.Sealed, x.Status = nil, sealed, api.SecretStatus{}
 	return []store.Op{store.Unchanged(api.KeyOf(project), project.GetMeta().Revision)}, nil
+}
+
+// secretType is opaque for secrets older than types.
+func secretType(x *api.Secret) api.SecretType {
+	if x.Spec.Type == "" {
+		return api.SecretOpaque
+	}
+	return x.Spec.Type
 }
 
 // checkSecrets makes sure that everything a task names is there.
 func (s *Server) checkSecrets(ctx context.Context, t *api.TrainingTask) error {
 	if c := t.Spec.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
-		if _, err := s.refer(ctx, api.Key{Kind: api.KindSecret, Project: t.Meta.Project, Name: c.Git.Secret}, "spec.code.git.secret"); err != nil {
+		err := s.checkSecretType(ctx, t.Meta.Project, c.Git.Secret, "spec.code.git.secret", api.SecretGit, api.SecretOpaque)
+		if err != nil {
+			return err
+		}
+	}
+	for i, ref := range t.Spec.Credentials {
+		at := fmt.Sprintf("spec.credentials[%d].secret", i)
+		if err := s.checkSecretType(ctx, t.Meta.Project, ref.Secret, at, api.SecretRegistry, api.SecretS3); err != nil {
 			return err
 		}
 	}
@@ -63,6 +85,18 @@ func (s *Server) checkSecrets(ctx context.Context, t *api.TrainingTask) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// checkSecretType makes sure that a secret is there and of a type that can be used at this place.
+func (s *Server) checkSecretType(ctx context.Context, project, name, at string, fit ...api.SecretType) error {
+	o, err := s.refer(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: name}, at)
+	if err != nil {
+		return err
+	}
+	if have := secretType(o.(*api.Secret)); !slices.Contains(fit, have) {
+		return invalid(at, fault.T("Secret %q is of type %s; here one of type %s or %s is needed.", "密钥 %q 的类型为 %s，此处需要 %s 或 %s 类型的密钥。", name, have, fit[0], fit[1]))
 	}
 	return nil
 }

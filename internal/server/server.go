@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob"
@@ -32,6 +33,8 @@ type Store interface {
 	store.Writer
 	// Healthy is nil, or says in words for people what is wrong. Safe for concurrent use.
 	Healthy(ctx context.Context) error
+	// Now is a revision at or above everything acknowledged before the call.
+	Now(ctx context.Context) (int64, error)
 }
 
 // LogReader gives a task's log and forgets it.
@@ -44,12 +47,14 @@ type LogReader interface {
 }
 
 // Live is what the leader knows in memory. Nil where this process has no such knowledge.
-// Both calls are quick and safe for concurrent use; Unavailable means: ask another replica.
+// All calls are quick and safe for concurrent use; Unavailable means: ask another replica.
 type Live interface {
 	// Why explains why a task is where it is.
 	Why(ctx context.Context, task *api.TrainingTask) (Explanation, error)
 	// Replicas lists the replicas of a task's attempts that are known now; none is fine.
 	Replicas(ctx context.Context, taskID string) ([]ReplicaView, error)
+	// Preview says what would become of a prepared task if it were submitted now.
+	Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error)
 }
 
 // Explanation is one dominant reason, its evidence, and what would change it.
@@ -102,8 +107,13 @@ type Config struct {
 	Random  io.Reader // of secrets; the system's when nil
 	Version string
 	Limits  Limits
+	// Contact says why nobody must be answered now: what this server knows may be old. nil: it can't
+	// be, because there is no other server.
+	Contact func() error
 	// Hosts are the names of this server beside localhost; requests for others are refused.
 	Hosts []string
+	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
+	SoleOwner func() string
 	// Ready says why /readyz must refuse; nil is ready.
 	Ready    func() error
 	Metrics  prometheus.Gatherer
@@ -140,7 +150,8 @@ type Server struct {
 	hosts     []string
 	console   *console
 	passwords *passwords
-	newest    atomic.Int64 // the newest revision committed through this server
+	looks     *rate.Limiter // of tokens that only other servers may know yet
+	newest    atomic.Int64  // the newest revision committed through this server
 	closing   chan struct{}
 	once      sync.Once
 }
@@ -173,6 +184,7 @@ func New(cfg Config) (*Server, error) {
 		passwords: newPasswords(cfg.Random),
 		console:   newConsole(cfg.Console),
 		closing:   make(chan struct{}),
+		looks:     rate.NewLimiter(50, 50),
 	}
 	s.build()
 	return s, nil

@@ -46,7 +46,7 @@ type codeInfo struct {
 
 // sessionInfo is who is signed in, and for how long.
 type sessionInfo struct {
-	identity
+	Identity
 	IdleAt *time.Time `json:"idleAt,omitempty" doc:"When the session ends unless it is used."`
 }
 
@@ -206,13 +206,21 @@ func (s *Server) signIn(ctx context.Context, c *call) (*reply, error) {
 }
 
 func tooManyGuesses(wait time.Duration) error {
-	return tooMany("TooManySignIns", wait, fault.T("Too many failed attempts to sign in; wait a little.", "登录失败次数过多，请稍候再试。"))
+	seconds := int((wait + time.Second - 1) / time.Second)
+	return tooMany("TooManySignIns", wait, fault.T(
+		"Too many failed attempts to sign in. Try again in %d s.", "登录失败次数过多，请在 %d 秒后再试。", seconds))
 }
 
 // redeem finds whom a code signs in; the operations use it up.
 func (s *Server) redeem(ctx context.Context, code string) (*api.User, []store.Op, error) {
 	who, err := s.authenticate(ctx, code, api.UseCode)
 	if fault.Is(err, fault.Unauthenticated) {
+		return nil, nil, errBadCode
+	} else if err != nil {
+		return nil, nil, err
+	}
+	// Used a moment ago and the cache has not heard of it: that is no code any more, not a conflict.
+	if _, err := s.find(ctx, api.KeyOf(who.token), s.newest.Load()); fault.Is(err, fault.NotFound) {
 		return nil, nil, errBadCode
 	} else if err != nil {
 		return nil, nil, err
@@ -229,7 +237,8 @@ func (s *Server) passwordOf(ctx context.Context, name, password string) (*api.Us
 		return nil, tooManyGuesses(wait)
 	}
 	user := &api.User{}
-	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: name}, 0)
+	// As new as the last write here: who was just let in again, or has a new password, is not refused.
+	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: name}, s.newest.Load())
 	if err == nil {
 		user = o.(*api.User)
 	} else if !fault.Is(err, fault.NotFound) {
@@ -293,7 +302,7 @@ func (s *Server) surplus(ctx context.Context, user string) ([]store.Op, error) {
 
 func (s *Server) sessionInfo(ctx context.Context, w *caller) (sessionInfo, error) {
 	id, err := s.identify(ctx, w)
-	return sessionInfo{identity: id, IdleAt: w.token.Spec.IdleAt}, err
+	return sessionInfo{Identity: id, IdleAt: w.token.Spec.IdleAt}, err
 }
 
 func (s *Server) getSession(ctx context.Context, c *call) (*reply, error) {

@@ -100,6 +100,12 @@ func (st *stream) pump() {
 			}
 			alive = s.Clock.After(s.Limits.KeepAlive)
 		case <-look:
+			if s.Contact != nil {
+				if err := s.Contact(); err != nil { // the client finds a server that knows more
+					st.cancel(err)
+					return
+				}
+			}
 			who, err := s.recheck(st.ctx, st.who.Load())
 			if err == nil {
 				err = st.lost(who)
@@ -127,12 +133,14 @@ func (st *stream) lost(who *caller) error {
 	}
 	gone := st.everything || slices.ContainsFunc(st.had, func(p string) bool { return !slices.Contains(has, p) })
 	if gone {
-		return fault.New(fault.Forbidden, "AccessLost", fault.T(
-			"You may see less than when this stream began.", "您的权限已缩小，该流已结束。")).WithHint(fault.T(
-			"Open it again to see what is left.", "请重新打开以查看仍可访问的内容。"))
+		return errAccessLost
 	}
 	return nil
 }
+
+var errAccessLost = fault.New(fault.Forbidden, "AccessLost", fault.T(
+	"You may see less than when this stream began.", "您的权限已缩小，该流已结束。")).WithHint(fault.T(
+	"Open it again to see what is left.", "请重新打开以查看仍可访问的内容。"))
 
 var errClosing = fault.New(fault.Unavailable, "Closing", fault.T("The server is shutting down.", "服务器正在关闭。"))
 

@@ -52,6 +52,13 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 	if err != nil {
 		return err
 	}
+	if s.SoleOwner != nil {
+		if sole := s.SoleOwner(); sole != "" && sole != t.Meta.Owner {
+			return fault.New(fault.Forbidden, "SingleTenant", fault.T(
+				"This machine can't keep projects apart, so only user %q may start processes on it.", "本机无法隔离项目，只有用户 %q 可以在其上启动进程。", sole)).
+				WithHint(fault.T("Ask for Fermi to be run as root, or use a zone with containers.", "请让管理员以 root 运行 Fermi，或使用容器可用区。"))
+		}
+	}
 	if t.Spec.Queue == "" {
 		t.Spec.Queue = queueOf(project.(*api.Project))
 	}

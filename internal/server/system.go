@@ -19,7 +19,8 @@ type versionInfo struct {
 	Go      string `json:"go"`
 }
 
-type identity struct {
+// Identity is whom a token speaks for. It is exported for the document: sessions embed it.
+type Identity struct {
 	User      string         `json:"user"`
 	Role      api.UserRole   `json:"role"`
 	Token     string         `json:"token"`
@@ -42,7 +43,7 @@ func (s *Server) systemRoutes(reg *schemas) []*route {
 		{method: http.MethodGet, path: prefix + "/version", id: "version", summary: "The server's version.", tag: "system", data: schemaOf[versionInfo](reg), handle: func(context.Context, *call) (*reply, error) {
 			return &reply{data: versionInfo{s.Version, "v1", runtime.Version()}}, nil
 		}},
-		{method: http.MethodGet, path: prefix + "/whoami", id: "whoami", summary: "Whom the token speaks for.", tag: "system", data: schemaOf[identity](reg), handle: s.whoami},
+		{method: http.MethodGet, path: prefix + "/whoami", id: "whoami", summary: "Whom the token speaks for.", tag: "system", data: schemaOf[Identity](reg), handle: s.whoami},
 		{method: http.MethodPost, path: prefix + "/backup", id: "backup", summary: "A tar of everything; for admins.", tag: "system", verb: "backup", kind: "Backup", media: "application/x-tar", handle: s.backup},
 	}
 	return append(routes, s.archiveRoutes(reg)...)
@@ -94,8 +95,8 @@ func (s *Server) whoami(ctx context.Context, c *call) (*reply, error) {
 	return &reply{data: out}, nil
 }
 
-func (s *Server) identify(ctx context.Context, w *caller) (identity, error) {
-	out := identity{
+func (s *Server) identify(ctx context.Context, w *caller) (Identity, error) {
+	out := Identity{
 		User: w.name(), Role: w.role(), Token: w.token.Meta.Name, Task: w.token.Spec.Task, Scope: w.token.Spec.Scope,
 		ExpiresAt: w.token.Spec.ExpiresAt, SeesAll: w.seesAll(),
 	}
@@ -112,6 +113,7 @@ func (s *Server) backup(ctx context.Context, c *call) (*reply, error) {
 	}
 	c.w.Header().Set("Content-Type", "application/x-tar")
 	c.w.Header().Set("Content-Disposition", attachment(fmt.Sprintf("fermi-%s.tar", s.Clock.Now().UTC().Format("20060102-150405"))))
+	defer c.guard(ctx, nil)()
 	if err := s.Backup(ctx, patient{c}); err != nil {
 		return nil, err // the connection is cut: a short tar must not look whole
 	}

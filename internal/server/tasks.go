@@ -32,7 +32,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 		return &route{method: http.MethodGet, path: one + "/" + verb, id: id, summary: summary, tag: row.Plural, kind: row.Kind, query: query, data: data, handle: h}
 	}
 	logs := read("logs", "readTaskLog", "The log, as text or as Server-Sent Events.", logParams, nil, s.logs)
-	logs.media = "text/plain " + mediaEvents
+	logs.media, logs.events = "text/plain "+mediaEvents, logEvents(reg)
 	bytesOf := read("outputs/{path...}", "readTaskOutput", "The bytes of one output; ranges are served.", both, nil, s.readOutput)
 	bytesOf.media = "application/octet-stream"
 	return []*route{

@@ -73,7 +73,8 @@ func (s *Server) currentFor(ctx context.Context, c *call, row api.KindInfo, give
 		c.q.by["project"] = []string{m.Project}
 	}
 	f, err := s.resolve(ctx, c, row, name)
-	if err == nil && !f.archived && f.object.GetMeta().Revision < m.Revision {
+	// Another server may have made or changed it a moment ago.
+	if fault.Is(err, fault.NotFound) && c.q.number("minRevision") < m.Revision || err == nil && !f.archived && f.object.GetMeta().Revision < m.Revision {
 		c.q.by["minRevision"] = []string{fmt.Sprint(m.Revision)}
 		f, err = s.resolve(ctx, c, row, name)
 	}
@@ -116,6 +117,7 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 		next.Spec = given.(*api.Zone).Spec
 	case *api.Queue:
 		next.Spec = given.(*api.Queue).Spec
+		check = func() error { return s.checkQueue(ctx, next) }
 	case *api.Project:
 		next.Spec = given.(*api.Project).Spec
 		check = func() (err error) {
@@ -130,6 +132,9 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 		check = func() (err error) { guards, err = s.keepAdmin(ctx, current.(*api.User), next); return err }
 	case *api.Secret:
 		next.Spec = given.(*api.Secret).Spec
+		if next.Spec.Type == "" {
+			next.Spec.Type = secretType(current.(*api.Secret))
+		}
 		check = func() (err error) { guards, err = s.admitSecret(ctx, next, current.(*api.Secret)); return err }
 	case *api.Token:
 		check = s.changeToken(next, current.(*api.Token), given.(*api.Token))

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -12,6 +14,16 @@ import (
 
 func watchParams(row api.KindInfo) []param {
 	return append(filterParams(row), param{name: "name", doc: "Only the one with this name or id."}, paramRevision)
+}
+
+// watchEvents is the schema of what a watch of a kind sends.
+func watchEvents(reg *schemas, kind *huma.Schema) *huma.Schema {
+	return &huma.Schema{AnyOf: []*huma.Schema{
+		eventSchema(kind, "added", "modified", "deleted"),
+		eventSchema(schemaOf[keptObject](reg), "kept"),
+		eventSchema(schemaOf[atRevision](reg), "reset", "synced"),
+		eventSchema(schemaOf[refusal](reg), "error"),
+	}}
 }
 
 // watch tells what exists, then what changes.

@@ -36,6 +36,7 @@ type world struct {
 	store   *store.Store
 	history *sqlstore.Store
 	blob    *folder.Store
+	blobDir string
 	logs    *logbook.Book
 	server  *Server
 	base    string
@@ -60,6 +61,10 @@ func (l *fakeLive) Replicas(_ context.Context, taskID string) ([]ReplicaView, er
 	return l.replicas[taskID], nil
 }
 
+func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Preview, error) {
+	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Spec.Roles[0].Replicas}}, nil
+}
+
 func (l *fakeLive) set(taskID string, views ...ReplicaView) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +83,8 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.store = store.New(store.Config{Client: etcd.Client()})
 	w.history, err = sqlstore.Open(ctx, sqlstore.Config{Path: filepath.Join(dir, "history.db"), Clock: clock.Real})
 	must(t, err)
-	w.blob, err = folder.Open(filepath.Join(dir, "b"))
+	w.blobDir = filepath.Join(dir, "b")
+	w.blob, err = folder.Open(w.blobDir)
 	must(t, err)
 	w.logs = logbook.New(logbook.Config{Blob: w.blob, Clock: clock.Real})
 	registry := prometheus.NewRegistry()

@@ -19,7 +19,7 @@ func config(trace Trace, nodes int) Config {
 	at, _ := time.Parse(time.RFC3339, begin)
 	return Config{
 		Trace: trace, Nodes: Nodes("z", 1, nodes, 8, "A100"), Begin: at, Checkpoint: 10 * time.Minute, Restart: time.Minute,
-		Zones: []*api.Zone{{Meta: api.Meta{Name: "z"}, Spec: api.ZoneSpec{Price: api.Price{DeviceHour: 8.5, CoreHour: 0.2}}}},
+		Zones: []*api.Zone{{Meta: api.Meta{Name: "z"}, Spec: api.ZoneSpec{Price: api.Price{Currency: api.DefaultCurrency}}}},
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *stat) pay(l *life, stay time.Duration, nodes map[uint32]*api.Node) {
 				continue
 			}
 			p := z.Spec.Price
-			hour := p.DeviceHour*float64(r.Accelerators.Count) + p.CoreHour*float64(r.CPU)/1000 + p.MemoryGBHour*float64(r.Memory)/1e9
+			hour := p.Device(r.Accelerators.Type)*float64(r.Accelerators.Count) + p.Core()*float64(r.CPU)/1000 + p.MemoryGBHour*float64(r.Memory)/(1<<30)
 			s.cost[l.job.Task.Spec.Queue] += hour * stay.Hours()
 		}
 	}

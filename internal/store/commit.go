@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -58,7 +60,7 @@ func (s *Store) commit(ctx context.Context, txn Txn) (int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := s.client.Txn(ctx).If(p.compares...).Then(p.writes...).Else(p.reads...).Commit()
+	resp, err := s.txn(ctx, p)
 	if err != nil {
 		return 0, etcdFault(ctx, err, true)
 	}
@@ -73,6 +75,17 @@ func (s *Store) commit(ctx context.Context, txn Txn) (int64, error) {
 		}
 	}
 	return revision, nil
+}
+
+// txn sends it. A member that has no leader says so at once and does nothing: then the next one is
+// asked, until there is a leader.
+func (s *Store) txn(ctx context.Context, p *plan) (*clientv3.TxnResponse, error) {
+	for {
+		resp, err := s.client.Txn(clientv3.WithRequireLeader(ctx)).If(p.compares...).Then(p.writes...).Else(p.reads...).Commit()
+		if !errors.Is(err, rpctypes.ErrNoLeader) || !wait(ctx, firstBackoff) {
+			return resp, err
+		}
+	}
 }
 
 func (s *Store) plan(txn Txn) (*plan, error) {

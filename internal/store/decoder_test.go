@@ -23,7 +23,7 @@ func TestDecoderKnowsOurKinds(t *testing.T) {
 	objects := []api.Object{
 		bigTask(1),
 		&api.TrainingTask{Spec: api.TrainingTaskSpec{Description: "a \"quoted\" <b>\n中文", Priority: &seven, Restart: &api.RestartPolicy{MaxRestarts: 3, Window: 5e9}}},
-		&api.Zone{Meta: api.Meta{Name: "z"}, Spec: api.ZoneSpec{LatencyMs: map[string]float64{"a": 1.25, "b": 1e-7}, Price: api.Price{DeviceHour: 12.5}}},
+		&api.Zone{Meta: api.Meta{Name: "z"}, Spec: api.ZoneSpec{LatencyMs: map[string]float64{"a": 1.25, "b": 1e-7}, Price: api.Price{MemoryGBHour: 12.5, Windows: []api.PriceWindow{{From: "22:00", To: "06:00", Factor: 0.5}}}, Carbon: &api.Carbon{ByHour: []float64{1, 2}}}, Status: api.ZoneStatus{Measured: map[string]api.MeasuredLatency{"a": {P50Ms: 1.5}}}},
 		&api.Node{Spec: api.NodeSpec{Number: 9, CPU: 1500, Memory: 1 << 40, Devices: []api.Device{{Index: 1, Type: "A100", Virtual: true}}}},
 		&api.Placement{Spec: api.PlacementSpec{Roles: []api.RoleAssignment{{Role: "w", Slots: api.Slots{{Node: 1, Devices: 1 << 63}}}}}},
 		&api.Queue{Spec: api.QueueSpec{Paused: true, Guarantee: map[string]int{"A100": -4}}},

@@ -16,6 +16,8 @@ const (
 	electionFolder = "_leader"
 	leaseSeconds   = 5
 	resignTimeout  = 2 * time.Second
+	// maxMembers bounds how many servers are listed; more than a handful is no cluster of servers.
+	maxMembers = 64
 )
 
 // Campaign blocks until ctx ends. Whenever this server is the leader it runs lead, whose context
@@ -46,7 +48,7 @@ func (s *Store) Campaign(ctx context.Context, name string, lead func(ctx context
 // err is then its own error.
 func (s *Store) candidate(ctx context.Context, name string, lead func(context.Context, Epoch) error) (led bool, err error) {
 	grant, cancelGrant := context.WithTimeout(ctx, callTimeout)
-	lease, err := s.client.Grant(grant, leaseSeconds)
+	lease, err := s.client.Grant(grant, int64(s.lease))
 	cancelGrant()
 	if err != nil {
 		return false, etcdFault(ctx, err, false)
@@ -123,6 +125,54 @@ func (s *Store) Leader(ctx context.Context) (name string, epoch Epoch, err error
 	}
 	kv := resp.Kvs[0]
 	return string(kv.Value), Epoch{Key: string(kv.Key), Revision: kv.CreateRevision}, nil
+}
+
+// Member is a server that stands for election.
+type Member struct {
+	Name  string
+	Epoch Epoch // that it leads with, or would
+}
+
+// Members are the servers that live, the leader first; none at all is possible.
+func (s *Store) Members(ctx context.Context) ([]Member, error) {
+	list, _, err := s.members(ctx)
+	return list, err
+}
+
+func (s *Store) members(ctx context.Context) ([]Member, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.client.Get(ctx, s.prefix+electionFolder+"/", clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(maxMembers))
+	if err != nil {
+		return nil, 0, etcdFault(ctx, err, false)
+	}
+	var out []Member
+	for _, kv := range resp.Kvs {
+		out = append(out, Member{string(kv.Value), Epoch{string(kv.Key), kv.CreateRevision}})
+	}
+	return out, resp.Header.Revision, nil
+}
+
+// WatchMembers tells who lives, the leader first, now and after every change, until ctx ends.
+func (s *Store) WatchMembers(ctx context.Context, tell func([]Member)) {
+	var b backoff
+	for ctx.Err() == nil {
+		list, revision, err := s.members(ctx)
+		if err != nil {
+			b.wait(ctx)
+			continue
+		}
+		b.reset()
+		tell(list)
+		wctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		for resp := range s.client.Watch(wctx, s.prefix+electionFolder+"/", clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
+			if len(resp.Events) > 0 || resp.Err() != nil {
+				break
+			}
+		}
+		cancel()
+	}
 }
 
 // ForgetLeaders removes every candidate, so that a server that died does not cost its

@@ -36,6 +36,9 @@ type Config struct {
 	// checked.
 	DiskFree func() (uint64, error)
 	Metrics  prometheus.Registerer // nil: not registered
+	// LeaseSeconds is how long a leader that went silent stays the leader; 5 when 0. etcd's own least is
+	// one and a half election timeouts, rounded up: 2 by default.
+	LeaseSeconds int
 }
 
 // Store implements Reader and Writer. Reads and commits work before and without Run, but only
@@ -54,7 +57,10 @@ type Store struct {
 	ask chan struct{}
 	// dbSize and known are for metrics: the database and the newest revision heard of.
 	dbSize, known atomic.Int64
-	maintenance   schedule
+	// contacted is when the newest question was asked that the quorum answered and the cache caught up with.
+	contacted   atomic.Pointer[time.Time]
+	lease       int
+	maintenance schedule
 	// freshFor is freshTimeout; tests of what comes after it are impatient.
 	freshFor time.Duration
 }
@@ -68,7 +74,7 @@ var (
 func New(cfg Config) *Store {
 	s := &Store{
 		client: cfg.Client, prefix: cfg.Prefix, log: cfg.Log, clock: cfg.Clock,
-		quota: cfg.QuotaBytes, diskFree: cfg.DiskFree,
+		quota: cfg.QuotaBytes, diskFree: cfg.DiskFree, lease: cfg.LeaseSeconds,
 		cache: newCache(), ready: make(chan struct{}), ask: make(chan struct{}, 1),
 		maintenance: defaultSchedule, freshFor: freshTimeout,
 	}
@@ -77,6 +83,9 @@ func New(cfg Config) *Store {
 	}
 	if !strings.HasSuffix(s.prefix, "/") {
 		s.prefix += "/"
+	}
+	if s.lease == 0 {
+		s.lease = leaseSeconds
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -93,6 +102,7 @@ func (s *Store) Run(ctx context.Context) error {
 	var g run.Group
 	g.Add("cache", s.feed)
 	g.Add("sample", s.sample)
+	g.Add("contact", s.contact)
 	return g.Run(ctx)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -175,6 +176,20 @@ func TestReadWaitsForForeignRevision(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatalf("not fresh: %v", err)
 		}
+	}
+}
+
+// A revision that was never written is not waited for, nor is it a way around the cache.
+func TestReadOfAFutureRevision(t *testing.T) {
+	s := fresh(t)
+	s.freshFor = time.Hour
+	rev := mustCommit(t, s, Create(task("one")))
+	if ok, err := s.fresh(t.Context(), math.MaxInt64); err != nil || !ok {
+		t.Errorf("from the cache: %v, %v", ok, err)
+	}
+	list, err := s.List(t.Context(), api.KindTrainingTask, "", math.MaxInt64)
+	if err != nil || list.Len() != 1 || list.Revision < rev {
+		t.Errorf("%+v, %v", list, err)
 	}
 }
 

@@ -175,7 +175,19 @@ func (s *Store) askProgress(ctx context.Context) {
 	}
 }
 
-// fresh waits until the cache has seen revision. false: it has not in time, read etcd itself.
+// reached is the revision that etcd is at; fallback when it does not say.
+func (s *Store) reached(ctx context.Context, fallback int64) int64 {
+	ctx, cancel := context.WithTimeout(ctx, s.freshFor)
+	defer cancel()
+	resp, err := s.client.Get(ctx, s.prefix, clientv3.WithCountOnly())
+	if err != nil {
+		return fallback
+	}
+	return resp.Header.Revision
+}
+
+// fresh waits until the cache has seen revision, or all that etcd has where that is less: nobody
+// waits for what is not written. false: it has not in time, read etcd itself.
 func (s *Store) fresh(ctx context.Context, revision int64) (bool, error) {
 	ready := s.ready
 	select {
@@ -190,7 +202,7 @@ func (s *Store) fresh(ctx context.Context, revision int64) (bool, error) {
 	defer deadline.Stop()
 	again := time.NewTimer(askAfter)
 	defer again.Stop()
-	for {
+	for first := true; ; {
 		var moved <-chan struct{}
 		if ready == nil {
 			if moved = s.cache.until(revision); moved == nil {
@@ -202,6 +214,10 @@ func (s *Store) fresh(ctx context.Context, revision int64) (bool, error) {
 			ready = nil
 		case <-moved:
 		case <-again.C:
+			if first {
+				first = false
+				revision = min(revision, s.reached(ctx, revision))
+			}
 			select {
 			case s.ask <- struct{}{}:
 			default:

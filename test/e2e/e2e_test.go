@@ -28,6 +28,12 @@ type world struct {
 
 func up(t *testing.T, args ...string) *world {
 	t.Helper()
+	return upAs(t, nil, func(*harness.Cluster) {}, args...)
+}
+
+// upAs is up as another user (nil: ourselves), after a change.
+func upAs(t *testing.T, who *syscall.Credential, change func(*harness.Cluster), args ...string) *world {
+	t.Helper()
 	bin, err := harness.Binary()
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +42,8 @@ func up(t *testing.T, args ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Credential = who
+	change(c)
 	w := &world{Cluster: c, t: t}
 	t.Cleanup(func() {
 		if t.Failed() {

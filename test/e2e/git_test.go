@@ -58,7 +58,7 @@ func TestCodeFromGit(t *testing.T) {
 	if err := os.WriteFile(value, []byte("pass-word"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.must("secret", "set", "repo", "password="+value)
+	w.must("secret", "set", "repo", "--type", "git", "password="+value)
 	r = w.fermi("train", "run", "--name", "allowed", "--git", srv.URL+"/code.git", "--revision", "main", "--git-secret", "repo", "--", "sh", "train.sh")
 	if r.code != 0 {
 		t.Fatalf("with credentials: %d\n%s\n%s", r.code, r.out, r.err)

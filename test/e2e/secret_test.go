@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,30 +15,50 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// TestSecret plants a value and looks for it everywhere but where it belongs.
+// planted are the values that TestSecret looks for: one in an opaque secret, the others as
+// credentials; and what docker's file makes of a password.
+const planted = "plAnted-s3cret-value-0815"
+
+var plantedCredentials = []string{
+	"plAnted-pass-word-0816", "plAntedAccessKey0817", "plAnted/secret+key/0818", "plAnted-session-token-0819",
+	base64.StdEncoding.EncodeToString([]byte("li:plAnted-pass-word-0816")),
+}
+
+// TestSecret plants values and looks for them everywhere but where they belong.
 func TestSecret(t *testing.T) {
 	w := up(t, "--demo")
-	const planted = "plAnted-s3cret-value-0815"
-	file := filepath.Join(t.TempDir(), "value")
-	if err := os.WriteFile(file, []byte(planted), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	w.must("secret", "set", "hub", "token="+file)
-	task := shell("user", 1, `printf %s "$TOKEN" | sha256sum; sha256sum < $FERMI_SECRETS/t; echo "value $TOKEN and again $TOKEN"; cat $FERMI_SECRETS/t; sleep 1`)
+	w.must("secret", "set", "hub", "token="+valueFile(t, planted))
+	w.must("secret", "set", "images", "--type", "registry", "--plain", "server=images.example.org", "--plain", "username=li", "password="+valueFile(t, plantedCredentials[0]))
+	w.must("secret", "set", "store", "--type", "s3", "--plain", "endpoint=https://s3.example.org", "--plain", "region=cn-north-1",
+		"accessKeyID="+valueFile(t, plantedCredentials[1]), "secretAccessKey="+valueFile(t, plantedCredentials[2]), "sessionToken="+valueFile(t, plantedCredentials[3]))
+	task := shell("user", 1, `printf %s "$TOKEN" | sha256sum; sha256sum < $FERMI_SECRETS/t; echo "value $TOKEN and again $TOKEN"; cat $FERMI_SECRETS/t
+cat $REGISTRY_AUTH_FILE $AWS_SHARED_CREDENTIALS_FILE $AWS_CONFIG_FILE; trap 'exit 0' TERM; echo printed; while :; do sleep 0.05; done`)
 	task.Spec.Roles[0].Env = []api.EnvVar{{Name: "TOKEN", ValueFrom: &api.SecretRef{Secret: "hub", Key: "token"}}}
 	task.Spec.Roles[0].SecretFiles = []api.SecretFile{{Name: "t", Secret: "hub", Key: "token"}}
+	task.Spec.Credentials = []api.CredentialRef{{Secret: "images"}, {Secret: "store"}}
 	w.submit(task)
-	w.phase("user", api.PhaseRunning)
-	if shown := commandLines(planted); len(shown) > 0 {
-		t.Errorf("in process lists: %v", shown)
+	w.until("user", "printed", func(*api.TrainingTask) bool { return strings.Contains(w.must("logs", "user"), "printed") })
+	for _, value := range append(plantedCredentials, planted) {
+		if shown := processes("cmdline", value); len(shown) > 0 {
+			t.Errorf("in process lists: %v", shown)
+		}
 	}
-	w.phase("user", api.PhaseCompleted)
+	for _, value := range plantedCredentials {
+		if shown := processes("environ", value); len(shown) > 0 {
+			t.Errorf("in environments: %v", shown)
+		}
+	}
+	if len(processes("environ", planted)) == 0 {
+		t.Error("no process has the variable; nothing was looked at")
+	}
+	w.must("train", "stop", "user")
+	w.phase("user", api.PhaseStopped)
 	log := w.must("logs", "user")
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(planted)))
 	if strings.Count(log, sum) != 2 {
 		t.Errorf("the process did not get the value as variable and file:\n%s", log)
 	}
-	contains(t, log, "value *** and again ***")
+	contains(t, log, "value *** and again ***", `{"images.example.org":{"auth":"***"}}`, "aws_secret_access_key = ***", "aws_session_token = ***", "endpoint_url = https://s3.example.org")
 	file2 := filepath.Join(t.TempDir(), "backup.tar")
 	w.must("backup", file2)
 	backup, err := os.ReadFile(file2)
@@ -50,7 +71,7 @@ func TestSecret(t *testing.T) {
 	}
 	seen := map[string]string{
 		"the log": log, "get -o yaml": w.must("get", "secrets", "-o", "yaml") + w.must("get", "tasks", "-o", "yaml"),
-		"describe": w.must("describe", "secret", "hub"), "events": w.must("events"), "the audit": string(audit), "the server's log": w.LogTail(), "the backup": string(backup),
+		"describe": w.must("describe", "secret", "hub") + w.must("describe", "secret", "images") + w.must("describe", "secret", "store"), "events": w.must("events"), "the audit": string(audit), "the server's log": w.LogTail(), "the backup": string(backup),
 	}
 	if err := w.Stop(); err != nil { // everything is on disk now
 		t.Fatal(err)
@@ -69,19 +90,22 @@ func TestSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	for where, text := range seen {
-		if strings.Contains(text, planted) {
-			t.Errorf("the value is in %s", where)
+		for _, value := range append(plantedCredentials, planted) {
+			if strings.Contains(text, value) {
+				t.Errorf("a value is in %s", where)
+			}
 		}
 	}
-	t.Logf("looked for the value in %d places, %d of them files", len(seen), places)
+	t.Logf("looked for %d values in %d places, %d of them files, and in all command lines and environments", 1+len(plantedCredentials), len(seen), places)
 	if key, err := os.ReadFile(filepath.Join(w.Dir, "secret.key")); err != nil || bytes.Contains(backup, key) {
 		t.Errorf("the key is in the backup, or not there: %v", err)
 	}
 }
 
-func commandLines(text string) []string {
+// processes are the files of all processes, cmdline or environ, that hold a text.
+func processes(file, text string) []string {
 	var found []string
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	lines, _ := filepath.Glob("/proc/[0-9]*/" + file)
 	for _, path := range lines {
 		if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte(text)) {
 			found = append(found, path)

@@ -48,8 +48,11 @@ type Cluster struct {
 	Addr string // host:port
 	Verb string // up or server
 	Args []string
+	Wrap []string // put before the command, as "ip netns exec NAME"
 	// Token is read from the folder; set it to use another server's.
 	Token string
+	// Credential is who the process is; nil: who we are.
+	Credential *syscall.Credential
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
@@ -88,9 +91,10 @@ func (c *Cluster) Spawn() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(c.Bin, args...)
+	full := append(append([]string{}, c.Wrap...), append([]string{c.Bin}, args...)...)
+	cmd := exec.Command(full[0], full[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}
 	if err := cmd.Start(); err != nil {
 		return err
 	}

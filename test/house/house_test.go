@@ -269,8 +269,10 @@ func TestNothingGlobal(t *testing.T) {
 				t.Errorf("%s: log.%s is the global logger", at, name)
 			}
 		})
+		// Process 1 of a replica must not wait for the tables of the whole binary: its package comment.
+		first := f.path == "internal/launch/inside/first.go"
 		for _, d := range f.ast.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" && !first {
 				t.Errorf("%s: no work in init", f.fset.Position(fn.Pos()))
 			}
 		}

@@ -90,7 +90,7 @@ async function startPlatform() {
 async function call(method, path, body) {
   const response = await fetch(`${base}/api/v1${path}`, {
     method,
-    headers: { Authorization: `Bearer ${token}` },
+    headers: { Authorization: `Bearer ${token}`, ...(body && { "Content-Type": "application/json" }) },
     body: body && JSON.stringify(body),
   });
   const answer = await response.json();
@@ -149,9 +149,16 @@ async function signIn(page, lang) {
   if (await page.getByRole("button", { name: other["nav.language"] }).isVisible()) {
     await page.getByRole("button", { name: other["nav.language"] }).click();
   }
+  await page.getByText(t["signIn.byToken"], { exact: true }).click();
   await page.getByLabel(t["signIn.token"], { exact: true }).fill(token);
   await page.getByRole("button", { name: t["signIn.submit"] }).click();
   await page.getByRole("heading", { name: t["overview.title"] }).waitFor();
+}
+
+async function signInByPassword(page, t, user, password) {
+  await page.getByLabel(t["signIn.user"], { exact: true }).fill(user);
+  await page.locator('input[autocomplete="current-password"]').fill(password);
+  await page.getByRole("button", { name: t["signIn.submit"] }).click();
 }
 
 async function goTo(page, word) {
@@ -196,6 +203,9 @@ async function tour(browser, lang, ids) {
     await accessible(page, "sign-in");
     await picture(page, `sign-in-${lang}`);
     clean();
+    await page.getByText(t["signIn.byToken"], { exact: true }).click();
+    await accessible(page, "sign-in by token");
+    await picture(page, `sign-in-token-${lang}`);
     await page.getByLabel(t["signIn.token"], { exact: true }).fill("wrong");
     await page.getByRole("button", { name: t["signIn.submit"] }).click();
     await page.getByRole("alert").waitFor();
@@ -411,6 +421,95 @@ async function byCode(browser) {
   await context.close();
 }
 
+/** Passwords: a wrong one, too many wrong ones, the right one, changing it, and the end of every session. */
+async function byPassword(browser, lang) {
+  const t = words[lang];
+  const user = `lin-${lang}`;
+  const first = "correct horse 一";
+  const second = "battery staple 二";
+  await call("POST", "/users", { metadata: { name: user }, spec: { role: "member" } });
+  await call("PUT", `/users/${user}/password`, { password: first });
+  const locale = lang === "zh" ? "zh-CN" : "en-US";
+  const here = await open(browser, { locale });
+  const there = await open(browser, { locale });
+  const inside = (page) => page.getByRole("button", { name: t["nav.signOut"], exact: true }).waitFor();
+  for (const { page } of [here, there]) {
+    await page.goto(base);
+    const other = page.getByRole("button", { name: words[lang === "zh" ? "en" : "zh"]["nav.language"] });
+    await page.getByRole("button", { name: /中文|EN/ }).waitFor();
+    if (await other.isVisible()) await other.click();
+  }
+  const { page } = here;
+  const alert = page.getByRole("alert");
+
+  await step(`${lang}: a wrong password is refused, and guessing is slowed down`, async () => {
+    await page.getByRole("button", { name: t["signIn.submit"] }).click();
+    await page.getByText(t["signIn.emptyUser"]).waitFor();
+    await signInByPassword(page, t, user, "not this one");
+    await alert.getByText(lang === "zh" ? "用户名或密码错误。" : "The user or the password is wrong.").waitFor();
+    await accessible(page, "a wrong password");
+    await picture(page, `sign-in-wrong-${lang}`);
+    // Another user, so that the one below need not wait.
+    const slowed = page.getByText(lang === "zh" ? /登录失败次数过多，请在 \d+ 秒后再试。/ : /Try again in \d+ s\./);
+    for (let i = 0; i < 10 && !(await slowed.isVisible()); i++) {
+      const answered = page.waitForResponse((r) => r.url().endsWith("/api/v1/session"));
+      await signInByPassword(page, t, "nobody", `guess ${i}`);
+      await answered;
+      await page.getByRole("button", { name: t["signIn.submit"] }).and(page.locator(":not([data-loading])")).waitFor();
+    }
+    await slowed.waitFor();
+    await picture(page, `sign-in-slowed-${lang}`);
+    here.complaints.splice(0); // the refusals
+  });
+
+  await step(`${lang}: a password signs in and is changed, which ends all sessions`, async () => {
+    for (const one of [here, there]) {
+      await signInByPassword(one.page, t, user, first);
+      await inside(one.page);
+    }
+    must((await page.evaluate(() => sessionStorage.length)) === 0, "a token is kept beside the cookie");
+    await page.getByRole("link", { name: user }).click();
+    await page.getByRole("heading", { name: t["account.title"], exact: true }).waitFor();
+    await page.getByText(t["account.byCookie"], { exact: true }).waitFor();
+    await accessible(page, "account");
+    await picture(page, `account-${lang}`);
+    const field = (word) => page.getByLabel(t[word], { exact: true }).and(page.locator("input"));
+    const change = page.getByRole("button", { name: t["account.change"], exact: true });
+    await field("account.current").fill("not this one");
+    await field("account.next").fill(second);
+    await field("account.again").fill("something else");
+    await change.click();
+    await page.getByText(t["account.differ"]).waitFor();
+    must(here.complaints.length === 0, here.complaints.join("\n"));
+    await field("account.again").fill(second);
+    await change.click();
+    await alert.getByText(lang === "zh" ? "当前密码错误。" : "The current password is wrong.").waitFor();
+    here.complaints.splice(0);
+    await field("account.current").fill(first);
+    await change.click();
+    await page.getByText(t["signIn.passwordChanged"]).waitFor();
+    await picture(page, `password-changed-${lang}`);
+    await there.page.getByRole("heading", { name: t["signIn.title"] }).waitFor();
+  });
+
+  await step(`${lang}: signing out everywhere ends the other session`, async () => {
+    for (const one of [here, there]) {
+      await signInByPassword(one.page, t, user, second);
+      await inside(one.page);
+      one.complaints.splice(0); // streams of the session before were refused
+    }
+    await page.getByRole("link", { name: user }).click();
+    await page.getByRole("button", { name: t["account.everywhere"], exact: true }).click();
+    await page.getByText(t["signIn.everywhere"]).waitFor();
+    await there.page.getByRole("heading", { name: t["signIn.title"] }).waitFor();
+    must((await here.context.cookies()).length === 0, "the cookie is left");
+    const strange = [...here.complaints, ...there.complaints].filter((c) => !/401/.test(c));
+    must(strange.length === 0, strange.join("\n"));
+  });
+  await here.context.close();
+  await there.context.close();
+}
+
 /** Bytes over the wire and time until the overview stands, each with an empty cache. */
 async function measure(browser) {
   const times = [];
@@ -484,6 +583,7 @@ try {
     await untilPhase(ids.done, "Completed");
   });
   await step("a one-time code signs in, once", () => byCode(browser));
+  for (const lang of ["zh", "en"]) await byPassword(browser, lang);
   for (const lang of ["zh", "en"]) await tour(browser, lang, ids);
 } finally {
   await browser.close();

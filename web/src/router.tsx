@@ -44,6 +44,11 @@ const routeTree = root.addChildren([
     path: "/create",
     component: lazyRouteComponent(() => import("./pages/create"), "Create"),
   }),
+  createRoute({
+    getParentRoute: () => root,
+    path: "/account",
+    component: lazyRouteComponent(() => import("./pages/account"), "Account"),
+  }),
 ]);
 
 export const router = createRouter({

@@ -33,6 +33,10 @@ type Config struct {
 	ChunkBytes  int           // commit at this size; 1 MiB
 	ChunkAge    time.Duration // commit when the oldest byte is this old; 60 s
 	MemoryBytes int64         // all streams together; 64 MiB
+	// Others brings what other servers hold of a task's log until ctx ends: take gets data at an offset
+	// or, with none, the news that the store has more. synced is called once, when all have shown what
+	// there was. nil: there are no others.
+	Others func(ctx context.Context, taskID string, take func(replica string, offset int64, data []byte), synced func())
 }
 
 // Book keeps logs. Safe for concurrent use.
@@ -107,7 +111,7 @@ func (b *Book) aged() []*stream {
 			if len(s.blocks) == 0 {
 				s.finished = s.finished || now.Sub(s.used) > idleAfter
 				b.drop(s)
-			} else if now.Sub(s.since) >= b.cfg.ChunkAge {
+			} else if !s.foreign && now.Sub(s.since) >= b.cfg.ChunkAge {
 				s.users++
 				out = append(out, s)
 			}
@@ -140,7 +144,7 @@ func (b *Book) hold(taskID, replica string) (*stream, error) {
 func (b *Book) taskOf(id string) *task {
 	t := b.tasks[id]
 	if t == nil {
-		t = &task{id: id, streams: map[string]*stream{}, readers: map[*reader]struct{}{}}
+		t = &task{id: id, streams: map[string]*stream{}, readers: map[*reader]struct{}{}, tails: map[*tail]struct{}{}}
 		b.tasks[id] = t
 	}
 	return t
@@ -163,7 +167,7 @@ func (b *Book) drop(s *stream) {
 }
 
 func (b *Book) dropTask(t *task) {
-	if len(t.streams) == 0 && len(t.readers) == 0 && b.tasks[t.id] == t {
+	if len(t.streams) == 0 && len(t.readers) == 0 && len(t.tails) == 0 && b.tasks[t.id] == t {
 		delete(b.tasks, t.id)
 	}
 }
@@ -205,13 +209,13 @@ func (b *Book) Append(ctx context.Context, taskID, replica string, offset int64,
 	if err := b.makeRoom(ctx, s, int64(len(data))); err != nil {
 		return b.durableOf(s), err
 	}
-	full, err := b.take(s, offset, data)
+	full, err := b.take(s, offset, data, false)
 	if fault.ReasonOf(err) == "LogGap" {
 		// Perhaps another server has what is missing here.
 		if err := b.refresh(ctx, s, true); err != nil {
 			return 0, err
 		}
-		full, err = b.take(s, offset, data)
+		full, err = b.take(s, offset, data, false)
 	}
 	if err == nil && full {
 		err = b.commit(ctx, s)
@@ -242,8 +246,9 @@ func checkData(offset int64, data []byte) error {
 	return nil
 }
 
-// take puts what is new of data into memory; full says that it is time to commit.
-func (b *Book) take(s *stream, offset int64, data []byte) (full bool, err error) {
+// take puts what is new of data into memory; full says that it is time to commit. foreign: another
+// server has it from the launcher, and commits it.
+func (b *Book) take(s *stream, offset int64, data []byte, foreign bool) (full bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.task.deleted {
@@ -253,6 +258,9 @@ func (b *Book) take(s *stream, offset int64, data []byte) (full bool, err error)
 		return false, fault.New(fault.Conflict, "LogGap", fault.T(
 			"The log of %s ends at %d; data at %d would leave a gap.",
 			"%s 的日志到 %d 为止；从 %d 开始的数据会留下空缺。", s.replica, s.end, offset))
+	}
+	if !foreign || offset+int64(len(data)) > s.end {
+		b.setForeign(s, foreign)
 	}
 	if known := s.end - offset; known >= int64(len(data)) {
 		data = nil
@@ -307,7 +315,7 @@ func (b *Book) holdLargest(n int64) *stream {
 	var largest *stream
 	for _, t := range b.tasks {
 		for _, s := range t.streams {
-			if len(s.blocks) > 0 && (largest == nil || s.pending() > largest.pending()) {
+			if len(s.blocks) > 0 && !s.foreign && (largest == nil || s.pending() > largest.pending()) {
 				largest = s
 			}
 		}
@@ -328,6 +336,7 @@ func (b *Book) Finish(ctx context.Context, taskID, replica string) (int64, error
 	if err := b.refresh(ctx, s, false); err != nil {
 		return 0, err
 	}
+	b.own(s)
 	if err := b.commit(ctx, s); err != nil {
 		return b.durableOf(s), err
 	}
@@ -359,6 +368,9 @@ func (b *Book) Delete(ctx context.Context, taskID string) error {
 			case r.woken <- struct{}{}:
 			default:
 			}
+		}
+		for tl := range t.tails {
+			tl.poke()
 		}
 	}
 	b.mu.Unlock()

@@ -35,6 +35,7 @@ type reader struct {
 
 	cursors map[*stream]*cursor
 	merge   merge
+	others  *others
 	omit    int // lines to leave out at the beginning: of Tail lines of each replica, Tail in all stay
 	files   int
 }
@@ -46,11 +47,20 @@ type reader struct {
 func (b *Book) Read(ctx context.Context, taskID string, opts ReadOptions, emit func(replica string, l Line) error) error {
 	r := b.attach(taskID, opts, emit)
 	defer b.detach(r)
+	if err := r.listen(ctx); err != nil {
+		return err
+	}
 	if err := r.discover(ctx); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
 		last := !opts.Follow || closed(opts.Done)
+		if last && !first && b.cfg.Others != nil {
+			// What another server committed at the end may not have been heard of yet.
+			if err := r.discover(ctx); err != nil {
+				return err
+			}
+		}
 		if err := r.round(ctx, first); err != nil {
 			return err
 		}
@@ -90,6 +100,7 @@ func (b *Book) attach(taskID string, opts ReadOptions, emit func(string, Line) e
 }
 
 func (b *Book) detach(r *reader) {
+	r.unlisten()
 	for _, c := range r.cursors {
 		c.close()
 	}

@@ -15,6 +15,8 @@ type task struct {
 	id      string
 	streams map[string]*stream
 	readers map[*reader]struct{}
+	tails   map[*tail]struct{}
+	others  *others // what brings other servers' part; nil while nobody reads
 	deleted bool
 }
 
@@ -29,6 +31,7 @@ type stream struct {
 	users    int // operations under way; none: may be dropped
 	loaded   bool
 	finished bool
+	foreign  bool  // what is in memory came from another server, which commits it
 	refs     []ref // in order, each going beyond the one before
 	durable  int64 // end of the chunks
 	end      int64 // end of the blocks
@@ -171,6 +174,7 @@ func (b *Book) commit(ctx context.Context, s *stream) error {
 	}
 	s.addRef(r)
 	b.held -= s.settle(r.end, b.cfg.Clock.Now())
+	b.wakeTails(s)
 	b.cfg.Log.Debug("log chunk committed", slog.String("task", s.task.id), slog.String("replica", s.replica),
 		slog.Int64("durable", r.end), slog.Int("bytes", len(body)))
 	return nil
@@ -185,4 +189,5 @@ func (b *Book) wake(s *stream) {
 		default: // it is awake, or about to be
 		}
 	}
+	b.wakeTails(s)
 }

@@ -1,4 +1,4 @@
-// Package node keeps Zone and Node objects in step with what the engines report.
+// Package node keeps Node objects in step with what the engines report, and creates their zones.
 //
 // Place: layer 4; only the leader runs it. Promise: a zone or node that appears is created once
 // and keeps its number for ever; what operators set (cordon, a zone's spec) is never overwritten;
@@ -77,7 +77,7 @@ func (c *Controller) Sync(ctx context.Context, epoch store.Epoch) error {
 	if err != nil {
 		return err
 	}
-	zones, err := c.zoneOps(ctx, seen)
+	zones, err := c.zoneOps(ctx)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,8 @@ func (c *Controller) change(ops []store.Op, old *api.Node, spec api.NodeSpec, st
 	return append(ops, store.Update(n))
 }
 
-func (c *Controller) zoneOps(ctx context.Context, seen []api.Node) ([]store.Op, error) {
+// zoneOps creates the zones that are missing; their state is control/zone's.
+func (c *Controller) zoneOps(ctx context.Context) ([]store.Op, error) {
 	snap, err := c.cfg.Store.List(ctx, api.KindZone, "", c.wrote)
 	if err != nil {
 		return nil, err
@@ -152,13 +153,7 @@ func (c *Controller) zoneOps(ctx context.Context, seen []api.Node) ([]store.Op, 
 	var ops []store.Op
 	have := map[string]bool{}
 	snap.Ascend("", func(o api.Object) bool {
-		z := o.(*api.Zone)
-		have[z.Meta.Name] = true
-		if status := zoneStatus(z, seen); !reflect.DeepEqual(status, z.Status) {
-			fresh := store.Clone(z)
-			fresh.Status, fresh.Meta.UpdatedAt = status, c.cfg.Clock.Now().UTC()
-			ops = append(ops, store.Update(fresh))
-		}
+		have[o.GetMeta().Name] = true
 		return true
 	})
 	for i := range c.cfg.Zones {
@@ -167,33 +162,9 @@ func (c *Controller) zoneOps(ctx context.Context, seen []api.Node) ([]store.Op, 
 			continue
 		}
 		c.born(&z.Meta, "zone")
-		z.Status = zoneStatus(&z, seen)
 		ops = append(ops, store.Create(&z))
 	}
 	return ops, nil
-}
-
-func zoneStatus(z *api.Zone, seen []api.Node) api.ZoneStatus {
-	st := api.ZoneStatus{Health: api.ZoneHealthy}
-	for i := range seen {
-		if seen[i].Spec.Zone != z.Meta.Name {
-			continue
-		}
-		st.Nodes++
-		st.Devices += len(seen[i].Spec.Devices)
-		if seen[i].Status.Ready {
-			st.Ready++
-		}
-	}
-	switch {
-	case z.Spec.Health != "":
-		st.Health = z.Spec.Health
-		st.Message = fault.T("%s", "%s", z.Spec.HealthReason)
-	case st.Ready*10 < st.Nodes*9:
-		st.Health = api.ZoneDegraded
-		st.Message = fault.T("Only %d of %d nodes are ready.", "仅 %d/%d 个节点就绪。", st.Ready, st.Nodes)
-	}
-	return st
 }
 
 func (c *Controller) born(m *api.Meta, prefix string) {

@@ -35,10 +35,14 @@ type Controller struct {
 	cfg Config
 	mu  sync.Mutex
 	m   *model // nil while not leading
+	// previews bounds how many are worked on at once.
+	previews chan struct{}
 }
 
 // New makes a controller; it starts nothing.
-func New(cfg Config) *Controller { return &Controller{cfg: cfg} }
+func New(cfg Config) *Controller {
+	return &Controller{cfg: cfg, previews: make(chan struct{}, maxPreviews)}
+}
 
 // Run places until ctx, which ends with the leadership, ends.
 func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
@@ -92,6 +96,7 @@ func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool, wak
 // fill builds the model from the store: nodes before placements before tasks.
 func (c *Controller) fill(ctx context.Context) error {
 	m := newModel(c.cfg.Log, c.cfg.Host, c.cfg.Processes)
+	m.now = c.cfg.Clock.Now
 	lists := map[api.Kind]store.Snapshot{}
 	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
 		snap, err := c.cfg.Store.List(ctx, k, "", 0)
@@ -102,7 +107,7 @@ func (c *Controller) fill(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.m, m.now = m, c.cfg.Clock.Now
+	c.m = m
 	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
 		lists[k].Ascend("", func(o api.Object) bool {
 			c.change(store.Change{Key: api.KeyOf(o), New: o})
@@ -130,6 +135,8 @@ func (c *Controller) change(ch store.Change) {
 		}
 	case nil:
 		switch ch.Key.Kind {
+		case api.KindZone:
+			m.dropZone(ch.Key.Name)
 		case api.KindNode:
 			m.dropNode(ch.Key.Name)
 		case api.KindTrainingTask:

@@ -2,12 +2,15 @@ package placement
 
 import (
 	"log/slog"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
 // model is the planner's view, kept in step with the store. Its owner locks it.
@@ -20,15 +23,18 @@ type model struct {
 	on      map[uint32]map[string]bool   // node → ids of tasks that stand on it
 	drains  map[uint32]uint64            // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32            // node name → number
+	zones   map[string]*api.Zone
+	known   map[string]sched.Zone // as last told to the planner
+	now     func() time.Time      // for the age of measurements; the beginning of time, when all are fresh, unless set
 	log     *slog.Logger
 	// host is the machine behind virtual nodes.
 	host string
-	now  func() time.Time // nil: as of the last turn
 }
 
 func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.TrainingTask{},
+		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, now: func() time.Time { return time.Time{} },
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host,
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
 	}
@@ -37,11 +43,36 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 }
 
 func (m *model) setZone(z *api.Zone) {
-	s := sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{}}
-	for other, ms := range z.Spec.LatencyMs {
-		s.Latency[other] = time.Duration(ms * float64(time.Millisecond))
+	m.zones[z.Meta.Name] = z
+	list := make([]*api.Zone, 0, len(m.zones))
+	for _, name := range slices.Sorted(maps.Keys(m.zones)) {
+		list = append(list, m.zones[name])
 	}
-	m.cluster.SetZone(s)
+	far := cost.ZonesOf(list, m.now())
+	for _, other := range list {
+		if s := asPlanned(other, list, far); other == z || !reflect.DeepEqual(s, m.known[s.Name]) {
+			m.known[s.Name] = s
+			m.cluster.SetZone(s)
+		}
+	}
+}
+
+// asPlanned is a zone as the planner sees it. Distances are those of the preview: measured ones for a
+// day, else declared ones; where there is neither, the planner assumes. A measurement that grows old
+// is dropped at the next change of any zone.
+func asPlanned(z *api.Zone, all []*api.Zone, far *cost.Zones) sched.Zone {
+	s := sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{}}
+	for _, other := range all {
+		if l := far.Between(z.Meta.Name, other.Meta.Name); l.Source == cost.Measured || l.Source == cost.Declared {
+			s.Latency[other.Meta.Name] = time.Duration(l.P50 * float64(time.Millisecond))
+		}
+	}
+	return s
+}
+
+func (m *model) dropZone(name string) {
+	delete(m.zones, name)
+	delete(m.known, name)
 }
 
 func (m *model) setNode(n *api.Node) {
@@ -198,21 +229,21 @@ func (m *model) dropPlacement(key api.Key) {
 
 // stop takes a gang off its nodes; one that is over is learned from.
 func (m *model) stop(id string, over bool) {
-	var now time.Time // the planner's last turn, where there is no clock
-	if m.now != nil {
-		now = m.now()
-	}
 	m.cluster.Release(id)
-	m.queues.Stop(now, id, over)
+	m.queues.Stop(m.now(), id, over) // without a clock: as of the planner's last turn
 }
 
 func workload(t *api.TrainingTask) *sched.Workload {
 	w := &sched.Workload{
 		ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t),
 		User: t.Meta.Owner, Name: t.Meta.Project + "/" + t.Meta.Name, Submitted: t.Meta.CreatedAt,
+		Expected: t.Spec.ExpectedTime.Std(),
 	}
 	if z := t.Spec.Zones; z != nil {
-		w.Allow, w.Deny = z.Allow, z.Deny
+		w.Allow, w.Deny, w.Split, w.MaxLatency = z.Allow, z.Deny, z.Split, z.MaxLatency.Std()
+	}
+	if top := t.Spec.Topology; top != nil {
+		w.Topology = sched.Topology{Spread: top.Mode == api.TopologySpread, MaxPerRack: top.MaxPerRack}
 	}
 	return w
 }
@@ -231,8 +262,9 @@ func roles(t *api.TrainingTask) []sched.Role {
 			CPU: r.Resources.CPU, Memory: r.Resources.Memory, Disk: r.Resources.EphemeralDisk,
 			DeviceType: r.Resources.Accelerators.Type, Devices: r.Resources.Accelerators.Count,
 		}
-		if strings.Contains(need.DeviceType, "|") {
-			need.DeviceTypes = strings.FieldsFunc(need.DeviceType, func(r rune) bool { return r == '|' })
+		need.Share = uint16(r.Resources.Accelerators.Share)
+		if types := r.Resources.Accelerators.Types(); len(types) > 1 {
+			need.DeviceTypes = types
 		}
 		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: need})
 	}

@@ -95,6 +95,13 @@ func (c *Controller) stillLeading(ctx context.Context) (int64, error) {
 
 // startAll starts replicas side by side: each is a process to spawn.
 func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
+	uid := 0
+	if len(p.start) > 0 && c.cfg.UID != nil {
+		var err error
+		if uid, err = c.cfg.UID(ctx, task.Meta.Project, c.epoch); err != nil {
+			return err
+		}
+	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(p.start))
 	gate := make(chan struct{}, 8)
@@ -102,7 +109,9 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			errs[n] = c.cfg.Engine.Start(ctx, c.replica(s, i, task))
+			r := c.replica(s, i, task)
+			r.UID = uid
+			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
 	wg.Wait()
@@ -116,7 +125,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
 		Attempt: task.Status.Attempt, Rank: i, World: len(s.members), Node: m.node,
-		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, StopGrace: api.Duration(30 * time.Second),
+		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.Duration(30 * time.Second),
 	}
 	for _, role := range task.Spec.Roles {
 		if role.Name == m.role {

@@ -41,6 +41,8 @@ type Config struct {
 	Log     *slog.Logger
 	// EraseBytes deletes a task's logs and outputs.
 	EraseBytes func(ctx context.Context, taskID string) error
+	// UID is a project's on machines that keep projects apart; nil or 0: none.
+	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// ArchiveAfter is how long a finished task stays in the store.
 	ArchiveAfter time.Duration
 	Workers      int

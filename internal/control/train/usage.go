@@ -2,10 +2,12 @@ package train
 
 import (
 	"context"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
 // writeUsage writes what each member used so far: a row from its start, closed at its end. Rows are
@@ -49,7 +51,7 @@ func (c *Controller) usageRow(s seen, i int) (history.UsageRow, bool) {
 	row := history.UsageRow{
 		Replica: string(m.name), TaskID: r.TaskID, Project: r.Project, Owner: r.Owner, Zone: r.Zone, Node: r.Node,
 		Devices: len(r.Devices), Type: r.Resources.Accelerators.Type, CPU: r.Resources.CPU, Memory: r.Resources.Memory,
-		Start: m.started, PriceHour: c.price(r),
+		Start: m.started, PriceHour: c.price(r, m.started, s.task.Spec.Preemptible),
 	}
 	if len(r.Devices) > 0 {
 		row.Type = r.Devices[0].Type
@@ -68,12 +70,18 @@ func closeRow(row *history.UsageRow, exit *engine.Exit) {
 	}
 }
 
-func (c *Controller) price(r engine.Replica) float64 {
+// price is what the replica costs an hour, at the prices of its start.
+func (c *Controller) price(r engine.Replica, at time.Time, spot bool) float64 {
 	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindZone, Name: r.Zone}, 0)
 	if err != nil {
 		return 0
 	}
-	p := o.(*api.Zone).Spec.Price
-	return p.DeviceHour*float64(len(r.Devices)) + p.CoreHour*float64(r.Resources.CPU)/1000 +
-		p.MemoryGBHour*float64(r.Resources.Memory)/1e9
+	part := cost.Part{
+		CPU: r.Resources.CPU, Memory: r.Resources.Memory, DeviceType: r.Resources.Accelerators.Type, Devices: len(r.Devices),
+		Thousandths: int64(len(r.Devices)) * r.Resources.Accelerators.Share.Of(),
+	}
+	if len(r.Devices) > 0 {
+		part.DeviceType = r.Devices[0].Type
+	}
+	return cost.ZoneOf(o.(*api.Zone)).Rate(part, at, spot).Total().Float()
 }

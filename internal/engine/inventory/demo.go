@@ -34,15 +34,16 @@ type demoZone struct {
 	nodes, others         int
 	other                 model
 	console               float64
+	pue, grams            float64 // grams of CO₂ a kWh: about what the region's grid has, constant
 	degraded              string
 }
 
 var demoZones = []demoZone{
-	{name: "beijing-1", display: "北京-1", region: "北京", nodes: 24, others: 4, other: v100, console: 1.2},
-	{name: "beijing-2", display: "北京-2", region: "北京", nodes: 18, console: 1.5},
-	{name: "shanghai-1", display: "上海-1", region: "上海", nodes: 32, others: 4, other: h800, console: 8.5},
+	{name: "beijing-1", display: "北京-1", region: "北京", nodes: 24, others: 4, other: v100, console: 1.2, pue: 1.25, grams: 558},
+	{name: "beijing-2", display: "北京-2", region: "北京", nodes: 18, console: 1.5, pue: 1.30, grams: 558},
+	{name: "shanghai-1", display: "上海-1", region: "上海", nodes: 32, others: 4, other: h800, console: 8.5, pue: 1.25, grams: 585},
 	{
-		name: "shenzhen-1", display: "深圳-1", region: "深圳", nodes: 16, others: 2, other: ascend910, console: 12.3,
+		name: "shenzhen-1", display: "深圳-1", region: "深圳", nodes: 16, others: 2, other: ascend910, console: 12.3, pue: 1.35, grams: 440,
 		degraded: "骨干网络抖动，跨区带宽下降 (backbone jitter, less bandwidth between zones)",
 	},
 }
@@ -51,6 +52,9 @@ var demoZones = []demoZone{
 var demoLatency = map[[2]string]float64{
 	{"北京", "北京"}: 1.3, {"北京", "上海"}: 8.5, {"北京", "深圳"}: 12.3, {"上海", "深圳"}: 9.8,
 }
+
+// The unit prices of the seed; its printed totals contradict them (docs/decisions/0007).
+var demoDeviceHour, demoCoreHour = 8.50, 0.20
 
 // Demo is the demo topology: four zones of virtual nodes. What is placed there runs as real
 // processes on this machine.
@@ -62,7 +66,8 @@ func Demo() ([]api.Zone, []api.Node) {
 			Meta: api.Meta{Name: row.name, DisplayName: row.display},
 			Spec: api.ZoneSpec{
 				Region: row.region, LatencyMs: map[string]float64{}, ConsoleLatencyMs: row.console,
-				Price: api.Price{Currency: "CNY", DeviceHour: 8.50, CoreHour: 0.20}, Virtual: true,
+				UTCOffset: "+08:00", PUE: row.pue, Carbon: &api.Carbon{GramsPerKWh: &row.grams}, Virtual: true,
+				Price: api.Price{Currency: "CNY", DeviceHour: &demoDeviceHour, CoreHour: &demoCoreHour},
 			},
 		}
 		if row.degraded != "" {

@@ -188,7 +188,7 @@ func TestDemo(t *testing.T) {
 		z := &zones[i]
 		prepare(t, z)
 		got = append(got, row{z.Meta.Name, z.Meta.DisplayName, z.Spec.Region, z.Status.Health, z.Status.Nodes, z.Status.Devices, z.Spec.ConsoleLatencyMs, z.Spec.LatencyMs})
-		if z.Spec.Price != (api.Price{Currency: "CNY", DeviceHour: 8.5, CoreHour: 0.2}) || !z.Spec.Virtual {
+		if z.Spec.Price.Currency != "CNY" || z.Spec.Price.Device("A100") != 8.5 || z.Spec.Price.Core() != 0.2 || !z.Spec.Virtual {
 			t.Errorf("%s: %+v", z.Meta.Name, z.Spec)
 		}
 		if (z.Spec.Health == api.ZoneDegraded) != (z.Spec.HealthReason != "") {

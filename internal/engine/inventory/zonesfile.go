@@ -30,7 +30,13 @@ type zoneEntry struct {
 	DisplayName      string             `json:"displayName,omitempty"`
 	Region           string             `json:"region"`
 	LatencyMs        map[string]float64 `json:"latencyMs,omitempty"`
+	LatencyP99Ms     map[string]float64 `json:"latencyP99Ms,omitempty"`
+	BandwidthGbps    map[string]float64 `json:"bandwidthGbps,omitempty"`
 	ConsoleLatencyMs float64            `json:"consoleLatencyMs,omitempty"`
+	UTCOffset        string             `json:"utcOffset,omitempty"`
+	PUE              float64            `json:"pue,omitempty"`
+	Carbon           *api.Carbon        `json:"carbon,omitempty"`
+	DeviceWatts      map[string]float64 `json:"deviceWatts,omitempty"`
 	Price            api.Price          `json:"price,omitzero"`
 	Health           api.ZoneHealth     `json:"health,omitempty"`
 	HealthReason     string             `json:"healthReason,omitempty"`
@@ -66,6 +72,7 @@ type deviceGroup struct {
 //	    latencyMs: {lab-2: 1.3}    # round trip to other zones; the way back is the same unless given
 //	    consoleLatencyMs: 1.2
 //	    price: {currency: CNY, deviceHour: 8.5, coreHour: 0.2, memoryGBHour: 0.01}
+//	                               # and latencyP99Ms, bandwidthGbps, utcOffset, pue, carbon, deviceWatts as in a Zone
 //	    health: degraded           # healthy when absent
 //	    healthReason: 电力维护
 //	    firstNumber: 1000000       # of its nodes; the zone's place in the file × 1000000 when absent
@@ -154,6 +161,8 @@ func (l *loader) zone(path string, i int, entry zoneEntry, place map[string]int)
 		Meta: api.Meta{Name: entry.Name, DisplayName: entry.DisplayName},
 		Spec: api.ZoneSpec{
 			Region: entry.Region, LatencyMs: map[string]float64{}, ConsoleLatencyMs: entry.ConsoleLatencyMs,
+			LatencyP99Ms: entry.LatencyP99Ms, BandwidthGbps: entry.BandwidthGbps, UTCOffset: entry.UTCOffset,
+			PUE: entry.PUE, Carbon: entry.Carbon, DeviceWatts: entry.DeviceWatts,
 			Price: entry.Price, Health: entry.Health, HealthReason: entry.HealthReason, Virtual: true,
 		},
 	}

@@ -37,6 +37,10 @@ type Config struct {
 	OnChange func(engine.Observation)
 	Log      *slog.Logger
 	Clock    clock.Clock
+	// Hide are the platform's folders, which a project's processes must not see.
+	Hide []string
+	// Owner is the one whose replicas are started where projects can't be kept apart; "" starts all.
+	Owner string
 	// MaxProcesses is how many replicas fit on this machine; 0: its memory over 256 MiB.
 	MaxProcesses int
 }

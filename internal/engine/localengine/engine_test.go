@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -395,5 +396,24 @@ func TestAdoptTheLiving(t *testing.T) {
 	}
 	for _, r := range []engine.Replica{brief, long} {
 		h.checkRemove(e, r)
+	}
+}
+
+// TestTenantOfAReplica: who the process will be, by who owns it and what this machine can do.
+func TestTenantOfAReplica(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		uid  int
+		want record.Tenant
+	}{
+		{Config{Hide: []string{"/d"}}, 0, record.Tenant{}},
+		{Config{Hide: []string{"/d"}}, 5000, record.Tenant{UID: 5000, Hide: []string{"/d"}}},
+		{Config{Hide: []string{"/d"}, Owner: "ann"}, 0, record.Tenant{}},
+		{Config{Hide: []string{"/d"}, Owner: "admin"}, 0, record.Tenant{Refused: true}},
+	} {
+		e := &Engine{cfg: c.cfg}
+		if got := e.tenant(engine.Replica{Owner: "ann", UID: c.uid}); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %+v", c, got)
+		}
 	}
 }

@@ -38,7 +38,7 @@ func (e *Engine) create(r engine.Replica) error {
 	}
 	err := errors.Join(
 		record.Write(tmp, record.FileReplica, r),
-		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs)}))
+		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r)}))
 	if err == nil {
 		err = renameNew(tmp, e.folder(r.Name))
 	}
@@ -46,6 +46,15 @@ func (e *Engine) create(r engine.Replica) error {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
 	return record.SyncDir(e.root)
+}
+
+// tenant says who the process will be.
+func (e *Engine) tenant(r engine.Replica) record.Tenant {
+	t := record.Tenant{UID: r.UID, Refused: e.cfg.Owner != "" && r.Owner != e.cfg.Owner}
+	if r.UID != 0 {
+		t.Hide = e.cfg.Hide
+	}
+	return t
 }
 
 // renameNew renames only onto nothing.

@@ -19,7 +19,9 @@ const (
 	FileLog      = "output.log"    // the spooled log, see blob/logbook for the line format
 	DirOutput    = "output"        // $FERMI_OUTPUT
 	DirCode      = "code"          // unpacked archive
-	DirTmp       = "tmp"           // $TMPDIR
+	DirTmp       = "tmp"           // $TMPDIR; /tmp of a replica that is kept apart
+	DirVarTmp    = "var-tmp"       // its /var/tmp
+	DirHome      = "home"          // its $HOME
 	FileOwnLog   = "launcher.log"  // the launcher's own log and stderr
 )
 
@@ -46,6 +48,15 @@ type Start struct {
 	At      time.Time `json:"at"`
 }
 
+// Tenant is who the user's process is on this machine; zero: who the launcher is.
+type Tenant struct {
+	UID int `json:"uid"` // and gid
+	// Hide are the platform's own folders.
+	Hide []string `json:"hide,omitempty"`
+	// Refused says that this machine keeps nobody apart and the replica is not its owner's.
+	Refused bool `json:"refused,omitempty"`
+}
+
 // Stop is the engine's wish, in the file StopFile of its epoch.
 type Stop struct {
 	Grace time.Duration `json:"grace"`
@@ -62,12 +73,14 @@ type Done struct {
 	Incomplete string `json:"incomplete,omitempty"`
 }
 
-// Link is how the launcher finds a server. Endpoints is the path of a file with one gRPC target
+// Link is what the machine adds to the replica. Endpoints is the path of a file with one gRPC target
 // a line, read again before every dial, so that servers may come and go.
 type Link struct {
 	Endpoints string `json:"endpoints"`
 	// Epochs is the folder that says whose orders count, see CurrentEpoch.
 	Epochs string `json:"epochs,omitempty"`
+	// Tenant is here and not in a file of its own because a record costs a start two syncs.
+	Tenant Tenant `json:"tenant,omitzero"`
 }
 
 var _ = engine.Exit{} // exit.json holds an engine.Exit

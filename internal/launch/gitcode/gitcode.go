@@ -22,15 +22,16 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // Keys of a secret that hold Git credentials.
 const (
-	KeyUsername   = "username"
-	KeyPassword   = "password"
-	KeyPrivateKey = "ssh-privatekey"
-	KeyKnownHosts = "known_hosts"
+	KeyUsername   = api.KeyUsername
+	KeyPassword   = api.KeyPassword
+	KeyPrivateKey = api.KeySSHPrivateKey
+	KeyKnownHosts = api.KeySSHKnownHosts
 )
 
 // Keys lists them.

@@ -323,6 +323,7 @@ type Hello struct {
 	BootId        string                 `protobuf:"bytes,6,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
 	Pid           int32                  `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
 	LogStart      int64                  `protobuf:"varint,8,opt,name=log_start,json=logStart,proto3" json:"log_start,omitempty"` // first log offset still in the spool
+	Session       int64                  `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`                   // counts the launcher's streams: of two, the higher one is the newer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,6 +410,13 @@ func (x *Hello) GetPid() int32 {
 func (x *Hello) GetLogStart() int64 {
 	if x != nil {
 		return x.LogStart
+	}
+	return 0
+}
+
+func (x *Hello) GetSession() int64 {
+	if x != nil {
+		return x.Session
 	}
 	return 0
 }
@@ -947,9 +955,12 @@ func (x *StopOrder) GetGraceNanos() int64 {
 	return 0
 }
 
+// Beat: the server's carries the leader's epoch, so that a launcher whose stream outlives a leader
+// still learns of the next one.
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SentUnixNano  int64                  `protobuf:"varint,1,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
+	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -987,6 +998,13 @@ func (*Beat) Descriptor() ([]byte, []int) {
 func (x *Beat) GetSentUnixNano() int64 {
 	if x != nil {
 		return x.SentUnixNano
+	}
+	return 0
+}
+
+func (x *Beat) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
 	}
 	return 0
 }
@@ -1361,6 +1379,661 @@ func (x *PutOutputReply) GetStored() int64 {
 	return 0
 }
 
+type FromFollower struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*FromFollower_Hello
+	//	*FromFollower_Facts
+	//	*FromFollower_Beat
+	Message       isFromFollower_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FromFollower) Reset() {
+	*x = FromFollower{}
+	mi := &file_link_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FromFollower) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FromFollower) ProtoMessage() {}
+
+func (x *FromFollower) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
+func (*FromFollower) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *FromFollower) GetMessage() isFromFollower_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *FromFollower) GetHello() *FollowerHello {
+	if x != nil {
+		if x, ok := x.Message.(*FromFollower_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *FromFollower) GetFacts() *Facts {
+	if x != nil {
+		if x, ok := x.Message.(*FromFollower_Facts); ok {
+			return x.Facts
+		}
+	}
+	return nil
+}
+
+func (x *FromFollower) GetBeat() *Beat {
+	if x != nil {
+		if x, ok := x.Message.(*FromFollower_Beat); ok {
+			return x.Beat
+		}
+	}
+	return nil
+}
+
+type isFromFollower_Message interface {
+	isFromFollower_Message()
+}
+
+type FromFollower_Hello struct {
+	Hello *FollowerHello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"` // first, exactly once a stream
+}
+
+type FromFollower_Facts struct {
+	Facts *Facts `protobuf:"bytes,2,opt,name=facts,proto3,oneof"`
+}
+
+type FromFollower_Beat struct {
+	Beat *Beat `protobuf:"bytes,3,opt,name=beat,proto3,oneof"`
+}
+
+func (*FromFollower_Hello) isFromFollower_Message() {}
+
+func (*FromFollower_Facts) isFromFollower_Message() {}
+
+func (*FromFollower_Beat) isFromFollower_Message() {}
+
+type ToFollower struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ToFollower_Welcome
+	//	*ToFollower_Order
+	//	*ToFollower_Beat
+	Message       isToFollower_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToFollower) Reset() {
+	*x = ToFollower{}
+	mi := &file_link_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToFollower) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToFollower) ProtoMessage() {}
+
+func (x *ToFollower) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
+func (*ToFollower) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ToFollower) GetMessage() isToFollower_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ToFollower) GetWelcome() *LeaderWelcome {
+	if x != nil {
+		if x, ok := x.Message.(*ToFollower_Welcome); ok {
+			return x.Welcome
+		}
+	}
+	return nil
+}
+
+func (x *ToFollower) GetOrder() *Order {
+	if x != nil {
+		if x, ok := x.Message.(*ToFollower_Order); ok {
+			return x.Order
+		}
+	}
+	return nil
+}
+
+func (x *ToFollower) GetBeat() *Beat {
+	if x != nil {
+		if x, ok := x.Message.(*ToFollower_Beat); ok {
+			return x.Beat
+		}
+	}
+	return nil
+}
+
+type isToFollower_Message interface {
+	isToFollower_Message()
+}
+
+type ToFollower_Welcome struct {
+	Welcome *LeaderWelcome `protobuf:"bytes,1,opt,name=welcome,proto3,oneof"` // first answer
+}
+
+type ToFollower_Order struct {
+	Order *Order `protobuf:"bytes,2,opt,name=order,proto3,oneof"`
+}
+
+type ToFollower_Beat struct {
+	Beat *Beat `protobuf:"bytes,3,opt,name=beat,proto3,oneof"`
+}
+
+func (*ToFollower_Welcome) isToFollower_Message() {}
+
+func (*ToFollower_Order) isToFollower_Message() {}
+
+func (*ToFollower_Beat) isToFollower_Message() {}
+
+type FollowerHello struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowerHello) Reset() {
+	*x = FollowerHello{}
+	mi := &file_link_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowerHello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowerHello) ProtoMessage() {}
+
+func (x *FollowerHello) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
+func (*FollowerHello) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *FollowerHello) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FollowerHello) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type LeaderWelcome struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaderWelcome) Reset() {
+	*x = LeaderWelcome{}
+	mi := &file_link_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaderWelcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaderWelcome) ProtoMessage() {}
+
+func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
+func (*LeaderWelcome) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *LeaderWelcome) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+// Facts are the newest of one launcher; they replace all earlier ones.
+type Facts struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Replica         string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	Attached        bool                   `protobuf:"varint,2,opt,name=attached,proto3" json:"attached,omitempty"`
+	Session         int64                  `protobuf:"varint,3,opt,name=session,proto3" json:"session,omitempty"`
+	State           string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Usage           *Usage                 `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
+	UsageAtUnixNano int64                  `protobuf:"varint,6,opt,name=usage_at_unix_nano,json=usageAtUnixNano,proto3" json:"usage_at_unix_nano,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Facts) Reset() {
+	*x = Facts{}
+	mi := &file_link_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Facts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Facts) ProtoMessage() {}
+
+func (x *Facts) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Facts.ProtoReflect.Descriptor instead.
+func (*Facts) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Facts) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *Facts) GetAttached() bool {
+	if x != nil {
+		return x.Attached
+	}
+	return false
+}
+
+func (x *Facts) GetSession() int64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Facts) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Facts) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Facts) GetUsageAtUnixNano() int64 {
+	if x != nil {
+		return x.UsageAtUnixNano
+	}
+	return 0
+}
+
+type Order struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	Go            *Go                    `protobuf:"bytes,2,opt,name=go,proto3" json:"go,omitempty"`
+	Stop          *StopOrder             `protobuf:"bytes,3,opt,name=stop,proto3" json:"stop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Order) Reset() {
+	*x = Order{}
+	mi := &file_link_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Order) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Order) ProtoMessage() {}
+
+func (x *Order) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Order.ProtoReflect.Descriptor instead.
+func (*Order) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *Order) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *Order) GetGo() *Go {
+	if x != nil {
+		return x.Go
+	}
+	return nil
+}
+
+func (x *Order) GetStop() *StopOrder {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+type Question struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Question) Reset() {
+	*x = Question{}
+	mi := &file_link_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Question) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Question) ProtoMessage() {}
+
+func (x *Question) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Question.ProtoReflect.Descriptor instead.
+func (*Question) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Question) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Question) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type Answer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Json          []byte                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Answer) Reset() {
+	*x = Answer{}
+	mi := &file_link_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Answer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Answer) ProtoMessage() {}
+
+func (x *Answer) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Answer.ProtoReflect.Descriptor instead.
+func (*Answer) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Answer) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
+type TailRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailRequest) Reset() {
+	*x = TailRequest{}
+	mi := &file_link_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailRequest) ProtoMessage() {}
+
+func (x *TailRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
+func (*TailRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *TailRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// TailData is data at an offset, or (without data) how far the replica's log is in the shared store;
+// synced once, when everything was said that there was in the beginning.
+type TailData struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	Offset        int64                  `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Durable       int64                  `protobuf:"varint,4,opt,name=durable,proto3" json:"durable,omitempty"`
+	Synced        bool                   `protobuf:"varint,5,opt,name=synced,proto3" json:"synced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TailData) Reset() {
+	*x = TailData{}
+	mi := &file_link_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TailData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TailData) ProtoMessage() {}
+
+func (x *TailData) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TailData.ProtoReflect.Descriptor instead.
+func (*TailData) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *TailData) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *TailData) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *TailData) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *TailData) GetDurable() int64 {
+	if x != nil {
+		return x.Durable
+	}
+	return 0
+}
+
+func (x *TailData) GetSynced() bool {
+	if x != nil {
+		return x.Synced
+	}
+	return false
+}
+
 var File_link_proto protoreflect.FileDescriptor
 
 const file_link_proto_rawDesc = "" +
@@ -1383,7 +2056,7 @@ const file_link_proto_rawDesc = "" +
 	"\alog_ack\x18\x03 \x01(\v2\x15.fermi.link.v1.LogAckH\x00R\x06logAck\x12.\n" +
 	"\x04stop\x18\x04 \x01(\v2\x18.fermi.link.v1.StopOrderH\x00R\x04stop\x12)\n" +
 	"\x04beat\x18\x05 \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beatB\t\n" +
-	"\amessage\"\xc8\x01\n" +
+	"\amessage\"\xe2\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x17\n" +
@@ -1392,7 +2065,8 @@ const file_link_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x17\n" +
 	"\aboot_id\x18\x06 \x01(\tR\x06bootId\x12\x10\n" +
 	"\x03pid\x18\a \x01(\x05R\x03pid\x12\x1b\n" +
-	"\tlog_start\x18\b \x01(\x03R\blogStart\":\n" +
+	"\tlog_start\x18\b \x01(\x03R\blogStart\x12\x18\n" +
+	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"4\n" +
@@ -1432,9 +2106,10 @@ const file_link_proto_rawDesc = "" +
 	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\",\n" +
 	"\tStopOrder\x12\x1f\n" +
 	"\vgrace_nanos\x18\x01 \x01(\x03R\n" +
-	"graceNanos\",\n" +
+	"graceNanos\"B\n" +
 	"\x04Beat\x12$\n" +
-	"\x0esent_unix_nano\x18\x01 \x01(\x03R\fsentUnixNano\"-\n" +
+	"\x0esent_unix_nano\x18\x01 \x01(\x03R\fsentUnixNano\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"-\n" +
 	"\x13FetchArchiveRequest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x15\n" +
 	"\x13FetchSecretsRequest\"M\n" +
@@ -1453,12 +2128,56 @@ const file_link_proto_rawDesc = "" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12,\n" +
 	"\x12modified_unix_nano\x18\x03 \x01(\x03R\x10modifiedUnixNano\"(\n" +
 	"\x0ePutOutputReply\x12\x16\n" +
-	"\x06stored\x18\x01 \x01(\x03R\x06stored2\xb9\x02\n" +
+	"\x06stored\x18\x01 \x01(\x03R\x06stored\"\xa8\x01\n" +
+	"\fFromFollower\x124\n" +
+	"\x05hello\x18\x01 \x01(\v2\x1c.fermi.link.v1.FollowerHelloH\x00R\x05hello\x12,\n" +
+	"\x05facts\x18\x02 \x01(\v2\x14.fermi.link.v1.FactsH\x00R\x05facts\x12)\n" +
+	"\x04beat\x18\x03 \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beatB\t\n" +
+	"\amessage\"\xaa\x01\n" +
+	"\n" +
+	"ToFollower\x128\n" +
+	"\awelcome\x18\x01 \x01(\v2\x1c.fermi.link.v1.LeaderWelcomeH\x00R\awelcome\x12,\n" +
+	"\x05order\x18\x02 \x01(\v2\x14.fermi.link.v1.OrderH\x00R\x05order\x12)\n" +
+	"\x04beat\x18\x03 \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beatB\t\n" +
+	"\amessage\"9\n" +
+	"\rFollowerHello\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"%\n" +
+	"\rLeaderWelcome\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\"\xc6\x01\n" +
+	"\x05Facts\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\tR\areplica\x12\x1a\n" +
+	"\battached\x18\x02 \x01(\bR\battached\x12\x18\n" +
+	"\asession\x18\x03 \x01(\x03R\asession\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12*\n" +
+	"\x05usage\x18\x05 \x01(\v2\x14.fermi.link.v1.UsageR\x05usage\x12+\n" +
+	"\x12usage_at_unix_nano\x18\x06 \x01(\x03R\x0fusageAtUnixNano\"r\n" +
+	"\x05Order\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\tR\areplica\x12!\n" +
+	"\x02go\x18\x02 \x01(\v2\x11.fermi.link.v1.GoR\x02go\x12,\n" +
+	"\x04stop\x18\x03 \x01(\v2\x18.fermi.link.v1.StopOrderR\x04stop\"7\n" +
+	"\bQuestion\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\"\x1c\n" +
+	"\x06Answer\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"&\n" +
+	"\vTailRequest\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\"\x82\x01\n" +
+	"\bTailData\x12\x18\n" +
+	"\areplica\x18\x01 \x01(\tR\areplica\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x18\n" +
+	"\adurable\x18\x04 \x01(\x03R\adurable\x12\x16\n" +
+	"\x06synced\x18\x05 \x01(\bR\x06synced2\xb9\x02\n" +
 	"\x04Link\x12D\n" +
 	"\x06Attach\x12\x1b.fermi.link.v1.FromLauncher\x1a\x19.fermi.link.v1.ToLauncher(\x010\x01\x12J\n" +
 	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12P\n" +
 	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12M\n" +
-	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x01B5Z3github.com/fermi-cluster/fermi/internal/link/linkpbb\x06proto3"
+	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012\xc3\x01\n" +
+	"\x04Peer\x12E\n" +
+	"\aForward\x12\x1b.fermi.link.v1.FromFollower\x1a\x19.fermi.link.v1.ToFollower(\x010\x01\x125\n" +
+	"\x03Ask\x12\x17.fermi.link.v1.Question\x1a\x15.fermi.link.v1.Answer\x12=\n" +
+	"\x04Tail\x12\x1a.fermi.link.v1.TailRequest\x1a\x17.fermi.link.v1.TailData0\x01B5Z3github.com/fermi-cluster/fermi/internal/link/linkpbb\x06proto3"
 
 var (
 	file_link_proto_rawDescOnce sync.Once
@@ -1472,7 +2191,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
@@ -1494,6 +2213,16 @@ var file_link_proto_goTypes = []any{
 	(*PutOutputRequest)(nil),    // 17: fermi.link.v1.PutOutputRequest
 	(*OutputHeader)(nil),        // 18: fermi.link.v1.OutputHeader
 	(*PutOutputReply)(nil),      // 19: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 20: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 21: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 22: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 23: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 24: fermi.link.v1.Facts
+	(*Order)(nil),               // 25: fermi.link.v1.Order
+	(*Question)(nil),            // 26: fermi.link.v1.Question
+	(*Answer)(nil),              // 27: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 28: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 29: fermi.link.v1.TailData
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
@@ -1509,19 +2238,34 @@ var file_link_proto_depIdxs = []int32{
 	11, // 10: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
 	12, // 11: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
 	18, // 12: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	0,  // 13: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	13, // 14: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	14, // 15: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	17, // 16: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	1,  // 17: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	16, // 18: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	15, // 19: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	19, // 20: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	17, // [17:21] is the sub-list for method output_type
-	13, // [13:17] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	22, // 13: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	24, // 14: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	12, // 15: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	23, // 16: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	25, // 17: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	12, // 18: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	9,  // 19: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	4,  // 20: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	11, // 21: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	0,  // 22: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	13, // 23: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	14, // 24: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	17, // 25: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	20, // 26: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	26, // 27: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	28, // 28: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 29: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	16, // 30: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	15, // 31: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	19, // 32: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	21, // 33: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	27, // 34: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	29, // 35: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	29, // [29:36] is the sub-list for method output_type
+	22, // [22:29] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -1549,15 +2293,25 @@ func file_link_proto_init() {
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
+	file_link_proto_msgTypes[20].OneofWrappers = []any{
+		(*FromFollower_Hello)(nil),
+		(*FromFollower_Facts)(nil),
+		(*FromFollower_Beat)(nil),
+	}
+	file_link_proto_msgTypes[21].OneofWrappers = []any{
+		(*ToFollower_Welcome)(nil),
+		(*ToFollower_Order)(nil),
+		(*ToFollower_Beat)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   30,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_link_proto_goTypes,
 		DependencyIndexes: file_link_proto_depIdxs,

@@ -240,3 +240,193 @@ var Link_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "link.proto",
 }
+
+const (
+	Peer_Forward_FullMethodName = "/fermi.link.v1.Peer/Forward"
+	Peer_Ask_FullMethodName     = "/fermi.link.v1.Peer/Ask"
+	Peer_Tail_FullMethodName    = "/fermi.link.v1.Peer/Tail"
+)
+
+// PeerClient is the client API for Peer service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Peer is between the servers of one cluster, over mutual TLS with a key that all derive from the
+// cluster's link key. All of it rides on one connection from each server to each other.
+type PeerClient interface {
+	// Forward carries what a follower's launchers say to the leader, and its orders back.
+	Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromFollower, ToFollower], error)
+	// Ask brings what only the leader knows.
+	Ask(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error)
+	// Tail brings the part of a task's log that the asked server alone has, in memory, and then more as
+	// it comes.
+	Tail(ctx context.Context, in *TailRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailData], error)
+}
+
+type peerClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewPeerClient(cc grpc.ClientConnInterface) PeerClient {
+	return &peerClient{cc}
+}
+
+func (c *peerClient) Forward(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromFollower, ToFollower], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[0], Peer_Forward_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FromFollower, ToFollower]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ForwardClient = grpc.BidiStreamingClient[FromFollower, ToFollower]
+
+func (c *peerClient) Ask(ctx context.Context, in *Question, opts ...grpc.CallOption) (*Answer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Answer)
+	err := c.cc.Invoke(ctx, Peer_Ask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *peerClient) Tail(ctx context.Context, in *TailRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TailData], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Peer_ServiceDesc.Streams[1], Peer_Tail_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[TailRequest, TailData]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_TailClient = grpc.ServerStreamingClient[TailData]
+
+// PeerServer is the server API for Peer service.
+// All implementations must embed UnimplementedPeerServer
+// for forward compatibility.
+//
+// Peer is between the servers of one cluster, over mutual TLS with a key that all derive from the
+// cluster's link key. All of it rides on one connection from each server to each other.
+type PeerServer interface {
+	// Forward carries what a follower's launchers say to the leader, and its orders back.
+	Forward(grpc.BidiStreamingServer[FromFollower, ToFollower]) error
+	// Ask brings what only the leader knows.
+	Ask(context.Context, *Question) (*Answer, error)
+	// Tail brings the part of a task's log that the asked server alone has, in memory, and then more as
+	// it comes.
+	Tail(*TailRequest, grpc.ServerStreamingServer[TailData]) error
+	mustEmbedUnimplementedPeerServer()
+}
+
+// UnimplementedPeerServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedPeerServer struct{}
+
+func (UnimplementedPeerServer) Forward(grpc.BidiStreamingServer[FromFollower, ToFollower]) error {
+	return status.Errorf(codes.Unimplemented, "method Forward not implemented")
+}
+func (UnimplementedPeerServer) Ask(context.Context, *Question) (*Answer, error) {
+	return nil, status.Errorf(codes.Unimplemented, "method Ask not implemented")
+}
+func (UnimplementedPeerServer) Tail(*TailRequest, grpc.ServerStreamingServer[TailData]) error {
+	return status.Errorf(codes.Unimplemented, "method Tail not implemented")
+}
+func (UnimplementedPeerServer) mustEmbedUnimplementedPeerServer() {}
+func (UnimplementedPeerServer) testEmbeddedByValue()              {}
+
+// UnsafePeerServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to PeerServer will
+// result in compilation errors.
+type UnsafePeerServer interface {
+	mustEmbedUnimplementedPeerServer()
+}
+
+func RegisterPeerServer(s grpc.ServiceRegistrar, srv PeerServer) {
+	// If the following call pancis, it indicates UnimplementedPeerServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Peer_ServiceDesc, srv)
+}
+
+func _Peer_Forward_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(PeerServer).Forward(&grpc.GenericServerStream[FromFollower, ToFollower]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_ForwardServer = grpc.BidiStreamingServer[FromFollower, ToFollower]
+
+func _Peer_Ask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Question)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeerServer).Ask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peer_Ask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeerServer).Ask(ctx, req.(*Question))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Peer_Tail_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(TailRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(PeerServer).Tail(m, &grpc.GenericServerStream[TailRequest, TailData]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peer_TailServer = grpc.ServerStreamingServer[TailData]
+
+// Peer_ServiceDesc is the grpc.ServiceDesc for Peer service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Peer_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "fermi.link.v1.Peer",
+	HandlerType: (*PeerServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Ask",
+			Handler:    _Peer_Ask_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Forward",
+			Handler:       _Peer_Forward_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Tail",
+			Handler:       _Peer_Tail_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "link.proto",
+}

@@ -8,7 +8,7 @@ import {
   useQueryClient,
 } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
-import { keep, leave, signedIn } from "../session";
+import { byCookie, entered, forget, keep, leave, signedIn } from "../session";
 import { api, ask, dataOf, type Node, type Placement, type Schemas, type Task } from "./client";
 import { type Liveness, useStream } from "./live";
 import type { ServerEvent } from "./sse";
@@ -36,6 +36,7 @@ export interface TaskFilter {
 /** Every key under which something of the server is kept. */
 export const keys = {
   whoami: ["whoami"] as const,
+  session: ["session"] as const,
   zones: ["zones"] as const,
   nodes: ["nodes"] as const,
   placements: ["placements"] as const,
@@ -91,6 +92,48 @@ export function useSignIn() {
       return body.data;
     },
   });
+}
+
+/** Opens a session with a password; the server sets the cookie. */
+export function usePasswordSignIn() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async (body: { user: string; password: string }) => {
+      await dataOf(api.POST("/api/v1/session", { body }));
+      client.clear();
+      entered();
+    },
+  });
+}
+
+/** Changes one's own password, which ends all sessions, this one too. */
+export function useChangePassword(user: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async (body: { password: string; current?: string }) => {
+      await dataOf(api.PUT("/api/v1/users/{name}/password", { params: { path: { name: user } }, body }));
+      if (!byCookie()) return;
+      forget("passwordChanged");
+      client.clear();
+    },
+  });
+}
+
+/** Ends all sessions of oneself, this one too; tokens stay. */
+export function useSignOutEverywhere() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async () => {
+      await dataOf(api.DELETE("/api/v1/sessions"));
+      if (!byCookie()) return;
+      forget("everywhere");
+      client.clear();
+    },
+  });
+}
+
+export function useSession() {
+  return useQuery({ queryKey: keys.session, queryFn: () => dataOf(api.GET("/api/v1/session")) });
 }
 
 export function useSignOut(): () => void {

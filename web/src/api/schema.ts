@@ -140,6 +140,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep new work away and make what runs there leave; it is placed elsewhere. */
+        post: operations["drainNode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/uncordon": {
         parameters: {
             query?: never;
@@ -185,6 +202,23 @@ export interface paths {
         get: operations["listPlacement"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/placements/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Where a task would stand if it were submitted now, its price, latency and efficiency, and alternatives. Nothing is created. */
+        post: operations["previewPlacement"];
         delete?: never;
         options?: never;
         head?: never;
@@ -877,6 +911,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/zones/{name}/latency": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Report measured round trips from this zone; they replace declared ones. */
+        post: operations["measureZone"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -935,7 +986,12 @@ export interface components {
         Accelerators: {
             /** Format: int64 */
             count?: number;
-            /** @description Any type when absent. */
+            /**
+             * @description Part of one device, as 0.5 or 500m, with count 1; the whole when absent.
+             * @example 500m
+             */
+            share?: string;
+            /** @description Any one type when absent; A100|H800 is either, the first preferred. */
             type?: string;
         };
         Archive: {
@@ -947,6 +1003,10 @@ export interface components {
             name: string;
             path?: string;
             version?: string;
+        };
+        AtRevision: {
+            /** Format: int64 */
+            revision: number;
         };
         AuditEntry: {
             actor: string;
@@ -975,6 +1035,15 @@ export interface components {
              */
             next?: number;
         };
+        Carbon: {
+            /** @description 24 numbers: grams of CO₂ for a kWh from 0:00 on, on the zone's clock. */
+            byHour?: number[] | null;
+            /**
+             * Format: double
+             * @description Grams of CO₂ for a kWh, at any hour.
+             */
+            gramsPerKWh?: number;
+        };
         CloneBody: {
             displayName?: string;
             name?: string;
@@ -991,6 +1060,9 @@ export interface components {
             code: string;
             /** Format: date-time */
             expiresAt: string;
+        };
+        CredentialRef: {
+            secret: string;
         };
         Device: {
             /** Format: int64 */
@@ -1016,6 +1088,26 @@ export interface components {
             nodeCount: number;
             /** Format: int64 */
             totalGpus: number;
+        };
+        EfficiencyNote: {
+            /** @description estimated, or measured on finished tasks of the same recipe. */
+            basis: string;
+            /** Format: double */
+            percent: number;
+        };
+        EnergyNote: {
+            /** @description estimated: from tables of device power. */
+            basis: string;
+            /**
+             * Format: double
+             * @description CO₂; absent where a zone does not say how clean its power is.
+             */
+            gramsPerHour?: number;
+            /**
+             * Format: double
+             * @description With cooling.
+             */
+            kw: number;
         };
         EnvVar: {
             name: string;
@@ -1046,6 +1138,20 @@ export interface components {
              * @description Give it as after for later ones.
              */
             next?: number;
+        };
+        Eviction: {
+            /** Format: date-time */
+            at: string;
+            message: components["schemas"]["Text"];
+            /** @description Preempted, Drained, Moved … */
+            reason: string;
+        };
+        ExpectedTotals: {
+            /** Format: double */
+            grams?: number;
+            /** Format: double */
+            kwh: number;
+            prices: components["schemas"]["PriceTotal"][] | null;
         };
         Explanation: {
             /** @description What would change it. */
@@ -1127,6 +1233,84 @@ export interface components {
             token: string;
             user: string;
         };
+        KeptObject: {
+            id: string;
+            /** Format: int64 */
+            revision: number;
+        };
+        LatencyNote: {
+            /** @description What this class is good for. */
+            action: components["schemas"]["Text"];
+            /**
+             * Format: double
+             * @description Of the narrowest link; absent when unknown.
+             */
+            bandwidthGbps?: number;
+            /** @description near (below 2 ms), regional (below 5), far (to 50) or remote. */
+            class: string;
+            from?: string;
+            /**
+             * Format: double
+             * @description 0 within one zone.
+             */
+            p50Ms: number;
+            /**
+             * Format: double
+             * @description Absent when unknown.
+             */
+            p99Ms?: number;
+            /** @description measured, declared or assumed; absent within one zone. */
+            source?: string;
+            to?: string;
+        };
+        LogLine: {
+            /** Format: int64 */
+            attempt?: number;
+            /** @description The line goes on in the next one of this replica and stream. */
+            partial?: boolean;
+            /** Format: int64 */
+            rank: number;
+            /** @description role-index */
+            replica: string;
+            /** @description stdout or stderr */
+            stream: string;
+            text: string;
+            /** Format: date-time */
+            time: string;
+        };
+        MeasuredLatency: {
+            /** Format: date-time */
+            at: string;
+            /** Format: double */
+            p50Ms: number;
+            /** Format: double */
+            p99Ms: number;
+            /** Format: int64 */
+            samples?: number;
+        };
+        Measurement: {
+            /**
+             * Format: double
+             * @description The usual round trip in milliseconds.
+             */
+            p50Ms: number;
+            /**
+             * Format: double
+             * @description The slow one.
+             */
+            p99Ms: number;
+            /**
+             * Format: int64
+             * @description How many were measured.
+             */
+            samples: number;
+        };
+        Measurements: {
+            /** @description By the other zone's name. */
+            to: {
+                [key: string]: components["schemas"]["Measurement"];
+            };
+        };
         Meta: {
             /** Format: date-time */
             createdAt?: string;
@@ -1161,8 +1345,20 @@ export interface components {
             spec: components["schemas"]["NodeSpec"];
             status?: components["schemas"]["NodeStatus"];
         };
+        NodePart: {
+            deviceType?: string;
+            /** Format: int64 */
+            devices?: number;
+            node: string;
+            rack?: string;
+            /** Format: int64 */
+            replicas: number;
+            zone: string;
+        };
         NodeSpec: {
             cordoned?: boolean;
+            /** @description Devices, by index, that take no new work. */
+            cordonedDevices?: number[] | null;
             /**
              * @description Cores as a quantity, such as 500m or 64.
              * @example 500m
@@ -1174,6 +1370,8 @@ export interface components {
              * @example 16Gi
              */
             disk?: string;
+            /** @description What runs on the cordoned node or devices leaves and is placed elsewhere. */
+            drain?: boolean;
             leaf?: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
@@ -1225,30 +1423,130 @@ export interface components {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["PlacementSpec"];
         };
+        PlacementOption: {
+            /** @description What the manifest has to say for it. */
+            change?: components["schemas"]["Text"];
+            efficiency: components["schemas"]["EfficiencyNote"];
+            energy: components["schemas"]["EnergyNote"];
+            /** @description It does not fit now; this is a guess on empty nodes. */
+            estimated?: boolean;
+            /** @description Over expectedTime, from the start, or from now where that is unknown. */
+            expected?: components["schemas"]["ExpectedTotals"];
+            latency: components["schemas"]["LatencyNote"];
+            /** @description planned, cheaper, faster, greener, safer or sooner. */
+            name: string;
+            /** Format: int64 */
+            nodeCount: number;
+            /** @description The first 64; nodeCount says how many there are. */
+            nodes?: components["schemas"]["NodePart"][] | null;
+            /** @description One for each currency. */
+            prices: components["schemas"]["PriceParts"][] | null;
+            rackLoss: components["schemas"]["RackLoss"];
+            /** @description What is won and what is lost against the planned place. */
+            text?: components["schemas"]["Text"];
+            zones: components["schemas"]["ZonePart"][] | null;
+        };
         PlacementSpec: {
             /**
              * Format: int64
              * @description The first attempt that may use this placement.
              */
             attempt: number;
+            evict?: components["schemas"]["Eviction"];
             /** Format: date-time */
             placedAt: string;
             roles: components["schemas"]["RoleAssignment"][] | null;
             taskId: string;
         };
+        Preview: {
+            action?: components["schemas"]["Text"];
+            /** @description At most three. */
+            alternatives?: components["schemas"]["PlacementOption"][] | null;
+            fits: boolean;
+            message?: components["schemas"]["Text"];
+            planned?: components["schemas"]["PlacementOption"];
+            /** @description Machine-readable: why it would wait. */
+            reason?: string;
+            /** Format: date-time */
+            start?: string;
+            /** @description now, predicted or unknown. */
+            startBasis: string;
+            /** @description The cheapest and the cleanest hours to start it, within a day or before its deadline; absent where now is best. */
+            windows?: components["schemas"]["StartWindow"][] | null;
+        };
         Price: {
-            /** Format: double */
+            /**
+             * Format: double
+             * @description A core for an hour; 0.20 when absent.
+             */
             coreHour?: number;
+            /**
+             * Format: double
+             * @description A GB that leaves the zone; free when absent.
+             */
+            crossingGB?: number;
             /** @description CNY when absent. */
             currency?: string;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description A device for an hour; 8.50 when absent.
+             */
             deviceHour?: number;
-            /** Format: double */
+            /** @description A device of this type for an hour; deviceHour for other types. */
+            devices?: {
+                [key: string]: number;
+            };
+            /**
+             * Format: double
+             * @description A GiB of memory for an hour; free when absent.
+             */
             memoryGBHour?: number;
+            /**
+             * Format: double
+             * @description Multiplies all hourly prices of preemptible tasks, above 0 and at most 1; no reduction when absent.
+             */
+            spotFactor?: number;
+            /** @description Hours of the day with other prices; they do not overlap. */
+            windows?: components["schemas"]["PriceWindow"][] | null;
+        };
+        PriceParts: {
+            /** Format: double */
+            cpu: number;
+            /**
+             * Format: double
+             * @description For each GB between the zones, apart from the total; 0 in one zone or where it is free.
+             */
+            crossingGB: number;
+            currency: string;
+            /** Format: double */
+            devices: number;
+            /** Format: double */
+            memory: number;
+            /** @description At the price of preemptible tasks. */
+            spot?: boolean;
+            /** Format: double */
+            total: number;
+        };
+        PriceTotal: {
+            currency: string;
+            /** Format: double */
+            total: number;
+        };
+        PriceWindow: {
+            /**
+             * Format: double
+             * @description Multiplies all hourly prices.
+             */
+            factor: number;
+            /** @description As 22:00. */
+            from: string;
+            /** @description As 06:00, which then is on the next day, or 24:00. */
+            to: string;
         };
         Project: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["ProjectSpec"];
+            spec?: components["schemas"]["ProjectSpec"];
+            status?: components["schemas"]["ProjectStatus"];
         };
         ProjectSpec: {
             description?: string;
@@ -1257,15 +1555,24 @@ export interface components {
             /** @description default when absent. */
             queue?: string;
         };
+        ProjectStatus: {
+            /**
+             * Format: int64
+             * @description User and group id of its processes; given with the first one.
+             */
+            uid?: number;
+        };
         Queue: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["QueueSpec"];
+            spec?: components["schemas"]["QueueSpec"];
             status?: components["schemas"]["QueueStatus"];
         };
         QueueSpec: {
+            /** @description What it gets back when others borrowed it: cpu (cores), memory (GiB), devices, or a device type such as A100. */
             guarantee?: {
                 [key: string]: number;
             };
+            /** @description The most it may hold, in the words of guarantee. */
             limit?: {
                 [key: string]: number;
             };
@@ -1274,9 +1581,13 @@ export interface components {
              * @description 100000 when absent.
              */
             maxPending?: number;
+            /** @description The queue this one is a part of; none when absent. */
             parent?: string;
             paused?: boolean;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Share of what is left among its siblings; 1 when absent.
+             */
             weight?: number;
         };
         QueueStatus: {
@@ -1284,6 +1595,19 @@ export interface components {
             pending?: number;
             /** Format: int64 */
             running?: number;
+        };
+        RackLoss: {
+            /**
+             * Format: int64
+             * @description Of all replicas, rounded up.
+             */
+            percent: number;
+            rack?: string;
+            /** Format: int64 */
+            racks: number;
+            /** Format: int64 */
+            replicas: number;
+            zone?: string;
         };
         Refusal: {
             /**
@@ -1459,23 +1783,51 @@ export interface components {
             sealed?: {
                 [key: string]: string;
             };
+            /** @description opaque (default), git, registry or s3; says which keys there are and never changes. */
+            type?: string;
         };
         SecretStatus: {
             /** @description Which keys have a value. */
             keys?: string[] | null;
         };
         SessionInfo: {
+            /** Format: date-time */
+            expiresAt?: string;
             /**
              * Format: date-time
              * @description When the session ends unless it is used.
              */
             idleAt?: string;
+            /** @description Those you are a member of. */
+            projects?: string[] | null;
+            /**
+             * @description What the user may do.
+             * @enum {string}
+             */
+            role: "admin" | "operator" | "member" | "viewer";
+            /**
+             * @description read or tasks where the token may less than its user.
+             * @enum {string}
+             */
+            scope?: "read" | "tasks" | "admin";
+            seesAll?: boolean;
+            /** @description The one task this token reaches. */
+            task?: string;
+            token: string;
+            user: string;
         };
         SignInBody: {
             /** @description A one-time code, alone. */
             code?: string;
             password?: string;
             user?: string;
+        };
+        StartWindow: {
+            /** @description price or carbon. */
+            for: string;
+            /** Format: date-time */
+            start: string;
+            totals: components["schemas"]["ExpectedTotals"];
         };
         Submitted: {
             /** @description When there is more than one replica. */
@@ -1509,7 +1861,7 @@ export interface components {
         };
         Token: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["TokenSpec"];
+            spec?: components["schemas"]["TokenSpec"];
         };
         TokenSpec: {
             /** @description Of a session or code: ends with the user's next sign-out everywhere. */
@@ -1541,7 +1893,7 @@ export interface components {
              */
             use?: "session" | "code";
             /** @description For whom the token speaks; yourself when absent. */
-            user: string;
+            user?: string;
         };
         TrainingTask: {
             metadata: components["schemas"]["Meta"];
@@ -1550,8 +1902,25 @@ export interface components {
         };
         TrainingTaskSpec: {
             code?: components["schemas"]["Code"];
+            /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
+            credentials?: components["schemas"]["CredentialRef"][] | null;
             datasets?: components["schemas"]["AssetRef"][] | null;
+            /**
+             * Format: date-time
+             * @description When it should have ended.
+             */
+            deadline?: string;
+            /**
+             * @description cheap or green: wait for the cheapest or cleanest hours before the deadline.
+             * @enum {string}
+             */
+            deferrable?: "cheap" | "green";
             description?: string;
+            /**
+             * @description How long it will run, about; learned when absent.
+             * @example 1h30m
+             */
+            expectedTime?: string;
             /**
              * @description Launch recipe; plain when absent.
              * @enum {string}
@@ -1564,6 +1933,8 @@ export interface components {
             image?: string;
             models?: components["schemas"]["AssetRef"][] | null;
             outputs?: components["schemas"]["Outputs"];
+            /** @description May be stopped for others and started again; pays the spot price. */
+            preemptible?: boolean;
             /**
              * Format: int64
              * @description Larger wins; 0 to 10000.
@@ -1574,10 +1945,15 @@ export interface components {
             /** @description The project's queue when absent. */
             queue?: string;
             restartPolicy?: components["schemas"]["RestartPolicy"];
-            roles: components["schemas"]["Role"][] | null;
+            roles: components["schemas"]["Role"][];
             /** @description Set by the stop verb: the task ends and keeps its outputs. */
             stop?: boolean;
             timeouts?: components["schemas"]["Timeouts"];
+            /** @description pack (when absent), spread, or {maxPerRack: n}. */
+            topology?: ("pack" | "spread") | {
+                /** @description Replicas in one rack, at most. */
+                maxPerRack: number;
+            };
             zones?: components["schemas"]["ZoneRules"];
         };
         TrainingTaskStatus: {
@@ -1641,7 +2017,7 @@ export interface components {
         };
         User: {
             metadata: components["schemas"]["Meta"];
-            spec: components["schemas"]["UserSpec"];
+            spec?: components["schemas"]["UserSpec"];
             status?: components["schemas"]["UserStatus"];
         };
         UserSpec: {
@@ -1676,14 +2052,50 @@ export interface components {
             spec: components["schemas"]["ZoneSpec"];
             status?: components["schemas"]["ZoneStatus"];
         };
+        ZonePart: {
+            degraded?: boolean;
+            /** Format: int64 */
+            devices?: number;
+            /** Format: int64 */
+            nodes: number;
+            region?: string;
+            /** Format: int64 */
+            replicas: number;
+            zone: string;
+        };
         ZoneRules: {
             /** @description Zone names; all when absent. */
             allow?: string[] | null;
             deny?: string[] | null;
+            /**
+             * @description Largest usual round trip between two replicas' zones, as 2ms; no bound when absent.
+             * @example 1h30m
+             */
+            maxLatency?: string;
+            /**
+             * @description prefer (when absent) or require: zones of one region only.
+             * @enum {string}
+             */
+            sameRegion?: "prefer" | "require";
+            /** @description Replicas by zone; chosen by the platform when absent. */
+            split?: {
+                [key: string]: number;
+            };
+            /** @description Stand in at least two zones, so that the loss of one leaves minReplicas. */
+            surviveZoneLoss?: boolean;
         };
         ZoneSpec: {
+            /** @description Bandwidth to other zones in Gbit/s, by zone name; no bound when absent. */
+            bandwidthGbps?: {
+                [key: string]: number;
+            };
+            carbon?: components["schemas"]["Carbon"];
             /** Format: double */
             consoleLatencyMs?: number;
+            /** @description Power of a busy device in watts, by type; a table of usual values when absent. */
+            deviceWatts?: {
+                [key: string]: number;
+            };
             /** @description local: processes on this machine. */
             engine?: string;
             /**
@@ -1692,13 +2104,24 @@ export interface components {
              */
             health?: "healthy" | "degraded";
             healthReason?: string;
-            /** @description Round trip to other zones in milliseconds, by zone name. */
+            /** @description Usual (p50) round trip to other zones in milliseconds, by zone name. */
             latencyMs?: {
                 [key: string]: number;
             };
+            /** @description Slow (p99) round trip to other zones in milliseconds; needs latencyMs of the same zone. */
+            latencyP99Ms?: {
+                [key: string]: number;
+            };
             price?: components["schemas"]["Price"];
+            /**
+             * Format: double
+             * @description Power usage effectiveness, 1 or more; 1.5 is assumed when absent.
+             */
+            pue?: number;
             /** @description 北京, eu-west … */
             region: string;
+            /** @description The zone's clock for hours of price and carbon, as +08:00; UTC when absent. */
+            utcOffset?: string;
             virtual?: boolean;
         };
         ZoneStatus: {
@@ -1709,14 +2132,30 @@ export interface components {
              * @enum {string}
              */
             health?: "healthy" | "degraded";
+            /** @description Measured round trips to other zones, by zone name; they replace declared ones. */
+            measured?: {
+                [key: string]: components["schemas"]["MeasuredLatency"];
+            };
             message?: components["schemas"]["Text"];
             /** Format: int64 */
             nodes?: number;
             /** Format: int64 */
             ready?: number;
+            /** @description Machine-readable: SetByHand, AllWell, NoNodes, EngineUnreachable, NodesNotReady or SlowLinks. */
+            reason?: string;
         };
     };
-    responses: never;
+    responses: {
+        /** @description Refused, with the reason. */
+        Refused: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Refusal"];
+            };
+        };
+    };
     parameters: never;
     requestBodies: never;
     headers: never;
@@ -1755,15 +2194,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getArchive: {
@@ -1795,15 +2236,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listAudit: {
@@ -1837,15 +2277,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     backup: {
@@ -1866,15 +2304,15 @@ export interface operations {
                     "application/x-tar": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listEvents: {
@@ -1916,15 +2354,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listNode: {
@@ -1978,15 +2415,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     getNode: {
@@ -2021,20 +2456,22 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     cordonNode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2061,20 +2498,68 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    drainNode: {
+        parameters: {
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Refusal"];
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Node"];
+                        /** @description For people. */
+                        message: string;
+                    };
                 };
             };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     uncordonNode: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
             header?: never;
             path: {
                 name: string;
@@ -2101,15 +2586,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     openapi: {
@@ -2127,18 +2613,16 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": string;
+                    "application/json": Record<string, never>;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listPlacement: {
@@ -2194,15 +2678,62 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    previewPlacement: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The task's manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+                "application/yaml": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Refusal"];
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Preview"];
+                        /** @description For people. */
+                        message: string;
+                    };
                 };
             };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     getPlacement: {
@@ -2239,15 +2770,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listProject: {
@@ -2301,15 +2831,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createProject: {
@@ -2325,7 +2853,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "语音识别"
+                 *       },
+                 *       "spec": {
+                 *         "queue": "default"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Project"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "语音识别"
+                 *       },
+                 *       "spec": {
+                 *         "queue": "default"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Project"];
             };
         };
@@ -2348,15 +2896,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getProject: {
@@ -2391,15 +2941,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateProject: {
@@ -2440,15 +2989,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteProject: {
@@ -2480,15 +3032,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listQueue: {
@@ -2542,15 +3095,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createQueue: {
@@ -2566,7 +3117,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "夜间队列"
+                 *       },
+                 *       "spec": {
+                 *         "maxPending": 1000
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Queue"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "夜间队列"
+                 *       },
+                 *       "spec": {
+                 *         "maxPending": 1000
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Queue"];
             };
         };
@@ -2589,15 +3160,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getQueue: {
@@ -2632,15 +3205,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateQueue: {
@@ -2681,15 +3253,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteQueue: {
@@ -2721,15 +3296,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listSecret: {
@@ -2785,15 +3361,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createSecret: {
@@ -2811,7 +3386,33 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "hub"
+                 *       },
+                 *       "spec": {
+                 *         "data": {
+                 *           "password": "…",
+                 *           "username": "lin"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Secret"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "hub"
+                 *       },
+                 *       "spec": {
+                 *         "data": {
+                 *           "password": "…",
+                 *           "username": "lin"
+                 *         }
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Secret"];
             };
         };
@@ -2834,15 +3435,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getSecret: {
@@ -2879,15 +3483,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateSecret: {
@@ -2930,15 +3533,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteSecret: {
@@ -2973,15 +3579,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getSession: {
@@ -3011,15 +3618,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     signIn: {
@@ -3053,15 +3658,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     signOut: {
@@ -3085,20 +3692,21 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     makeSignInCode: {
@@ -3128,15 +3736,15 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     signOutEverywhere: {
@@ -3169,15 +3777,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listToken: {
@@ -3231,15 +3840,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createToken: {
@@ -3255,7 +3862,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "nightly"
+                 *       },
+                 *       "spec": {
+                 *         "scope": "read"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Token"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "nightly"
+                 *       },
+                 *       "spec": {
+                 *         "scope": "read"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Token"];
             };
         };
@@ -3282,15 +3909,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getToken: {
@@ -3325,15 +3954,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateToken: {
@@ -3374,15 +4002,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteToken: {
@@ -3414,15 +4045,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listTrainingTask: {
@@ -3482,15 +4114,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createTrainingTask: {
@@ -3508,7 +4139,41 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "GPT大模型分布式训练"
+                 *       },
+                 *       "spec": {
+                 *         "roles": [
+                 *           {
+                 *             "command": [
+                 *               "echo",
+                 *               "hi"
+                 *             ]
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "GPT大模型分布式训练"
+                 *       },
+                 *       "spec": {
+                 *         "roles": [
+                 *           {
+                 *             "command": [
+                 *               "echo",
+                 *               "hi"
+                 *             ]
+                 *           }
+                 *         ]
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
             };
         };
@@ -3531,15 +4196,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getTrainingTask: {
@@ -3576,15 +4244,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateTrainingTask: {
@@ -3627,15 +4294,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteTrainingTask: {
@@ -3670,15 +4340,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     cloneTask: {
@@ -3719,15 +4390,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listTaskEvents: {
@@ -3767,15 +4441,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readTaskLog: {
@@ -3810,19 +4483,45 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "message";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "end";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                     "text/plain": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listTaskOutputs: {
@@ -3871,15 +4570,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readTaskOutput: {
@@ -3908,15 +4606,32 @@ export interface operations {
                     "application/octet-stream": string;
                 };
             };
-            /** @description Refused. */
-            default: {
+            /** @description The range asked for. */
+            206: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Refusal"];
+                    "application/octet-stream": string;
                 };
             };
+            /** @description Not changed since If-Modified-Since. */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            412: components["responses"]["Refused"];
+            416: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listTaskReplicas: {
@@ -3955,15 +4670,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     stopTask: {
@@ -3998,15 +4712,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     explainTask: {
@@ -4043,15 +4758,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     sumUsage: {
@@ -4091,15 +4805,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listUser: {
@@ -4153,15 +4866,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createUser: {
@@ -4177,7 +4888,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "林"
+                 *       },
+                 *       "spec": {
+                 *         "role": "member"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["User"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "林"
+                 *       },
+                 *       "spec": {
+                 *         "role": "member"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["User"];
             };
         };
@@ -4200,15 +4931,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getUser: {
@@ -4243,15 +4976,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateUser: {
@@ -4292,15 +5024,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteUser: {
@@ -4332,15 +5067,16 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     setPassword: {
@@ -4376,15 +5112,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     version: {
@@ -4414,15 +5153,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchNode: {
@@ -4451,18 +5188,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchPlacement: {
@@ -4493,18 +5264,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchProject: {
@@ -4533,18 +5339,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchQueue: {
@@ -4573,18 +5413,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchSecret: {
@@ -4615,18 +5489,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchToken: {
@@ -4655,18 +5564,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchTrainingTask: {
@@ -4701,18 +5644,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchUser: {
@@ -4741,18 +5719,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     watchZone: {
@@ -4781,18 +5793,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "added" | "modified" | "deleted";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "kept";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "reset" | "synced";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    } | {
+                        data: string;
+                        /**
+                         * @description message where there is no such line.
+                         * @enum {string}
+                         */
+                        event: "error";
+                        /** @description Give it as Last-Event-ID to go on from here. */
+                        id?: string;
+                    };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     whoami: {
@@ -4822,15 +5868,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listZone: {
@@ -4884,15 +5928,13 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     createZone: {
@@ -4908,7 +5950,27 @@ export interface operations {
         /** @description The manifest, JSON or YAML. */
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "北京-1"
+                 *       },
+                 *       "spec": {
+                 *         "region": "北京"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["Zone"];
+                /**
+                 * @example {
+                 *       "metadata": {
+                 *         "displayName": "北京-1"
+                 *       },
+                 *       "spec": {
+                 *         "region": "北京"
+                 *       }
+                 *     }
+                 */
                 "application/yaml": components["schemas"]["Zone"];
             };
         };
@@ -4931,15 +5993,17 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     getZone: {
@@ -4974,15 +6038,14 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     updateZone: {
@@ -5023,15 +6086,18 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     deleteZone: {
@@ -5063,15 +6129,63 @@ export interface operations {
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    measureZone: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Measurements"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Refusal"];
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Zone"];
+                        /** @description For people. */
+                        message: string;
+                    };
                 };
             };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     healthz: {
@@ -5095,20 +6209,17 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     metrics: {
@@ -5129,15 +6240,14 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     readyz: {
@@ -5161,20 +6271,17 @@ export interface operations {
                          * @description The HTTP status.
                          */
                         code: number;
+                        data: null;
                         /** @description For people. */
                         message: string;
                     };
                 };
             };
-            /** @description Refused. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Refusal"];
-                };
-            };
+            400: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
 }

@@ -16,7 +16,7 @@ import { useSignOut, useWhoami } from "../api/queries";
 import { chooseLanguage } from "../i18n/setup";
 import { SignIn } from "../pages/sign-in";
 import { onSession, signedIn } from "../session";
-import { NavTo } from "./link";
+import { AnchorLink, NavTo } from "./link";
 import { useLanguage } from "./now";
 
 const places = [
@@ -84,9 +84,11 @@ function Frame() {
             <Text fw={700}>Fermi</Text>
           </Group>
           <Group gap="sm" wrap="nowrap">
-            <Text size="sm" c="dimmed" visibleFrom="sm" truncate maw={200}>
-              {who.data?.user}
-            </Text>
+            {who.data && (
+              <AnchorLink to="/account" size="sm" truncate maw={200} title={t("nav.account")}>
+                {who.data.user}
+              </AnchorLink>
+            )}
             <Choices />
             <Button variant="subtle" size="xs" onClick={signOut}>
               {t("nav.signOut")}

@@ -18,12 +18,12 @@ export function Loading({ rows = 4 }: { rows?: number }) {
 }
 
 /** What went wrong, field by field, and a way to try again. */
-export function Failure({ error, retry }: { error: Error; retry?: () => void }) {
+export function Failure({ error, retry, title }: { error: Error; retry?: () => void; title?: string }) {
   const { t } = useTranslation();
   const refused = error instanceof Refused ? error : undefined;
   const text = refused?.status === 0 ? t("state.offline") : error.message;
   return (
-    <Alert color="red" variant="light" title={t("state.failed")} role="alert">
+    <Alert color="red" variant="light" title={title ?? t("state.failed")} role="alert">
       <Stack gap="xs" align="flex-start">
         <Text size="sm" className="break">
           {text}

@@ -1,0 +1,139 @@
+package v1
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+const maxFallbacks = 8
+
+// elastic checks a role's range.
+func (f *faults) elastic(at string, r *Role) {
+	low, high := r.Replicas, r.Replicas
+	if r.MinReplicas != nil {
+		low = *r.MinReplicas
+		f.count(at+".minReplicas", low, 1, max(r.Replicas, 1))
+	}
+	if r.MaxReplicas != nil {
+		high = *r.MaxReplicas
+		f.count(at+".maxReplicas", high, r.Replicas, maxReplicas)
+	}
+	f.unbuiltRange(at, r, low, high)
+}
+
+func (f *faults) accelerators(at string, a *Accelerators) {
+	if a.Type != "" && a.Count == 0 {
+		f.add(at+".count", "A type without a count asks for nothing; say how many devices, 1 to %d.", "只有类型而没有数量；请写明设备数量，1 到 %d。", maxAccel)
+	}
+	if a.Share != 0 && a.Count != 1 {
+		f.add(at+".share", "A part of a device goes with count 1, not %d.", "按份额使用时 count 应为 1，而不是 %d。", a.Count)
+	}
+	types := a.Types()
+	if len(types) > maxFallbacks {
+		f.add(at+".type", "There are %d types; at most %d are allowed.", "类型有 %d 种，最多允许 %d 种。", len(types), maxFallbacks)
+		return
+	}
+	seen := map[string]bool{}
+	for _, t := range types {
+		if t == "" && strings.Contains(a.Type, "|") {
+			f.add(at+".type", "%s has a '|' with no type beside it; write it like A100|H800.", "%s 的 '|' 旁缺少类型，请写成 A100|H800 这样的形式。", quote(a.Type))
+			return
+		}
+		if seen[FoldDevice(t)] {
+			f.add(at+".type", "%s stands twice; name it once.", "%s 重复，请只保留一个。", quote(t))
+			return
+		}
+		seen[FoldDevice(t)] = true
+		if utf8.RuneCountInString(t) > maxWord || !printable(t) {
+			f.word(at+".type", t, false)
+			return
+		}
+	}
+	if strings.TrimSpace(a.Type) != a.Type {
+		f.word(at+".type", a.Type, false)
+	}
+}
+
+func (f *faults) zoneRules(at string, s *TrainingTaskSpec) {
+	z := s.Zones
+	if z == nil {
+		return
+	}
+	f.names(at+".allow", z.Allow)
+	f.names(at+".deny", z.Deny)
+	for i, n := range z.Deny {
+		if slices.Contains(z.Allow, n) {
+			f.add(item(at+".deny", i), "The zone %s is both allowed and denied; keep one.", "可用区 %s 同时被允许和禁止，请只保留一处。", quote(n))
+		}
+	}
+	f.split(at, s)
+	f.span(at+".maxLatency", z.MaxLatency)
+	switch z.SameRegion {
+	case "", RegionPrefer, RegionRequire:
+	default:
+		f.add(at+".sameRegion", "%s is no rule; use prefer or require.", "%s 不是合法的取值，请使用 prefer 或 require。", quote(string(z.SameRegion)))
+	}
+}
+
+// split checks the user's own distribution: it must add up, and stay where the task may go.
+func (f *faults) split(at string, s *TrainingTaskSpec) {
+	z := s.Zones
+	total := 0
+	for _, r := range s.Roles {
+		total += r.Replicas
+	}
+	if z.SurviveZoneLoss && (total < 2 || len(z.Split) == 1) {
+		f.add(at+".surviveZoneLoss", "What stands in one zone is lost with it; give the task two replicas or more, in two zones or more.", "仅位于一个可用区的任务会随其丢失；请至少使用两个副本和两个可用区。")
+	}
+	if len(z.Split) == 0 {
+		return
+	}
+	if len(z.Split) > maxList {
+		f.add(at+".split", "There are %d zones; at most %d are allowed.", "可用区有 %d 个，最多允许 %d 个。", len(z.Split), maxList)
+		return
+	}
+	if len(s.Roles) != 1 {
+		f.add(at+".split", "A split is for tasks with one role; this has %d.", "split 仅适用于只有一个角色的任务；此任务有 %d 个。", len(s.Roles))
+	}
+	sum := 0
+	for _, zone := range sortedKeys(z.Split) {
+		path := child(at+".split", zone)
+		f.name(path, zone)
+		f.count(path, z.Split[zone], 1, maxReplicas)
+		sum += min(max(z.Split[zone], 0), maxReplicas)
+		if slices.Contains(z.Deny, zone) || len(z.Allow) > 0 && !slices.Contains(z.Allow, zone) {
+			f.add(path, "The rules beside it keep the task out of this zone.", "同处的规则禁止任务使用此可用区。")
+		}
+	}
+	if sum != total {
+		f.add(at+".split", "The split has %d replicas, the task %d; they must be the same.", "split 共 %d 个副本，任务有 %d 个，两者应一致。", sum, total)
+	}
+}
+
+// timing checks how long, until when, and whether it may wait. Whether a deadline lies ahead is
+// judged by who has a clock.
+func (f *faults) timing(s *TrainingTaskSpec) {
+	f.span("spec.expectedTime", s.ExpectedTime)
+	switch s.Deferrable {
+	case "":
+	case DeferCheap, DeferGreen:
+		if s.Deadline == nil {
+			f.add("spec.deferrable", "A task that may wait says until when it must have ended; give a deadline.", "可推迟的任务应说明最晚结束时间，请填写 deadline。")
+		}
+		if s.ExpectedTime == 0 {
+			f.add("spec.deferrable", "To choose hours, its length must be known; give expectedTime.", "选择时段需要知道任务时长，请填写 expectedTime。")
+		}
+	default:
+		f.add("spec.deferrable", "%s is nothing to wait for; use cheap or green.", "%s 不是合法的取值，请使用 cheap 或 green。", quote(string(s.Deferrable)))
+	}
+	if s.Topology != nil {
+		switch t := s.Topology; t.Mode {
+		case TopologyPack, TopologySpread:
+		case TopologyBounded:
+			f.count("spec.topology.maxPerRack", t.MaxPerRack, 1, maxReplicas)
+		default:
+			f.add("spec.topology", "%s is no topology; use pack, spread or {maxPerRack: n}.", "%s 不是合法的拓扑，请使用 pack、spread 或 {maxPerRack: n}。", quote(string(t.Mode)))
+		}
+	}
+}

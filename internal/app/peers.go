@@ -1,0 +1,129 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/run"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// outsideLease is the leader's with an etcd outside: another server waits to take over. The store's
+// own is for one server alone, which gains nothing from losing it early.
+const outsideLease = 3
+
+// outside says that there is an etcd outside, and so perhaps other servers.
+func (p *part) outside() bool { return len(p.cfg.Etcd.Endpoints) > 0 }
+
+func (p *part) leaseSeconds() int {
+	if p.outside() {
+		return outsideLease
+	}
+	return 0
+}
+
+// openPeers opens the door for the other servers.
+func (p *part) openPeers() (err error) {
+	if !p.outside() {
+		return nil
+	}
+	if p.peerL, err = net.Listen("tcp", p.cfg.PeerListen); err != nil {
+		return fault.New(fault.Conflict, "AddressInUse", fault.T("Can't listen on %s for the other servers.", "无法在 %s 上监听其他服务。", p.cfg.PeerListen)).
+			WithHint(fault.T("Choose another address with --peer-listen.", "可用 --peer-listen 换一个地址。")).Because(err)
+	}
+	p.peers, err = link.NewPeers(link.PeersConfig{
+		Hub: p.hub, Key: p.linkKey, Name: p.cfg.Name, Self: p.peerL.Addr().String(), Contact: p.store.Contact,
+		Log: p.cfg.Log.With("part", "peers"), Clock: clock.Real,
+	})
+	return err
+}
+
+// memberName is what a server is called in the election: its name and where its peers dial it.
+func (p *part) memberName() string {
+	if p.peers == nil {
+		return p.cfg.Name
+	}
+	return p.cfg.Name + "@" + p.peerL.Addr().String()
+}
+
+// runPeers answers the other servers, and knows who they are.
+func (p *part) runPeers(ctx context.Context) error {
+	var g run.Group
+	g.Add("serve", func(ctx context.Context) error { return p.peers.Serve(ctx, p.peerL) })
+	g.Add("forward", p.peers.Run)
+	g.Add("members", func(ctx context.Context) error {
+		p.store.WatchMembers(ctx, func(list []store.Member) {
+			servers := make([]link.Server, 0, len(list))
+			for _, m := range list {
+				name, addr, _ := strings.Cut(m.Name, "@")
+				servers = append(servers, link.Server{Name: name, Address: addr, Epoch: m.Epoch.Revision})
+			}
+			p.peers.Set(servers)
+		})
+		return nil
+	})
+	return g.Run(ctx)
+}
+
+// taskByID finds a task for its launcher, also when another server knew of it first.
+func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, error) {
+	o, err := p.store.GetByID(ctx, api.KindTrainingTask, id, 0)
+	if fault.Is(err, fault.NotFound) && p.peers != nil {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		var now int64
+		if now, err = p.store.Now(ctx); err == nil {
+			o, err = p.store.GetByID(ctx, api.KindTrainingTask, id, now)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o.(*api.TrainingTask), nil
+}
+
+// The questions that servers ask the leader.
+const (
+	askWhy      = "why"
+	askReplicas = "replicas"
+)
+
+// answer is what the leader tells another server.
+func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) {
+	var out any
+	var err error
+	switch kind {
+	case askWhy:
+		var task *api.TrainingTask
+		if task, err = p.taskByID(ctx, taskID); err == nil {
+			out, err = (*live)(p).Why(ctx, task)
+		}
+	case askReplicas:
+		out, err = (*live)(p).Replicas(ctx, taskID)
+	default:
+		err = fault.New(fault.NotFound, "NoSuchQuestion", fault.T("There is no question %q.", "不存在问题 %q。", kind))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(out)
+}
+
+// ask puts a question to the leader; false: we lead ourselves, or there is nobody else.
+func (p *part) ask(ctx context.Context, kind, taskID string, into any) (asked bool, err error) {
+	if p.peers == nil || p.engine.Load() != nil {
+		return false, nil
+	}
+	data, err := p.peers.Ask(ctx, kind, taskID)
+	if err != nil {
+		return true, err
+	}
+	return true, json.Unmarshal(data, into)
+}

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/store/embedded"
+)
+
+// TestCurrentReplica: code and secrets are for the attempt that runs; what is not known yet is asked
+// for again, what is over is refused for good.
+func TestCurrentReplica(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "f") // short: it holds unix sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "e"), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); wg.Wait(); etcd.Close(); _ = os.RemoveAll(dir) })
+	p := &part{store: store.New(store.Config{Client: etcd.Client()})}
+	wg.Go(func() { _ = p.store.Run(ctx) })
+	<-p.store.Ready()
+	for name, status := range map[string]api.TrainingTaskStatus{
+		"runs": {Phase: api.PhaseRunning, Attempt: 2}, "ended": {Phase: api.PhaseCompleted, Attempt: 2},
+	} {
+		task := &api.TrainingTask{Meta: api.Meta{ID: "task-" + name, Name: name, Project: "default"}, Status: status}
+		rev, err := p.store.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(task)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.store.Get(ctx, api.KeyOf(task), rev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		task    string
+		attempt int
+		want    fault.Code // "": given
+	}{
+		{"task-runs", 2, ""}, {"task-runs", 1, fault.Forbidden}, {"task-runs", 3, fault.Unavailable},
+		{"task-ended", 2, fault.Forbidden}, {"task-ended", 1, fault.Forbidden}, {"task-nobody", 1, fault.Unavailable},
+	} {
+		err := p.currentReplica(ctx, link.Parts{TaskID: c.task, Role: "worker", Attempt: c.attempt})
+		if (err == nil) != (c.want == "") || err != nil && fault.CodeOf(err) != c.want {
+			t.Errorf("attempt %d of %s: %v", c.attempt, c.task, err)
+		}
+	}
+}

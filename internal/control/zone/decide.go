@@ -1,0 +1,84 @@
+package zone
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/sched/cost"
+)
+
+// The reasons of a zone's health.
+const (
+	ReasonSetByHand   = "SetByHand"
+	ReasonAllWell     = "AllWell"
+	ReasonNoNodes     = "NoNodes"
+	ReasonUnreachable = "EngineUnreachable"
+	ReasonNotReady    = "NodesNotReady"
+	ReasonSlowLinks   = "SlowLinks"
+)
+
+// unreported is the reason that control/node gives a node of which no engine speaks.
+const unreported = "NotReported"
+
+// staleLink is how long a measurement counts against a zone.
+const staleLink = 24 * time.Hour
+
+// seen is a zone and what stands in it.
+type seen struct {
+	zone                       *api.Zone
+	nodes, ready, silent, devs int
+	retired                    int // cordoned and not ready: an operator knows, they count neither way
+}
+
+// decide is the zone's status.
+func decide(s seen, now time.Time) api.ZoneStatus {
+	st := api.ZoneStatus{
+		Health: api.ZoneDegraded, Nodes: s.nodes, Ready: s.ready, Devices: s.devs, Measured: s.zone.Status.Measured,
+	}
+	wanted := s.nodes - s.retired
+	slow, measured, worst := slowLinks(s.zone, now)
+	switch {
+	case s.zone.Spec.Health != "":
+		st.Health, st.Reason = s.zone.Spec.Health, ReasonSetByHand
+		st.Message = fault.T("%s", "%s", s.zone.Spec.HealthReason)
+	case wanted == 0:
+		st.Reason, st.Message = ReasonNoNodes, fault.T("The zone has no nodes in use.", "该可用区没有可用的节点。")
+	case s.silent == wanted:
+		st.Reason = ReasonUnreachable
+		st.Message = fault.T("No engine reports any of its %d nodes.", "没有引擎上报其 %d 个节点。", wanted)
+	case s.ready*10 < wanted*9:
+		st.Reason = ReasonNotReady
+		st.Message = fault.T("Only %d of %d nodes are ready.", "仅 %d/%d 个节点就绪。", s.ready, wanted)
+	case slow*2 > measured:
+		st.Reason = ReasonSlowLinks
+		st.Message = fault.T("%[1]d of %[2]d measured links are slower than declared; to %[3]s it takes %[4]v ms instead of %[5]v.",
+			"%[1]d/%[2]d 条实测链路慢于标称；到 %[3]s 为 %[4]v 毫秒，标称 %[5]v 毫秒。",
+			slow, measured, worst, s.zone.Status.Measured[worst].P50Ms, s.zone.Spec.LatencyMs[worst])
+	default:
+		st.Health, st.Reason = api.ZoneHealthy, ReasonAllWell
+	}
+	return st
+}
+
+// slowLinks counts fresh measurements of declared links, and those in a worse class than declared.
+// More than half must be slow to blame this zone: one far zone that is ill makes one link slow here.
+func slowLinks(z *api.Zone, now time.Time) (slow, measured int, worst string) {
+	for _, to := range slices.Sorted(maps.Keys(z.Status.Measured)) {
+		m := z.Status.Measured[to]
+		declared, ok := z.Spec.LatencyMs[to]
+		if !ok || now.Sub(m.At) > staleLink {
+			continue
+		}
+		measured++
+		if cost.ClassOf(m.P50Ms).Rank() > cost.ClassOf(declared).Rank() {
+			slow++
+			if worst == "" || m.P50Ms > z.Status.Measured[worst].P50Ms {
+				worst = to
+			}
+		}
+	}
+	return slow, measured, worst
+}

@@ -1,0 +1,14 @@
+// Package zone derives the state of availability zones.
+//
+// Place: layer 4; only the leader runs it. Promise: status.health follows the zone's nodes, its
+// measured links and the operator's hand, with one machine-readable reason; unchanged facts cause no
+// write. Enemies: two writers of one field, a zone that flaps because a far one is slow.
+//
+//	by hand (with reason) ─▶ as set
+//	no nodes · engine silent · < 90 % ready · most links slower than declared ─▶ degraded
+//	otherwise ─▶ healthy
+//
+// Invariants:
+//  1. Health, reason, message and counts are written here only; measured only by who measured.
+//  2. What an operator set by hand is never overruled.
+package zone

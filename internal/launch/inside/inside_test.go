@@ -1,0 +1,126 @@
+package inside
+
+import (
+	"errors"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestImports: one import more (path/filepath, golang.org/x/sys) and process 1 waits for all that
+// Go initialises before it.
+func TestImports(t *testing.T) {
+	allowed := []string{"encoding/json", "errors", "fmt", "io", "io/fs", "os", "os/signal", "path", "runtime", "slices", "strconv", "strings", "syscall", "unsafe"}
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range parsed.Imports {
+			if name, _ := strconv.Unquote(i.Path.Value); !slices.Contains(allowed, name) {
+				t.Errorf("%s imports %s", file, name)
+			}
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"run": 0o755, "text": 0o644} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, search string
+		want         error
+	}{
+		{"run", "/nowhere:.", nil}, {"./run", "", nil}, {dir + "/run", "", nil}, {"run", "", nil},
+		{"run", "/nowhere", syscall.ENOENT}, {"text", dir, syscall.EACCES}, {"sub", dir, syscall.EISDIR}, {"run/x", "", syscall.ENOENT},
+	} {
+		if file, err := Find(c.name, dir, c.search); !errors.Is(err, c.want) || err == nil && file != dir+"/run" {
+			t.Errorf("%+v: %q %v", c, file, err)
+		}
+	}
+}
+
+// TestFirstClosed: a cover begins where the user can't enter.
+func TestFirstClosed(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	deep := filepath.Join(dir, "a", "b")
+	if err := errors.Join(os.MkdirAll(deep, 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	w := Wall{UID: 64991, GID: 64991}
+	if got := w.firstClosed(deep); got != deep {
+		t.Errorf("all open: %q", got)
+	}
+	for _, at := range []string{deep, filepath.Dir(deep), dir} {
+		if err := os.Chmod(at, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.firstClosed(deep); got != at {
+			t.Errorf("%q closed: %q", at, got)
+		}
+	}
+}
+
+// TestProbe: as root in a system that permits it a wall can be built; otherwise it says why not.
+func TestProbe(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Probe(64991, []string{dir}, dir)
+	if os.Geteuid() != 0 {
+		if !errors.Is(err, ErrNotRoot) {
+			t.Error(err)
+		}
+		return
+	}
+	if err != nil {
+		t.Skip("no walls here:", err)
+	}
+	if _, err := Probe(64991, []string{dir}, dir+"/nowhere"); !errors.Is(err, syscall.ENOENT) {
+		t.Error("a folder that is not there:", err)
+	}
+}
+
+// TestAs: rights are really gone within, and back after.
+func TestAs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root has rights to give up")
+	}
+	file := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ran := false
+	err := As(64991, 64991, func() {
+		ran = true
+		if f, err := os.Open(file); !errors.Is(err, os.ErrPermission) {
+			f.Close()
+			t.Error("opened as another:", err)
+		}
+	})
+	if _, again := os.ReadFile(file); err != nil || again != nil || !ran {
+		t.Error(ran, err, again)
+	}
+}

@@ -1,0 +1,239 @@
+package inside
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// stepError is a failure with the step that it is reported as.
+type stepError struct {
+	step, file string
+	err        error
+}
+
+func (e *stepError) Error() string { return e.step + " " + e.file + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+const hardened = syscall.MS_NOSUID | syscall.MS_NODEV
+
+// opened is a place as it was before anything was hidden.
+type opened struct {
+	path   string
+	handle int // O_PATH
+	folder bool
+}
+
+// build makes the mounts of this namespace. Everything that stays visible is taken in hand first;
+// then the private and the empty folders come over what was there; then it is put back.
+func (w *Wall) build() error {
+	// Nothing of ours goes out; what the machine unmounts does come in.
+	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_SLAVE, ""); err != nil {
+		return err
+	}
+	var keep []opened
+	for _, bind := range w.Binds {
+		o, err := open(bind)
+		if err != nil {
+			return err
+		}
+		keep = append(keep, o)
+	}
+	if w.Folder != "" {
+		o, err := w.openFolder()
+		if err != nil {
+			return &stepError{StepFolder, w.Folder, err}
+		}
+		if private(o.path) {
+			keep = append(keep, o)
+		}
+	}
+	if err := w.privateFolders(); err != nil {
+		return err
+	}
+	covers, err := w.hide()
+	if err != nil {
+		return err
+	}
+	for _, o := range keep {
+		if err := o.bind(); err != nil {
+			return err
+		}
+	}
+	for _, cover := range covers {
+		if err := mount("", cover, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY|hardened|syscall.MS_NOEXEC, ""); err != nil {
+			return err
+		}
+	}
+	return mount("proc", "/proc", "proc", hardened|syscall.MS_NOEXEC, "")
+}
+
+func mount(source, target, kind string, flags uintptr, data string) error {
+	if err := syscall.Mount(source, target, kind, flags, data); err != nil {
+		return &stepError{StepBuild, target, err}
+	}
+	return nil
+}
+
+const oPath = 0x200000 // O_PATH, the same on every architecture
+
+func open(file string) (opened, error) {
+	info, err := os.Lstat(file)
+	if err != nil {
+		return opened{}, &stepError{StepBuild, file, err}
+	}
+	fd, err := syscall.Open(file, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return opened{}, &stepError{StepBuild, file, err}
+	}
+	return opened{file, fd, info.IsDir()}, nil
+}
+
+// openReal opens a folder with all links on the way followed; its path is where that led.
+func openReal(dir string) (opened, error) {
+	fd, err := syscall.Open(dir, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return opened{}, err
+	}
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return opened{real, fd, true}, err
+}
+
+// realPath is a folder's path without links.
+func realPath(dir string) (string, error) {
+	o, err := openReal(dir)
+	if err == nil {
+		err = syscall.Close(o.handle)
+	}
+	return o.path, err
+}
+
+// openFolder walks to the code folder with the user's own rights: a bind of it must show nothing
+// that the user could not reach.
+func (w *Wall) openFolder() (o opened, err error) {
+	err = as(w.UID, w.GID, func() error {
+		fd, err := syscall.Open(w.Folder, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+		o = opened{handle: fd, folder: true}
+		return err
+	})
+	if err == nil {
+		o.path, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(o.handle))
+	}
+	if err == nil && slices.Contains(append(privates, "/"), o.path) {
+		err = errors.New("it is a folder that every replica has its own of")
+	}
+	return o, err
+}
+
+// bind puts it where it was.
+func (o opened) bind() error {
+	err := os.MkdirAll(path.Dir(o.path), 0o755)
+	if err == nil && o.folder {
+		err = os.MkdirAll(o.path, 0o755)
+	} else if err == nil {
+		err = os.WriteFile(o.path, nil, 0o644)
+	}
+	if err != nil {
+		return &stepError{StepBuild, o.path, err}
+	}
+	defer syscall.Close(o.handle)
+	if err := mount("/proc/self/fd/"+strconv.Itoa(o.handle), o.path, "", syscall.MS_BIND, ""); err != nil {
+		return err
+	}
+	return mount("", o.path, "", syscall.MS_REMOUNT|syscall.MS_BIND|hardened, "")
+}
+
+// privates are the folders that every replica has its own of.
+var privates = []string{"/tmp", "/var/tmp", "/dev/shm"}
+
+// private says whether something lies in one of them.
+func private(file string) bool {
+	return slices.ContainsFunc(privates, func(p string) bool { return strings.HasPrefix(file, p+"/") })
+}
+
+// privateFolders replaces those that this machine has. The temporary ones are on disk, in the
+// replica's folder; shared memory counts as the replica's memory.
+func (w *Wall) privateFolders() error {
+	var temporary []opened
+	for target, source := range map[string]string{"/tmp": w.Tmp, "/var/tmp": w.VarTmp} {
+		if real, err := realPath(target); err != nil || real != target {
+			continue // not there, or another name for one that is
+		}
+		o, err := open(source) // both before one of them is gone
+		if err != nil {
+			return err
+		}
+		o.path = target
+		temporary = append(temporary, o)
+	}
+	for _, o := range temporary {
+		if err := o.bind(); err != nil {
+			return err
+		}
+	}
+	size := ""
+	if w.SharedMemory > 0 {
+		size = ",size=" + strconv.FormatInt(w.SharedMemory, 10)
+	}
+	for _, m := range []struct{ target, kind, data string }{{"/dev/shm", "tmpfs", "mode=1777" + size}, {"/dev/mqueue", "mqueue", ""}} {
+		if info, err := os.Lstat(m.target); err != nil || !info.IsDir() {
+			continue
+		}
+		if err := mount("fermi", m.target, m.kind, hardened|syscall.MS_NOEXEC, m.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hide covers the platform's folders and says where. A cover begins at the first folder on the way
+// that the user could not enter: what was bound below must be reachable, and the rest of such a
+// folder was out of reach anyway.
+func (w *Wall) hide() ([]string, error) {
+	var covers []string
+	for _, dir := range w.Hide {
+		real, err := realPath(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it lay in a folder that is private now
+		}
+		if err != nil {
+			return nil, &stepError{StepBuild, dir, err}
+		}
+		at := w.firstClosed(real)
+		if slices.ContainsFunc(covers, func(c string) bool { return at == c || strings.HasPrefix(at, c+"/") }) {
+			continue
+		}
+		if err := mount("fermi", at, "tmpfs", hardened, "mode=755,size=1m,nr_inodes=256"); err != nil {
+			return nil, err
+		}
+		covers = append(covers, at)
+	}
+	return covers, nil
+}
+
+func (w *Wall) firstClosed(dir string) string {
+	at := ""
+	for part := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
+		at += "/" + part
+		var st syscall.Stat_t
+		if syscall.Lstat(at, &st) != nil || !w.mayEnter(&st) {
+			return at
+		}
+	}
+	return dir
+}
+
+func (w *Wall) mayEnter(st *syscall.Stat_t) bool {
+	switch {
+	case int(st.Uid) == w.UID:
+		return st.Mode&0o100 != 0
+	case int(st.Gid) == w.GID:
+		return st.Mode&0o010 != 0
+	}
+	return st.Mode&0o001 != 0
+}

@@ -1,0 +1,185 @@
+package inside
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// Wall says what stands around a command.
+type Wall struct {
+	// Mark is in the environment of process 1, as FERMI_REPLICA is in those of the others.
+	Mark     string
+	UID, GID int
+	// Hide are the platform's own folders. They look empty, but for Binds.
+	Hide []string
+	// Binds are the folders and files that stay visible at their own paths.
+	Binds []string
+	// Folder is the user's own code folder, reached with the user's rights; "" when there is none.
+	Folder string
+	// Tmp and VarTmp become /tmp and /var/tmp.
+	Tmp, VarTmp string
+	// SharedMemory bounds /dev/shm, in bytes; 0 leaves it to the kernel, half of the memory.
+	SharedMemory int64
+}
+
+// Command is what runs behind it.
+type Command struct {
+	Args []string
+	Env  []string
+	Dir  string
+	// Own is what Args[0] stands for when it is this very program; "" looks in PATH.
+	Own string
+}
+
+// order is what process 1 is told. Probe builds the wall and starts nothing.
+type order struct {
+	Wall
+	Command
+	Probe bool
+}
+
+// The steps at which a command may be refused.
+const (
+	StepFind   = "find"   // it is not there, or can't be executed
+	StepExec   = "exec"   // the kernel did not run it
+	StepFolder = "folder" // the code folder can't be entered
+	StepDir    = "dir"    // there is no such working directory
+	StepBuild  = "build"  // the wall itself could not be built
+
+	stepStarted = "started"
+	stepEnded   = "ended"
+)
+
+// report is what process 1 says.
+type report struct {
+	Step    string
+	Errno   syscall.Errno      `json:",omitempty"`
+	File    string             `json:",omitempty"`
+	Text    string             `json:",omitempty"`
+	Status  syscall.WaitStatus `json:",omitempty"`
+	Missing []string           `json:",omitempty"` // parts of the wall that this kernel lacks
+}
+
+// maxReport bounds what is read of reports; they come from our own program, but cost nothing to bound.
+const maxReport = 64 << 10
+
+// argv0 tells the second start from any other.
+const argv0 = "fermi-inside"
+
+// Tree is what was started: process 1 as seen from outside, and its word on the command's end.
+type Tree struct {
+	PID     int
+	reports *json.Decoder
+	pipe    *os.File
+}
+
+// Start builds the wall and runs the command behind it with these standard files. The caller reaps
+// Tree.PID. A *Refused is the user's to mend.
+func Start(w Wall, c Command, files [3]uintptr) (*Tree, error) {
+	t, err := spawn(order{Wall: w, Command: c}, files)
+	if err != nil {
+		return nil, err
+	}
+	r, err := t.next()
+	if err == nil && r.Step == stepStarted {
+		return t, nil
+	}
+	_ = t.pipe.Close()
+	_ = syscall.Kill(t.PID, syscall.SIGKILL) // our own child, not yet reaped
+	_, _ = syscall.Wait4(t.PID, nil, 0, nil)
+	if err != nil {
+		return nil, fmt.Errorf("process 1 ended before it started anything: %w", err)
+	}
+	return nil, &Refused{Step: r.Step, File: r.File, Errno: r.Errno, Text: r.Text}
+}
+
+// Ended waits for the command's end; processes it left may live on in Tree. An error means that
+// process 1 was killed, and everything with it: its own wait status tells how.
+func (t *Tree) Ended() (syscall.WaitStatus, error) {
+	defer t.pipe.Close()
+	r, err := t.next()
+	if err == nil && r.Step != stepEnded {
+		err = fmt.Errorf("process 1 said %q", r.Step)
+	}
+	return r.Status, err
+}
+
+func (t *Tree) next() (report, error) {
+	var r report
+	err := t.reports.Decode(&r)
+	return r, err
+}
+
+// Refused is a command that could not be started behind the wall.
+type Refused struct {
+	Step, File, Text string
+	Errno            syscall.Errno
+}
+
+func (r *Refused) Error() string {
+	return fmt.Sprintf("%s %q: %s%s", r.Step, r.File, r.Text, r.Errno.Error())
+}
+func (r *Refused) Unwrap() error { return r.Errno }
+
+// spawn starts process 1 and gives it its order.
+func spawn(o order, files [3]uintptr) (*Tree, error) {
+	orders, give, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer orders.Close()
+	defer give.Close()
+	hear, reports, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer reports.Close()
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{argv0}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"FERMI_REPLICA=" + o.Mark, "GOMAXPROCS=1"},
+		Files: []uintptr{files[0], files[1], files[2], orders.Fd(), reports.Fd()},
+		Sys: &syscall.SysProcAttr{
+			Setsid:     true,
+			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
+		},
+	})
+	if err != nil {
+		_ = hear.Close()
+		return nil, fmt.Errorf("enter new namespaces: %w", err)
+	}
+	_ = orders.Close() // or a process 1 that died would leave us writing for ever
+	t := &Tree{PID: pid, pipe: hear, reports: json.NewDecoder(io.LimitReader(hear, maxReport))}
+	// If this fails it has died; the missing report says so.
+	_ = json.NewEncoder(give).Encode(o)
+	return t, nil
+}
+
+// Probe says whether walls can be built here: err is why not, missing names what this kernel lacks.
+// tmp is any folder.
+func Probe(uid int, hide []string, tmp string) (missing []string, err error) {
+	if os.Geteuid() != 0 {
+		return nil, ErrNotRoot
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	t, err := spawn(order{Wall: Wall{UID: uid, GID: uid, Hide: hide, Tmp: tmp, VarTmp: tmp}, Probe: true}, [3]uintptr{null.Fd(), null.Fd(), null.Fd()})
+	if err != nil {
+		return nil, err
+	}
+	defer t.pipe.Close()
+	r, err := t.next()
+	_, _ = syscall.Wait4(t.PID, nil, 0, nil)
+	if err == nil && r.Step != stepStarted {
+		err = &Refused{Step: r.Step, File: r.File, Errno: r.Errno, Text: r.Text}
+	}
+	return r.Missing, err
+}
+
+// ErrNotRoot says that only root can build walls.
+var ErrNotRoot = errors.New("not root")

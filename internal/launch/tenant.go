@@ -1,0 +1,124 @@
+package launch
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
+)
+
+// makeFolders makes what the process finds, and gives it away.
+func (l *launcher) makeFolders() error {
+	if l.tenant.Refused {
+		return cantStart(codeNotExecutable, nil,
+			"This machine can't keep projects apart, so only its owner may start processes here; run Fermi as root, or use a zone with containers.",
+			"本机无法隔离项目，只有其所有者可以在此启动进程；请以 root 运行 Fermi，或使用容器可用区。")
+	}
+	modes := map[string]os.FileMode{record.DirOutput: 0o700, record.DirTmp: 0o700, record.DirCode: 0o700}
+	if l.tenant.UID != 0 {
+		modes[record.DirHome] = 0o700
+		modes[record.DirTmp] = os.ModeSticky | 0o777 // ours: paths of other folders may begin in it
+		modes[record.DirVarTmp] = os.ModeSticky | 0o777
+	}
+	for name, mode := range modes {
+		path := filepath.Join(l.dir, name)
+		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			return err
+		}
+	}
+	if err := writeHyper(l.replica, l.dir); err != nil {
+		return err
+	}
+	return errors.Join(l.give(filepath.Join(l.dir, fileHyper)), l.give(filepath.Join(l.dir, record.DirOutput)), l.give(filepath.Join(l.dir, record.DirHome)))
+}
+
+// give makes a file, or a folder with everything in it, the tenant's. No process of the tenant runs
+// yet, so nobody can change what the walk sees.
+func (l *launcher) give(path string) error {
+	if l.tenant.UID == 0 {
+		return nil
+	}
+	return filepath.WalkDir(path, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(p, l.tenant.UID, l.tenant.UID)
+	})
+}
+
+// walled starts the command as the tenant, behind its wall.
+func (l *launcher) walled(p *process, r engine.Replica, dir string, env []string, files [3]uintptr) error {
+	wall := inside.Wall{
+		Mark: string(r.Name), UID: l.tenant.UID, GID: l.tenant.UID, Hide: l.tenant.Hide,
+		Tmp: filepath.Join(l.dir, record.DirTmp), VarTmp: filepath.Join(l.dir, record.DirVarTmp),
+		SharedMemory: int64(r.Resources.SharedMemory),
+	}
+	seen := []string{record.DirOutput, record.DirCode, record.DirHome, fileHyper}
+	if len(r.SecretFiles)+len(r.Credentials) > 0 {
+		seen = append(seen, dirSecrets)
+	}
+	for _, name := range seen {
+		wall.Binds = append(wall.Binds, filepath.Join(l.dir, name))
+	}
+	if r.Code != nil {
+		wall.Folder = r.Code.Folder
+	}
+	command := inside.Command{Args: r.Command, Env: env, Dir: dir}
+	if r.Command[0] == "fermi" {
+		command.Own = ownBinary
+	}
+	tree, err := inside.Start(wall, command, files)
+	if err != nil {
+		return wallFault(r, err)
+	}
+	p.tree, p.pid = tree, tree.PID
+	return nil
+}
+
+// wallFault says what a failed start behind a wall means.
+func wallFault(r engine.Replica, err error) error {
+	var no *inside.Refused
+	if !errors.As(err, &no) {
+		return err
+	}
+	switch no.Step {
+	case inside.StepFind:
+		return findFault(r.Command[0], no.File, no.Errno)
+	case inside.StepExec:
+		return spawnFault(no.File, no.Errno)
+	case inside.StepFolder:
+		return noFolder(no.File, r.Node, no)
+	case inside.StepDir:
+		return noWorkDir(r.WorkingDir, no)
+	}
+	return err
+}
+
+// hear brings process 1's word of the main process's end to the loop; nil without a wall.
+func (l *launcher) hear(p *process) <-chan unix.WaitStatus {
+	if p.tree == nil {
+		return nil
+	}
+	said := make(chan unix.WaitStatus, 1)
+	go func() { // ends with process 1
+		ws, err := p.tree.Ended()
+		if err == nil {
+			said <- unix.WaitStatus(ws)
+		}
+		close(said)
+		select {
+		case l.children <- struct{}{}:
+		default:
+		}
+	}()
+	return said
+}

@@ -1,0 +1,243 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// maxForwarded bounds the launchers one follower may speak for.
+const maxForwarded = 200_000
+
+// follower is, at the leader, another server that speaks for its launchers.
+type follower struct {
+	name   string
+	cancel context.CancelCauseFunc
+	names  map[engine.Name]struct{} // of the peers that came through it; guarded by Hub.mu
+	wake   chan struct{}
+
+	mu   sync.Mutex
+	out  map[engine.Name]outbox // never more than names: the newest of each thing to say
+	seen time.Time
+}
+
+func (f *follower) post(name engine.Name, change func(*outbox)) {
+	f.mu.Lock()
+	o := f.out[name]
+	change(&o)
+	f.out[name] = o
+	f.mu.Unlock()
+	poke(f.wake)
+}
+
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+func (f *follower) take() map[engine.Name]outbox {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := f.out
+	f.out = map[engine.Name]outbox{}
+	return out
+}
+
+func (f *follower) heard(now time.Time) {
+	f.mu.Lock()
+	f.seen = now
+	f.mu.Unlock()
+}
+
+func (f *follower) silentFor(now time.Time) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return now.Sub(f.seen)
+}
+
+// Forward is a follower's stream.
+func (p *peerServer) Forward(stream linkpb.Peer_ForwardServer) error {
+	h := p.hub
+	m, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello := m.GetHello()
+	if hello == nil || len(hello.GetName()) > maxName || hello.GetEpoch() <= 0 {
+		return refuse("the first message must be hello")
+	}
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	f := &follower{
+		name: hello.GetName(), cancel: cancel, names: map[engine.Name]struct{}{}, wake: make(chan struct{}, 1),
+		out: map[engine.Name]outbox{}, seen: h.cfg.Clock.Now(),
+	}
+	if err := h.addFollower(f, hello.GetEpoch()); err != nil {
+		return err
+	}
+	defer h.removeFollower(f)
+	welcome := &linkpb.ToFollower{Message: &linkpb.ToFollower_Welcome{Welcome: &linkpb.LeaderWelcome{Epoch: hello.GetEpoch()}}}
+	if err := stream.Send(welcome); err != nil {
+		return err
+	}
+	h.cfg.Log.Info("a follower forwards", "server", f.name)
+	p.readers.Go(func() { cancel(h.hearFollower(f, stream)) })
+	return h.tellFollower(ctx, f, stream)
+}
+
+func (h *Hub) addFollower(f *follower, epoch int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.leading || h.epoch != epoch {
+		return errNotLeading
+	}
+	h.followers[f] = struct{}{}
+	return nil
+}
+
+// dropFollower forgets it and what came through it, and gives the names. mu held.
+func (h *Hub) dropFollower(f *follower, why error) []engine.Name {
+	f.cancel(why)
+	delete(h.followers, f)
+	var gone []engine.Name
+	for name := range f.names {
+		if p := h.peers[name]; p != nil && p.via == f {
+			delete(h.peers, name)
+			gone = append(gone, name)
+		}
+	}
+	f.names = map[engine.Name]struct{}{}
+	return gone
+}
+
+func (h *Hub) removeFollower(f *follower) {
+	h.mu.Lock()
+	gone := h.dropFollower(f, errHungUp)
+	h.mu.Unlock()
+	for _, name := range gone {
+		if parts, err := ParseName(name); err == nil {
+			h.cfg.Notify(parts.TaskID, name)
+		}
+	}
+}
+
+// hearFollower takes facts until the stream ends.
+func (h *Hub) hearFollower(f *follower, stream linkpb.Peer_ForwardServer) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return errHungUp
+		}
+		if err != nil {
+			return err
+		}
+		f.heard(h.cfg.Clock.Now())
+		switch v := m.GetMessage().(type) {
+		case *linkpb.FromFollower_Beat:
+		case *linkpb.FromFollower_Facts:
+			if err := h.takeFacts(f, v.Facts); err != nil {
+				h.cfg.Log.Warn("follower broke the protocol", "server", f.name, "error", err)
+				return err
+			}
+		default:
+			return refuse("unknown message")
+		}
+	}
+}
+
+// takeFacts notes the newest about one launcher of a follower.
+func (h *Hub) takeFacts(f *follower, m *linkpb.Facts) error {
+	name := engine.Name(m.GetReplica())
+	parts, err := ParseName(name)
+	if err != nil {
+		return refuse("facts of no replica")
+	}
+	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil {
+		return refuse("facts that can't be")
+	}
+	if changed := h.noteFacts(f, name, parts, m); changed {
+		h.cfg.Notify(parts.TaskID, name)
+	}
+	return nil
+}
+
+func (h *Hub) noteFacts(f *follower, name engine.Name, parts Parts, m *linkpb.Facts) (changed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, here := h.followers[f]; !here {
+		return false // dropped meanwhile
+	}
+	p := h.peers[name]
+	mine := p != nil && p.via == f && p.session == m.GetSession()
+	switch {
+	case !m.GetAttached():
+		if !mine {
+			return false // it is attached elsewhere already
+		}
+		delete(h.peers, name)
+		delete(f.names, name)
+		changed = true
+	case !mine:
+		if len(f.names) >= maxForwarded || !h.place(&peer{name: name, parts: parts, epoch: h.epoch, session: m.GetSession(), via: f}) {
+			return false
+		}
+		f.names[name] = struct{}{}
+		changed = true
+	}
+	k := h.knownOf(name)
+	before := k.state
+	k.advance(engine.State(m.GetState()))
+	if u := m.GetUsage(); u != nil {
+		k.usage = usageOf(u, time.Unix(0, m.GetUsageAtUnixNano()))
+	}
+	return changed || k.state != before
+}
+
+// tellFollower is the only one who sends: orders and beats.
+func (h *Hub) tellFollower(ctx context.Context, f *follower, stream linkpb.Peer_ForwardServer) error {
+	tick := h.cfg.Clock.After(beatEvery)
+	for {
+		select {
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); status.Code(cause) != codes.Unknown {
+				return cause
+			}
+			return errHungUp
+		case <-f.wake:
+			for name, out := range f.take() {
+				if out.start == nil && out.stop == nil {
+					continue
+				}
+				order := &linkpb.Order{Replica: string(name), Go: out.start, Stop: out.stop}
+				if err := stream.Send(&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: order}}); err != nil {
+					return err
+				}
+			}
+		case <-tick:
+			now := h.cfg.Clock.Now()
+			if f.silentFor(now) > silenceLimit {
+				return errSilent
+			}
+			if err := stream.Send(&linkpb.ToFollower{Message: &linkpb.ToFollower_Beat{Beat: &linkpb.Beat{SentUnixNano: now.UnixNano()}}}); err != nil {
+				return err
+			}
+			tick = h.cfg.Clock.After(beatEvery)
+		}
+	}
+}
+
+func usageOf(u *linkpb.Usage, at time.Time) Usage {
+	return Usage{
+		CPU: time.Duration(u.GetCpuNanos()), RSS: u.GetRssBytes(), Peak: u.GetPeakBytes(), Processes: int(u.GetProcesses()), At: at,
+	}
+}

@@ -1,0 +1,132 @@
+package link
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// peerCredentials are mutual TLS by one key that all servers derive from the cluster's link key:
+// who holds it is one of us, whatever its address; nobody else gets beyond the handshake.
+func peerCredentials(linkKey []byte) (credentials.TransportCredentials, error) {
+	seed, err := hkdf.Key(sha256.New, linkKey, nil, "fermi servers v1", ed25519.SeedSize)
+	if err != nil {
+		return nil, err
+	}
+	key := ed25519.NewKeyFromSeed(seed)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "fermi server"},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<35, 0), // its life is the key's
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	same := func(cs tls.ConnectionState) error {
+		if pub, ok := cs.PeerCertificates[0].PublicKey.(ed25519.PublicKey); ok && pub.Equal(key.Public()) {
+			return nil
+		}
+		return errors.New("the other side is no server of this cluster")
+	}
+	return credentials.NewTLS(&tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS13,
+		// Names and authorities mean nothing here; the key does, and VerifyConnection looks at it.
+		InsecureSkipVerify: true, ClientAuth: tls.RequireAnyClientCert, VerifyConnection: same, //nolint:gosec
+	}), nil
+}
+
+// peerServer answers the other servers.
+type peerServer struct {
+	linkpb.UnimplementedPeerServer
+	hub     *Hub
+	readers *sync.WaitGroup
+}
+
+// Serve answers the other servers on l until ctx ends. l is closed.
+func (p *Peers) Serve(ctx context.Context, l net.Listener) error {
+	var readers sync.WaitGroup
+	srv := grpc.NewServer(
+		grpc.Creds(p.creds), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxAnswer),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: beatEvery, Timeout: silenceLimit - beatEvery}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: beatEvery, PermitWithoutStream: true}),
+		grpc.ConnectionTimeout(silenceLimit), grpc.MaxConcurrentStreams(10_000), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
+	)
+	linkpb.RegisterPeerServer(srv, &peerServer{hub: p.cfg.Hub, readers: &readers})
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	var err error
+	select {
+	case <-ctx.Done():
+		srv.Stop()
+		<-failed
+	case err = <-failed:
+		srv.Stop()
+	}
+	readers.Wait()
+	if ctx.Err() == nil && err != nil {
+		return fmt.Errorf("serve the other servers: %w", err)
+	}
+	return nil
+}
+
+// Ask answers from what the leader knows.
+func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answer, error) {
+	if p.hub.cfg.Answer == nil || !p.hub.isLeading() {
+		return nil, errNotLeading
+	}
+	if len(q.GetKind()) > 32 || len(q.GetTaskId()) > maxName {
+		return nil, refuse("no such question")
+	}
+	data, err := p.hub.cfg.Answer(ctx, q.GetKind(), q.GetTaskId())
+	if err != nil {
+		return nil, toStatus(err)
+	}
+	if len(data) > maxAnswer-1024 {
+		return nil, status.Error(codes.ResourceExhausted, "the answer is too long")
+	}
+	return &linkpb.Answer{Json: data}, nil
+}
+
+// Tail shows what is in memory of a task's log.
+func (p *peerServer) Tail(req *linkpb.TailRequest, stream linkpb.Peer_TailServer) error {
+	if p.hub.cfg.Tails == nil {
+		return status.Error(codes.Unimplemented, "this server keeps no logs")
+	}
+	if len(req.GetTaskId()) > maxName {
+		return refuse("no such task")
+	}
+	err := p.hub.cfg.Tails.Tail(stream.Context(), req.GetTaskId(),
+		func(replica string, offset int64, data []byte, durable int64) error {
+			return stream.Send(&linkpb.TailData{Replica: replica, Offset: offset, Data: data, Durable: durable})
+		},
+		func() error { return stream.Send(&linkpb.TailData{Synced: true}) })
+	return toStatus(err)
+}
+
+func nameOf(m *linkpb.TailData) engine.Name { return engine.Name(m.GetReplica()) }
+
+func (h *Hub) isLeading() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leading
+}

@@ -1,0 +1,225 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// uplink is, at a follower, the one stream to the leader.
+type uplink struct {
+	epoch int64
+	wake  chan struct{}
+
+	mu    sync.Mutex
+	dirty map[engine.Name]struct{} // launchers the leader must hear of; never more than are known
+}
+
+func (u *uplink) mark(name engine.Name) {
+	u.mu.Lock()
+	u.dirty[name] = struct{}{}
+	u.mu.Unlock()
+	poke(u.wake)
+}
+
+func (u *uplink) take() map[engine.Name]struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := u.dirty
+	u.dirty = map[engine.Name]struct{}{}
+	return out
+}
+
+// follow speaks for our launchers to the leader of this epoch until the stream breaks. connected: it
+// took us.
+func (h *Hub) follow(ctx context.Context, conn *grpc.ClientConn, name string, epoch int64) (connected bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stream, err := linkpb.NewPeerClient(conn).Forward(ctx)
+	if err != nil {
+		return false, err
+	}
+	watched, stop := h.watchSilence(ctx, cancel)
+	defer stop()
+	hello := &linkpb.FollowerHello{Name: name, Epoch: epoch}
+	_ = stream.Send(&linkpb.FromFollower{Message: &linkpb.FromFollower_Hello{Hello: hello}}) // Recv has the reason
+	m, err := stream.Recv()
+	if err != nil {
+		return false, errors.Join(err, context.Cause(ctx))
+	}
+	if m.GetWelcome().GetEpoch() != epoch {
+		return false, errors.New("the leader's first word is no welcome")
+	}
+	u := &uplink{epoch: epoch, wake: make(chan struct{}, 1), dirty: map[engine.Name]struct{}{}}
+	if !h.connect(u) {
+		return false, errNotLeading // we lead ourselves, or know a newer one
+	}
+	defer h.disconnect(u)
+	h.cfg.Log.Info("launchers are forwarded to the leader", "epoch", epoch)
+	heard := make(chan error, 1)
+	go func() {
+		err := h.hearLeader(u, stream, watched)
+		cancel(err)
+		heard <- err
+	}()
+	err = h.tellLeader(ctx, u, stream)
+	cancel(err)
+	return true, errors.Join(err, <-heard)
+}
+
+// watchSilence ends the session when the leader says nothing for too long.
+func (h *Hub) watchSilence(ctx context.Context, cancel context.CancelCauseFunc) (heard chan struct{}, stop func()) {
+	heard = make(chan struct{}, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-heard:
+			case <-h.cfg.Clock.After(silenceLimit):
+				cancel(errSilent)
+				return
+			}
+		}
+	}()
+	return heard, func() { cancel(nil); <-ended }
+}
+
+// connect makes u the way to the leader: everybody attached here is announced.
+func (h *Hub) connect(u *uplink) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.leading || h.epoch > u.epoch {
+		return false
+	}
+	h.up = u
+	for name, p := range h.peers {
+		if p.via == nil {
+			u.dirty[name] = struct{}{}
+		}
+	}
+	poke(u.wake)
+	if h.epoch != u.epoch {
+		h.raise(u.epoch)
+	}
+	return true
+}
+
+func (h *Hub) disconnect(u *uplink) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.up == u {
+		h.up = nil
+	}
+}
+
+// giveUp hangs up on all launchers: no leader was found for too long, perhaps others can find one.
+func (h *Hub) giveUp() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.leading && h.up == nil {
+		h.closeDoor()
+	}
+}
+
+// hearLeader passes orders on to the launchers attached here.
+func (h *Hub) hearLeader(u *uplink, stream linkpb.Peer_ForwardClient, heard chan struct{}) error {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		poke(heard)
+		switch v := m.GetMessage().(type) {
+		case *linkpb.ToFollower_Beat:
+		case *linkpb.ToFollower_Order:
+			if err := h.passOn(u, v.Order); err != nil {
+				return err
+			}
+		default:
+			return errors.New("unknown message")
+		}
+	}
+}
+
+func (h *Hub) passOn(u *uplink, o *linkpb.Order) error {
+	for _, m := range []*linkpb.ToLauncher{
+		{Message: &linkpb.ToLauncher_Go{Go: o.GetGo()}}, {Message: &linkpb.ToLauncher_Stop{Stop: o.GetStop()}},
+	} {
+		if m.GetGo() == nil && m.GetStop() == nil {
+			continue
+		}
+		if err := checkToLauncher(m); err != nil {
+			return err
+		}
+	}
+	if o.GetGo() != nil && o.GetGo().GetEpoch() != u.epoch {
+		return fmt.Errorf("go of epoch %d from the leader of %d", o.GetGo().GetEpoch(), u.epoch)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.peers[engine.Name(o.GetReplica())]
+	if h.up != u || p == nil || p.via != nil {
+		return nil // it went elsewhere: the leader hears of it
+	}
+	p.post(func(out *outbox) {
+		if o.GetGo() != nil {
+			out.start = o.GetGo()
+		}
+		if o.GetStop() != nil {
+			out.stop = o.GetStop()
+		}
+	})
+	return nil
+}
+
+// tellLeader is the only one who sends: facts and beats.
+func (h *Hub) tellLeader(ctx context.Context, u *uplink, stream linkpb.Peer_ForwardClient) error {
+	tick := h.cfg.Clock.After(beatEvery)
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-u.wake:
+			for name := range u.take() {
+				facts := h.factsOf(name)
+				if facts == nil {
+					continue
+				}
+				if err := stream.Send(&linkpb.FromFollower{Message: &linkpb.FromFollower_Facts{Facts: facts}}); err != nil {
+					return err
+				}
+			}
+		case <-tick:
+			beat := &linkpb.Beat{SentUnixNano: h.cfg.Clock.Now().UnixNano()}
+			if err := stream.Send(&linkpb.FromFollower{Message: &linkpb.FromFollower_Beat{Beat: beat}}); err != nil {
+				return err
+			}
+			tick = h.cfg.Clock.After(beatEvery)
+		}
+	}
+}
+
+func (h *Hub) factsOf(name engine.Name) *linkpb.Facts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k := h.known[name]
+	if k == nil {
+		return nil
+	}
+	p := h.peers[name]
+	out := &linkpb.Facts{Replica: string(name), Attached: p != nil && p.via == nil, Session: k.session, State: string(k.state)}
+	if u := k.usage; !u.At.IsZero() {
+		out.Usage = &linkpb.Usage{CpuNanos: int64(u.CPU), RssBytes: u.RSS, PeakBytes: u.Peak, Processes: int32(u.Processes)}
+		out.UsageAtUnixNano = u.At.UnixNano()
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// TestContact: a server that may know only old things answers nobody, ends its streams, and goes on later.
+func TestContact(t *testing.T) {
+	var cut atomic.Bool
+	w := newWorld(t, func(c *Config) {
+		c.Limits.Recheck = 1 // at once
+		c.Contact = func() error {
+			if cut.Load() {
+				return fault.New(fault.Unavailable, "CutOff", fault.T("cut off", "失去联系"))
+			}
+			return nil
+		}
+	})
+	get := func(path, header string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodGet, w.base+path, nil)
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer "+w.admin)
+		if header != "" {
+			req.Header.Set(headerRead, header)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		must(t, err)
+		defer resp.Body.Close()
+		var body strings.Builder
+		buf := make([]byte, 4096)
+		for {
+			n, err := resp.Body.Read(buf)
+			body.Write(buf[:n])
+			if err != nil {
+				return resp.StatusCode, body.String()
+			}
+		}
+	}
+	for header, want := range map[string]int{"": 200, readFresh: 200, "stale": 400} {
+		if status, body := get(prefix+"/queues/default", header); status != want {
+			t.Errorf("Fermi-Read %q: %d %s", header, status, body)
+		}
+	}
+	ended := make(chan string, 1)
+	go func() {
+		_, body := get(prefix+"/watch/queues", "")
+		ended <- body
+	}()
+	cut.Store(true)
+	if body := <-ended; !strings.Contains(body, "CutOff") && !strings.Contains(body, "cut off") {
+		t.Errorf("the stream ended with %q", body)
+	}
+	for _, header := range []string{"", readFresh} {
+		if status, body := get(prefix+"/queues/default", header); status != 503 || !strings.Contains(body, "CutOff") {
+			t.Errorf("cut off: %d %s", status, body)
+		}
+	}
+	if status, _ := get("/healthz", ""); status != 200 {
+		t.Errorf("the process lives: %d", status)
+	}
+	cut.Store(false)
+	if status, body := get(prefix+"/queues/default", readFresh); status != 200 {
+		t.Errorf("back: %d %s", status, body)
+	}
+}

@@ -1,0 +1,196 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// previewRoutes are about where work would stand, and how far zones are from each other.
+func (s *Server) previewRoutes(reg *schemas) []*route {
+	task, zone := api.MustInfo(api.KindTrainingTask), api.MustInfo(api.KindZone)
+	return []*route{
+		{
+			method: http.MethodPost, path: prefix + "/placements/preview", id: "previewPlacement", tag: "placements", kind: api.KindPlacement,
+			summary: "Where a task would stand if it were submitted now, its price, latency and efficiency, and alternatives. Nothing is created.",
+			query:   scopeParams(task), data: schemaOf[api.Preview](reg), handle: s.preview,
+			body: &bodySpec{
+				schema: &huma.Schema{AnyOf: []*huma.Schema{reg.kind(task), reg.of(reflect.TypeFor[flatTask]())}},
+				media:  manifestMedia, required: true, doc: "The task's manifest, JSON or YAML.",
+			},
+		},
+		{
+			method: http.MethodPost, path: prefix + "/zones/{name}/latency", id: "measureZone", tag: zone.Plural, kind: zone.Kind, verb: "measure",
+			summary: "Report measured round trips from this zone; they replace declared ones.", data: reg.kind(zone), handle: s.measureZone,
+			body: &bodySpec{schema: schemaOf[measurements](reg), media: []string{"application/json"}, required: true},
+		},
+	}
+}
+
+func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
+	if s.Live == nil {
+		return nil, fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+	}
+	data, err := c.readBody(s.Limits.Body)
+	if err != nil {
+		return nil, err
+	}
+	o, err := decodeTask(data)
+	if err != nil {
+		return nil, err
+	}
+	task := o.(*api.TrainingTask)
+	m := &task.Meta
+	if err := scope(m, api.MustInfo(api.KindTrainingTask), c.q.text("project")); err != nil {
+		return nil, err
+	}
+	*m = api.Meta{Name: m.Name, DisplayName: m.DisplayName, Project: m.Project, Labels: m.Labels, Owner: c.who.name()}
+	if m.Name == "" && m.DisplayName == "" {
+		m.DisplayName = "preview"
+	}
+	if err := fresh(task, c.who); err != nil {
+		return nil, err
+	}
+	if err := s.mayPreview(ctx, c.who, task); err != nil {
+		return nil, err
+	}
+	if err := api.Prepare(task, s.IDs.Random); err != nil {
+		return nil, err
+	}
+	if err := s.admitTask(ctx, &birth{object: task}, task, true); err != nil {
+		return nil, err
+	}
+	p, err := s.Live.Preview(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{data: p}, nil
+}
+
+func (s *Server) mayPreview(ctx context.Context, w *caller, task *api.TrainingTask) error {
+	if w.reach("previewPlacement") == all {
+		return nil
+	}
+	ok, err := s.owns(ctx, w, task)
+	if err != nil || ok {
+		return err
+	}
+	return fault.New(fault.Forbidden, "NotMember", fault.T(
+		"The project %q does not exist, or you are not a member of it.", "项目 %q 不存在，或您不是其成员。", clip(task.Meta.Project, 64)))
+}
+
+// measurements are round trips from a zone to others.
+type measurements struct {
+	To map[string]measurement `json:"to" doc:"By the other zone's name."`
+}
+
+type measurement struct {
+	P50Ms   float64 `json:"p50Ms" doc:"The usual round trip in milliseconds."`
+	P99Ms   float64 `json:"p99Ms" doc:"The slow one."`
+	Samples int     `json:"samples" doc:"How many were measured."`
+}
+
+// measureZone keeps measurements beside those of other zones that were there.
+func (s *Server) measureZone(ctx context.Context, c *call) (*reply, error) {
+	row, name := api.MustInfo(api.KindZone), c.r.PathValue("name")
+	c.note.kind, c.note.name = row.Kind, clip(name, 128)
+	data, err := c.readBody(64 << 10)
+	if err != nil {
+		return nil, err
+	}
+	var body measurements
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&body); err != nil || dec.More() {
+		return nil, fault.New(fault.Invalid, "BadBody", fault.T(
+			`The body is not the JSON expected here, such as {"to":{"beijing-2":{"p50Ms":1.3,"p99Ms":2,"samples":100}}}.`,
+			`请求体不是此处要求的 JSON，例如 {"to":{"beijing-2":{"p50Ms":1.3,"p99Ms":2,"samples":100}}}。`)).Because(err)
+	}
+	seen := map[string]api.MeasuredLatency{}
+	for to, m := range body.To {
+		seen[to] = api.MeasuredLatency{P50Ms: m.P50Ms, P99Ms: m.P99Ms, Samples: m.Samples, At: s.Clock.Now().UTC()}
+	}
+	if fields := api.CheckMeasured("to", name, seen); len(fields) > 0 {
+		return nil, fault.New(fault.Invalid, "InvalidField", fault.T("A measurement cannot be used.", "某项测量值无法使用。")).WithFields(fields...)
+	}
+	for to := range seen {
+		if _, err := s.refer(ctx, api.Key{Kind: row.Kind, Name: to}, "to"); err != nil {
+			return nil, err
+		}
+	}
+	return s.keepMeasured(ctx, c, row, name, seen)
+}
+
+func (s *Server) keepMeasured(ctx context.Context, c *call, row api.KindInfo, name string, seen map[string]api.MeasuredLatency) (*reply, error) {
+	f, err := s.resolve(ctx, c, row, name)
+	if err != nil {
+		return nil, err
+	}
+	zone := f.object.(*api.Zone)
+	if err := s.mayWrite(ctx, c.who, zone); err != nil {
+		return nil, err
+	}
+	c.note.before(zone)
+	var next *api.Zone
+	var rev int64
+	for range retries {
+		if next, rev, err = s.writeMeasured(ctx, zone, seen); fault.ReasonOf(err) != "Stale" {
+			break
+		}
+		again, lookErr := s.find(ctx, api.KeyOf(zone), zone.Meta.Revision+1)
+		if lookErr != nil {
+			return nil, lookErr
+		}
+		zone = again.(*api.Zone)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.note.after(next)
+	return &reply{data: next, revision: rev}, nil
+}
+
+func (s *Server) writeMeasured(ctx context.Context, zone *api.Zone, seen map[string]api.MeasuredLatency) (*api.Zone, int64, error) {
+	next := store.Clone(zone)
+	if next.Status.Measured == nil {
+		next.Status.Measured = map[string]api.MeasuredLatency{}
+	}
+	maps.Copy(next.Status.Measured, seen)
+	for to := range next.Status.Measured { // zones that are gone leave no trace
+		if _, err := s.find(ctx, api.Key{Kind: api.KindZone, Name: to}, s.newest.Load()); fault.Is(err, fault.NotFound) {
+			delete(next.Status.Measured, to)
+		}
+	}
+	next.Meta.UpdatedAt = s.Clock.Now().UTC()
+	rev, err := s.commit(ctx, store.Update(next))
+	return next, rev, err
+}
+
+// checkQueue refuses a queue that does not fit into the tree of the others.
+func (s *Server) checkQueue(ctx context.Context, q *api.Queue) error {
+	if q.Spec.Parent == "" && len(q.Spec.Guarantee) == 0 {
+		return nil
+	}
+	snap, err := s.Store.List(ctx, api.KindQueue, "", s.newest.Load())
+	if err != nil {
+		return err
+	}
+	var others []*api.Queue
+	snap.Ascend("", func(o api.Object) bool {
+		others = append(others, o.(*api.Queue))
+		return true
+	})
+	if fields := api.CheckQueues(q, others); len(fields) > 0 {
+		return fault.New(fault.Invalid, "InvalidField", fault.T("The queue does not fit into the tree.", "队列与现有层级不符。")).WithFields(fields...)
+	}
+	return nil
+}

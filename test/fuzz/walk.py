@@ -1,0 +1,172 @@
+"""The walk: every operation once, as it is meant to be called. What it makes stays for the fuzzing."""
+
+import collections
+import hashlib
+import time
+
+import schemathesis
+from schemathesis import checks
+from schemathesis.config import SchemathesisConfig
+from schemathesis.specs.openapi import checks as openapi
+
+TASK = {"metadata": {"name": "walked"}, "spec": {"roles": [{
+    "command": ["sh", "-c", "echo hello; echo result > $FERMI_OUTPUT/out.txt"]}]}}
+MANIFESTS = {
+    "zones": {"spec": {"region": "walk"}},
+    "queues": {"spec": {"maxPending": 10}},
+    "projects": {"spec": {"queue": "default"}},
+    "users": {"spec": {"role": "viewer"}},
+    "tokens": {"spec": {"user": "fuzzer"}},
+    "secrets": {"spec": {"data": {"key": "value"}}},
+}
+PASSWORD = "walk, don't run"
+CHECKS = [checks.not_a_server_error, openapi.status_code_conformance, openapi.content_type_conformance,
+          openapi.response_headers_conformance, openapi.response_schema_conformance]
+
+
+class Walk:
+    def __init__(self, document, server, secret):
+        self.base = server.base
+        # Of a watch what exists and synced, at least.
+        schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig.from_dict({"max-stream-events": 2}))
+        self.auth = {"Authorization": "Bearer " + secret}
+        self.answers = collections.defaultdict(collections.Counter)
+        self.problems = []
+        self.names = {}
+        self.operations = {}
+        for found in schema.get_all_operations():
+            operation = found.ok()
+            self.operations[operation.definition.raw["operationId"]] = operation
+
+    def call(self, id, expect=200, name=None, headers=None, auth=True, timeout=10, **parts):
+        """One call; anything but the expected status or an answer outside the document is a problem."""
+        operation = self.operations.pop(id, None) or self.again[id]
+        self.again[id] = operation
+        if name:
+            parts["path_parameters"] = {"name": name} | parts.get("path_parameters", {})
+        if "body" in parts:
+            parts.setdefault("media_type", "application/json")
+        case = operation.Case(**parts)
+        response = case.call(base_url=self.base, headers=(self.auth if auth else {}) | (headers or {}), timeout=timeout)
+        self.answers[operation.label][response.status_code] += 1
+        if response.status_code != expect:
+            self.problems.append(f"walk: {operation.label} answered {response.status_code}, not {expect}: {response.text[:300]}")
+        try:
+            case.validate_response(response, checks=CHECKS)
+        except (AssertionError, BaseExceptionGroup) as e:
+            self.problems.append(f"walk: {operation.label}: {e} {getattr(e, 'exceptions', '')}")
+        return response
+
+    def run(self):
+        self.again = {}
+        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage":
+            self.call(id)
+        self.archive()
+        for kind, manifest in MANIFESTS.items():
+            self.kind(kind, manifest)
+        self.task()
+        self.node()
+        self.sessions()
+        if self.operations:
+            self.problems.append(f"walk: never called: {', '.join(sorted(self.operations))}")
+
+    def archive(self):
+        digest = "sha256:" + hashlib.sha256(b"code").hexdigest()
+        self.call("putArchive", body=b"code", media_type="application/octet-stream")
+        self.call("putArchive", expect=415, body=b"code", media_type="application/octet-stream", headers={"Content-Type": "text/plain"})
+        self.call("getArchive", path_parameters={"digest": digest})
+
+    def kind(self, plural, manifest):
+        word = plural[:-1].capitalize()
+        names = [f"walk-{i}" for i in range(12)]
+        for name in names:
+            self.call("create" + word, body=manifest | {"metadata": {"name": name}})
+        self.call("create" + word, expect=409, body=manifest | {"metadata": {"name": names[0]}})
+        self.call("create" + word, expect=400, body={"metadata": {"name": "No Name"}})
+        self.read(word, names[0])
+        read = self.call("get" + word, name=names[1]).json()["data"]
+        read["metadata"]["displayName"] = "changed"
+        if plural == "secrets":
+            read.pop("status", None)
+        self.call("update" + word, name=names[1], body=read)
+        self.call("update" + word, expect=409, name=names[1], body=read)
+        self.call("delete" + word, name=names[1])
+        self.call("delete" + word, expect=404, name=names[1])
+        self.leave(plural, names[2:6], names[6:])
+
+    def leave(self, plural, stay, go):
+        """Names for the fuzzing: go may be deleted, or there would soon be nothing to call anything else on."""
+        self.names[plural, "DELETE"] = go
+        self.names[plural, ""] = stay
+
+    def read(self, word, name):
+        self.call("list" + word)
+        self.call("get" + word, name=name)
+        self.call("get" + word, expect=404, name="none")
+        self.call("watch" + word, query={"minRevision": 1})
+
+    def task(self):
+        self.call("createTrainingTask", body=TASK)
+        self.until(lambda: self.call("getTrainingTask", name="walked").json()["data"]["status"]["phase"] == "Completed")
+        self.until(lambda: self.call("listTaskOutputs", name="walked").json()["data"]["items"])
+        self.read("TrainingTask", "walked")
+        for id in "explainTask", "listTaskEvents", "listTaskReplicas", "readTaskLog":
+            self.call(id, name="walked")
+        self.call("readTaskLog", name="walked", query={"follow": "true"}, headers={"Accept": "text/event-stream"})
+        path = self.call("listTaskOutputs", name="walked").json()["data"]["items"][0]["path"]
+        output = {"name": "walked", "path_parameters": {"path": path}}
+        self.call("readTaskOutput", **output)
+        self.call("readTaskOutput", expect=206, headers={"Range": "bytes=0-1"}, **output)
+        self.call("readTaskOutput", expect=416, headers={"Range": "bytes=1000-"}, **output)
+        self.call("readTaskOutput", expect=412, headers={"If-Match": '"other"'}, **output)
+        self.call("readTaskOutput", expect=304, headers={"If-Modified-Since": "Thu, 01 Jan 2099 00:00:00 GMT"}, **output)
+        clone = self.call("cloneTask", name="walked", body={}).json()["data"]["name"]
+        self.call("stopTask", name=clone)
+        self.until(lambda: self.call("getTrainingTask", name=clone).json()["data"]["status"]["phase"] in ("Stopped", "Completed"))
+        read = self.call("getTrainingTask", name=clone).json()["data"]
+        read["spec"]["description"] = "changed"
+        self.call("updateTrainingTask", name=clone, body=read)
+        self.call("deleteTrainingTask", name=clone)
+        # One that runs while the fuzzing does, and one that never will: placements and reasons to look at.
+        sleeper = {"metadata": {"name": "sleeper"}, "spec": {"roles": [{"command": ["sleep", "86400"]}]}}
+        self.call("createTrainingTask", body=sleeper)
+        giant = {"metadata": {"name": "giant"}, "spec": {"roles": [{"command": ["true"], "resources": {"accelerators": {"count": 64}}}]}}
+        self.call("createTrainingTask", body=giant)
+        self.until(lambda: self.call("listPlacement").json()["data"]["items"])
+        placement = self.call("listPlacement").json()["data"]["items"][0]["metadata"]["name"]
+        self.read("Placement", placement)
+        go = [f"go-{i}" for i in range(4)]
+        for name in go:
+            self.call("createTrainingTask", body=TASK | {"metadata": {"name": name}})
+        self.leave("training-tasks", ["walked", "sleeper", "giant"], go)
+        self.names["placements", ""] = [placement]
+
+    def node(self):
+        node = self.call("listNode").json()["data"]["items"][0]["metadata"]["name"]
+        self.read("Node", node)
+        for id in "cordonNode", "drainNode", "uncordonNode":
+            self.call(id, name=node)
+            self.call(id, expect=404, name="none")
+        self.names["nodes", ""] = [node]
+
+    def sessions(self):
+        code = self.call("makeSignInCode").json()["data"]["code"]
+        self.call("signIn", auth=False, body={"code": code})
+        self.call("signIn", auth=False, expect=401, body={"code": code})
+        self.call("setPassword", name="walk-2", body={"password": PASSWORD})
+        self.call("signIn", auth=False, expect=401, body={"user": "walk-2", "password": "another one"})
+        for _ in range(2):
+            signed = self.call("signIn", auth=False, body={"user": "walk-2", "password": PASSWORD})
+        cookie = {"Cookie": signed.headers["set-cookie"][0].split(";")[0], "Origin": self.base}
+        self.call("getSession", auth=False, headers=cookie)
+        self.call("signOut", auth=False, headers=cookie)
+        self.call("getSession", auth=False, expect=401, headers=cookie)
+        self.call("signOut", expect=400)
+        self.call("signOutEverywhere", query={"user": "walk-2"})
+
+    def until(self, done):
+        deadline = time.monotonic() + 60
+        while not done():
+            if time.monotonic() > deadline:
+                raise TimeoutError("the walk waited for a minute")
+            time.sleep(0.1)
