@@ -298,7 +298,7 @@ func (q *Queues) Paused(queue string) (string, bool) { return q.tree.Paused(queu
 
 // age moves those that have waited for too long into the overdue classes.
 func (q *Queues) age(now time.Time, longest time.Duration) {
-	for len(q.ageing) > 0 {
+	for len(q.ageing) > 0 && !now.IsZero() { // without a time nobody ages
 		e := q.ageing[0]
 		if e.since.IsZero() { // came before the first turn and did not say when
 			e.since = now

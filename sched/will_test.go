@@ -403,6 +403,18 @@ func TestAnEvictionTakenBack(t *testing.T) {
 	s.starts("vip")
 }
 
+func TestWithoutATimeNobodyAges(t *testing.T) {
+	s := newStage(t, 1, 1)
+	s.now = time.Time{}
+	for _, id := range []string{"a", "b"} {
+		s.q.Add(s.task(id, 1, 1, 1)) // says no time of submission either
+	}
+	s.starts("a")
+	s.now = now
+	s.end("a")
+	s.starts("b")
+}
+
 func TestUndoLeavesNothingBehind(t *testing.T) {
 	s := newStage(t, 1, 2)
 	s.q.Add(s.task("t", 1, 1, 2))

@@ -183,6 +183,11 @@ func TestSharesFollowWeightsThroughTheTree(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"x1": 100, "x2": 200, "y": 100}, serve(tree, 400, now)); diff != "" {
 		t.Error(diff)
 	}
+	tree.Ready("", 1) // who names no queue is in the root
+	if n, ok := tree.Next(now); n != "" || !ok {
+		t.Error("the root's own:", n, ok)
+	}
+	tree.Ready("", -1)
 	tree.SetPaused("x", true)
 	if diff := cmp.Diff(map[string]int{"y": 10}, serve(tree, 10, now)); diff != "" {
 		t.Error("a paused parent:", diff)

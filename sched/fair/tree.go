@@ -247,7 +247,7 @@ func (t *Tree) Next(now time.Time) (string, bool) {
 				best = child
 			}
 		}
-		if own > 0 && n != t.root { // its own before its children's: they share what it leaves
+		if own > 0 { // its own before its children's: they share what it leaves
 			return n.Name, true
 		}
 		if best == nil {
