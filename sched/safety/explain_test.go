@@ -38,7 +38,7 @@ func settled(t *testing.T, seed uint64) *world {
 func TestTheChangeAdmits(t *testing.T) {
 	kinds, reasons := map[sched.ChangeKind]int{}, map[string]int{}
 	explained := 0
-	for seed := range number(t, "FERMI_EXPLAINED", 60) {
+	for seed := range number(t, "FERMI_EXPLAINED", 40) {
 		w := settled(t, seed)
 		var list []string
 		changes := map[string]sched.Explanation{}

@@ -96,5 +96,15 @@ var bugs = []bug{
 	}, {
 		"a gang gives way before its quantum is over", "sched/preempt.go",
 		"t.now.Sub(r.Since) < t.p.Quantum", "t.now.Sub(r.Since) < 0",
+	}, {
+		"real: a gang grows wherever there is room", "sched/resize.go",
+		"			one.Allow, one.Avoid = t.c.besides(w, at)\n", "",
+	}, {
+		"real: the first has no reservation because those behind it have", "sched/reserve.go",
+		"func(r *Reservation) bool { return outranks(w.Queue, rank, r) })", "func(r *Reservation) bool { return false })",
+	}, {
+		"real: two claims of a full queue wait for each other", "sched/preempt.go",
+		"		if t.q.tree.RoomNow(w.Queue, t.c.Need(w)) && !paused {\n",
+		"		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok && !paused {\n",
 	},
 }
