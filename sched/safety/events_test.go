@@ -230,6 +230,7 @@ func (w *world) unevict() {
 func (w *world) restart() {
 	w.log("restart")
 	w.st.restarts++
+	w.last = time.Time{} // the new one believes its own clock
 	w.c, w.q = sched.NewCluster(), sched.NewQueues()
 	w.load()
 	queues := sorted(w.b.queues)
@@ -239,8 +240,8 @@ func (w *world) restart() {
 		if err := w.c.Hold(id, g.w.Roles, g.at); err != nil {
 			panic(err)
 		}
-		w.q.Run(w.last, w.c, g.w, g.at, g.since)
-		w.q.Run(w.last, w.c, g.w, g.at, g.since) // said twice is said once
+		w.q.Run(w.now, w.c, g.w, g.at, g.since)
+		w.q.Run(w.now, w.c, g.w, g.at, g.since) // said twice is said once
 	}
 	for _, id := range sorted(w.b.waits) {
 		w.q.Add(w.b.waits[id])

@@ -109,12 +109,12 @@ func (w *world) rule(why sched.EvictionReason, taker *sched.Workload, g *gang, b
 			return "of the same queue"
 		}
 	}
-	return w.crossing(why, taker, v, before, after, going)
+	return w.crossing(why, taker, g, before, after, going)
 }
 
 // crossing checks guarantees where the paths of two queues part.
-func (w *world) crossing(why sched.EvictionReason, taker, v *sched.Workload, before, after, going map[string]sched.Vector) string {
-	mine, theirs := w.part(taker.Queue, v.Queue)
+func (w *world) crossing(why sched.EvictionReason, taker *sched.Workload, v *gang, before, after, going map[string]sched.Vector) string {
+	mine, theirs := w.part(taker.Queue, v.w.Queue)
 	if theirs == "" {
 		return "one queue is above the other"
 	}
@@ -125,14 +125,20 @@ func (w *world) crossing(why sched.EvictionReason, taker, v *sched.Workload, bef
 		}
 		return m[name][i]
 	}
+	gives := needOf(w.c, v.w, func(i int) int { return len(v.at[i]) })
 	over, named := false, false
 	for i, g := range w.b.queues[theirs].Guarantee {
-		if g > 0 && need[i] > 0 {
-			named = true
-			over = over || at(after, theirs, i)-at(going, theirs, i) > g
+		if g <= 0 || need[i] == 0 {
+			continue
+		}
+		named = true
+		has := at(after, theirs, i) - at(going, theirs, i)
+		over = over || has > g
+		if why == sched.EvictPriority && has-gives[i] < g {
+			return fmt.Sprintf("queue %s would have %d of its guarantee of %d", theirs, has-gives[i], g)
 		}
 	}
-	if named && !over {
+	if why == sched.EvictReclaim && named && !over {
 		return fmt.Sprintf("queue %s is within its guarantee", theirs)
 	}
 	if why != sched.EvictReclaim {
