@@ -230,7 +230,7 @@ func (m *model) dropPlacement(key api.Key) {
 // stop takes a gang off its nodes; one that is over is learned from.
 func (m *model) stop(id string, over bool) {
 	m.cluster.Release(id)
-	m.queues.Stop(m.now(), id, over) // without a clock: as of the planner's last turn
+	m.queues.Stop(m.now(), id, over) // where there is no clock it is the planner's last turn
 }
 
 func workload(t *api.TrainingTask) *sched.Workload {
