@@ -31,8 +31,9 @@ LISTEN ?= 127.0.0.1:7070
 FUZZTIME ?= 10s
 PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
+FERMI_SCENARIOS ?= 1000000
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long bench bench-start bench-submit bench-archive bench-sched bench-openb bench-chronus bench-backlog bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-openb bench-chronus bench-backlog bench-web generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -98,6 +99,13 @@ e2e-web: ## the console in a real Chromium, in both languages; pictures go to PI
 	@scripts/web.sh browser
 	@$(MAKE) --no-print-directory build
 	@FERMI_PICTURES=$(PICTURES) scripts/suite.sh e2e-web node web/e2e/run.mjs
+
+e2e-sched-safety: ## the planner against FERMI_SCENARIOS (1000000) generated scenarios from FERMI_SEED (1) on
+	@FERMI_SCENARIOS=$(FERMI_SCENARIOS) scripts/suite.sh e2e-sched-safety go test -v -count=1 -timeout 120m -run TestScenarios ./sched/safety
+	@grep 'scenarios from seed' .cache/log/e2e-sched-safety.log
+
+mutate-sched: ## plants bugs in the planner one at a time; the seeded scenarios must find each
+	@go run ./test/mutate
 
 e2e-fuzz: build ## every route of the API fuzzed from its schema; FERMI_FUZZ_SEED repeats a run
 	@scripts/suite.sh e2e-fuzz scripts/fuzz-api.sh

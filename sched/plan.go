@@ -206,7 +206,7 @@ func (t *turn) roomFor(e *entry, w *Workload, shape string) (Assignment, bool) {
 		return nil, false
 	}
 	all := t.q.reservations()
-	if !overlap(all, at) {
+	if !t.overlap(all, at) {
 		return at, true
 	}
 	// Also who may stand in the way of a reservation stands elsewhere if there is room.
@@ -217,7 +217,7 @@ func (t *turn) roomFor(e *entry, w *Workload, shape string) (Assignment, bool) {
 		t.kept[shape] = true
 	}
 	blockers := t.blockers(e)
-	if !overlap(blockers, at) {
+	if !t.overlap(blockers, at) {
 		return at, true
 	}
 	if len(blockers) == len(all) {

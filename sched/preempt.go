@@ -105,15 +105,37 @@ func (t *turn) serveClaims() {
 		e := c.entry
 		t.q.unclaim(e)
 		w := smallest(e.w)
-		_, _, allowed := t.q.tree.Room(w.Queue, t.c.Need(w))
-		if _, paused := t.q.tree.Paused(w.Queue); allowed && !paused {
-			if at, ok := t.placeBeside(w, t.firm()); ok {
+		_, paused := t.q.tree.Paused(w.Queue)
+		if t.q.tree.RoomNow(w.Queue, t.c.Need(w)) && !paused {
+			at, ok := c.At, t.c.roomAt(w, c.At)
+			if !ok {
+				at, ok = t.placeBeside(w, t.firm())
+			}
+			if ok {
 				t.start(e, at)
 				continue
 			}
 		}
 		t.q.file(e, e.age < 0)
 	}
+}
+
+// roomAt says whether a gang could stand exactly there now.
+func (c *Cluster) roomAt(w *Workload, at Assignment) bool {
+	const id = "\x00"
+	if c.Hold(id, w.Roles, at) != nil {
+		return false
+	}
+	ok := true
+	for _, slots := range at {
+		for _, s := range slots {
+			n := c.nodes[s.Node]
+			ok = ok && !n.Closed && n.ClosedDevices&s.Devices == 0 && n.room.CPU >= 0 && n.room.Memory >= 0 &&
+				(n.Disk == 0 || n.disk >= 0) && (n.host == nil || n.host.used <= n.host.Processes)
+		}
+	}
+	c.lift(id)
+	return ok
 }
 
 // firm are the claims of others.

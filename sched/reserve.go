@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -140,11 +141,29 @@ func (q *Queues) reservations() []*Reservation {
 	return append(out, q.reserved...)
 }
 
-func overlap(rs []*Reservation, at Assignment) bool {
+// overlap says that a place is on a node of these reservations, or on a machine that counts the
+// processes of one.
+func (t *turn) overlap(rs []*Reservation, at Assignment) bool {
+	if len(rs) == 0 {
+		return false
+	}
+	var hosts map[*host]bool
+	for _, h := range t.c.hosts {
+		if h.nodes > 0 && hosts == nil {
+			hosts = map[*host]bool{}
+			for _, r := range rs {
+				for number := range r.nodes {
+					if n := t.c.nodes[number]; n != nil && n.host != nil {
+						hosts[n.host] = true
+					}
+				}
+			}
+		}
+	}
 	for _, r := range rs {
 		for _, slots := range at {
 			for _, s := range slots {
-				if r.nodes[s.Node] {
+				if r.nodes[s.Node] || (hosts != nil && hosts[t.c.nodes[s.Node].host]) {
 					return true
 				}
 			}
@@ -168,27 +187,38 @@ func (t *turn) placeBeside(w *Workload, rs []*Reservation) (Assignment, bool) {
 	return at, ok
 }
 
-// block holds the room of reservations as far as it is free, and says under which names.
+// block holds the room of reservations as far as it is free, to the last thousandth of a device
+// and the last core, and says under which names.
 func (t *turn) block(rs []*Reservation) []string {
 	var held []string
-	hold := func(role Role, s api.Slot) bool {
+	hold := func(need Need, s api.Slot) {
 		id := "\x00" + strconv.Itoa(len(held))
-		if t.c.Hold(id, []Role{role}, Assignment{{s}}) != nil {
-			return false
+		if t.c.Hold(id, []Role{{Need: need}}, Assignment{{s}}) == nil {
+			held = append(held, id)
 		}
-		held = append(held, id)
-		return true
 	}
 	for _, r := range rs {
 		for i, slots := range r.At {
 			for _, s := range slots {
-				if hold(r.roles[i], s) || s.Devices == 0 {
+				n, ok := t.c.nodes[s.Node]
+				if !ok {
 					continue
 				}
-				for mask := s.Devices; mask != 0; mask &= mask - 1 { // the part that is free
-					one := Role{Need: Need{Devices: 1, Share: r.roles[i].Need.Share}}
-					hold(one, api.Slot{Node: s.Node, Devices: mask & -mask})
+				need := r.roles[i].Need
+				share := need.share()
+				need.CPU = min(need.CPU, api.MilliCPU(max(n.room.CPU, 0)))
+				need.Memory = min(need.Memory, api.Bytes(max(n.room.Memory, 0)))
+				need.Disk = min(need.Disk, max(n.disk, 0))
+				free := api.Slot{Node: s.Node}
+				for mask := s.Devices & lowMask(len(n.Devices)); mask != 0; mask &= mask - 1 {
+					left := n.room.Free[bits.TrailingZeros64(mask)]
+					if left >= share {
+						free.Devices |= mask & -mask
+					} else if left > 0 { // a part of it
+						hold(Need{Share: left}, api.Slot{Node: s.Node, Devices: mask & -mask})
+					}
 				}
+				hold(need, free)
 			}
 		}
 	}
@@ -220,10 +250,11 @@ func (t *turn) endings() []ending {
 	return t.ends
 }
 
-// forecast finds the first of the expected ends after which w fits beside the other reservations.
+// forecast finds the first of the expected ends after which w fits beside the reservations before it.
 func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
 	ends := t.endings()
-	others := t.q.reservations()
+	// Those it goes before will make way for it: they are worked out again.
+	others := slices.DeleteFunc(t.q.reservations(), func(r *Reservation) bool { return outranks(w.Queue, rank, r) })
 	lifted := make([]*hold, 0, 64)
 	to := func(k int) { // the world after k ends
 		for len(lifted) < k {

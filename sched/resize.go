@@ -135,6 +135,7 @@ func (t *turn) larger(r *run) (Assignment, bool) {
 			if _, _, ok := t.q.tree.Room(w.Queue, need); !ok {
 				break
 			}
+			one.Allow, one.Avoid = t.c.besides(w, at)
 			more, ok := place(t.c, one)
 			if !ok {
 				break
@@ -155,4 +156,30 @@ func (t *turn) larger(r *run) (Assignment, bool) {
 	}
 	t.c.freed = freed
 	return at, grew
+}
+
+// besides is where one more replica may stand: in the zones the gang is in, so that none is too far
+// from another, and not in a rack that has as many as it may.
+func (c *Cluster) besides(w *Workload, at Assignment) (zones []string, avoid []uint32) {
+	t := c.topology()
+	inRack := map[rackID]int{}
+	for _, slots := range at {
+		for _, s := range slots {
+			n := c.nodes[s.Node]
+			inRack[t.rackOf(n.at)]++
+			if !slices.Contains(zones, n.Zone) {
+				zones = append(zones, n.Zone)
+			}
+		}
+	}
+	avoid = w.Avoid
+	if most := w.Topology.MaxPerRack; most > 0 {
+		avoid = slices.Clone(avoid)
+		for _, n := range t.nodes {
+			if inRack[t.rackOf(n.at)] >= most {
+				avoid = append(avoid, n.Number)
+			}
+		}
+	}
+	return zones, avoid
 }

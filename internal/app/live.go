@@ -73,6 +73,11 @@ func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation
 		if ex.Ahead > 0 {
 			out.Evidence = append(out.Evidence, api.T("%d tasks with the same wish were there first", "同类任务中有 %d 个排在前面", ex.Ahead))
 		}
+		if !ex.Start.IsZero() {
+			const at = "2006-01-02 15:04:05"
+			out.Evidence = append(out.Evidence, api.T("expected to start at %s UTC, between %s and %s", "预计于 %s（UTC）启动，区间 %s 至 %s",
+				ex.Start.UTC().Format(at), ex.Early.UTC().Format(at), ex.Late.UTC().Format(at)))
+		}
 		return out, nil
 	}
 	return server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}, nil

@@ -182,14 +182,50 @@ func (t *Tree) Usage(queue string) []int64 { return slices.Clone(t.node(queue).u
 
 // Room says whether v stays within every limit above it; if not, whose limit and of which resource.
 func (t *Tree) Room(queue string, v []int64) (limited string, resource int, ok bool) {
+	return t.room(queue, v, true)
+}
+
+// RoomNow leaves out what is coming: it is for those that were noted as coming themselves, whose
+// turn does not depend on the others' victims having gone.
+func (t *Tree) RoomNow(queue string, v []int64) bool {
+	_, _, ok := t.room(queue, v, false)
+	return ok
+}
+
+func (t *Tree) room(queue string, v []int64, coming bool) (limited string, resource int, ok bool) {
 	for n := t.node(queue); n != nil; n = n.parent {
 		for i, want := range v {
-			if want > 0 && i < len(n.Limit) && n.Limit[i] >= 0 && get(n.usage, i)+get(n.coming, i)+want > n.Limit[i] {
+			used := get(n.usage, i)
+			if coming {
+				used += get(n.coming, i)
+			}
+			if want > 0 && i < len(n.Limit) && n.Limit[i] >= 0 && used+want > n.Limit[i] {
 				return n.Name, i, false
 			}
 		}
 	}
 	return "", 0, true
+}
+
+// Limit is what counts against a queue's limit of a resource, and that limit; below 0 is none.
+func (t *Tree) Limit(queue string, resource int) (used, limit int64) {
+	n := t.node(queue)
+	limit = -1
+	if resource < len(n.Limit) {
+		limit = n.Limit[resource]
+	}
+	return get(n.usage, resource) + get(n.coming, resource), limit
+}
+
+// TryLimit sets one limit for a look at what would be; the result sets it back.
+func (t *Tree) TryLimit(queue string, resource int, to int64) (back func()) {
+	n := t.node(queue)
+	if resource >= len(n.Limit) {
+		return func() {}
+	}
+	was := n.Limit[resource]
+	n.Limit[resource] = to
+	return func() { n.Limit[resource] = was }
 }
 
 // Ready counts what could be served in a queue: +1 when something comes, -1 when it goes.

@@ -61,6 +61,12 @@ func (s *Shelf[T]) Ready() int { return len(s.piles[s.ready]) }
 // Parked counts who was refused.
 func (s *Shelf[T]) Parked() int { return len(s.piles[1-s.ready]) }
 
+// IsReady says whether x is worth trying.
+func (s *Shelf[T]) IsReady(x T) bool {
+	spot := x.Where()
+	return spot.lies && spot.side == s.ready
+}
+
 // Put makes x ready, wherever it was.
 func (s *Shelf[T]) Put(x T) { s.move(x, s.ready) }
 

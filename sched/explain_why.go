@@ -1,0 +1,328 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+func (x *explainer) victims(e *entry) Explanation {
+	return Explanation{
+		Reason:   ReasonVictims,
+		Message:  api.T("%d gangs were asked to make room for it.", "已请 %d 个任务为其让出资源。", len(e.claim.pending)),
+		Evidence: []Evidence{{Fact: "GangsToGo", Text: api.T("gangs still to go", "尚未退出的任务"), Count: len(e.claim.pending)}},
+		Action:   Change{}.Text(),
+	}
+}
+
+func (x *explainer) paused(name string) Explanation {
+	ch := Change{Kind: ChangeResume, Target: name}
+	ex := Explanation{
+		Reason:  ReasonQueuePaused,
+		Message: api.T("Queue %s is paused; nothing in it starts.", "队列 %s 已暂停，其中的任务不会启动。", name),
+		Action:  ch.Text(),
+	}
+	x.q.tree.SetPaused(name, false)
+	if _, still := x.q.tree.Paused(x.w.Queue); !still && x.admits(x.w) {
+		ex.Change = ch
+	}
+	x.q.tree.SetPaused(name, true)
+	return ex
+}
+
+func (x *explainer) noZone() Explanation {
+	var names []string
+	for _, z := range x.c.order {
+		names = append(names, z.Name)
+	}
+	slices.Sort(names)
+	ex := Explanation{
+		Reason: ReasonNoZone,
+		Message: api.T("The task's zone rules leave no zone; there are: %s.", "任务的可用区规则排除了所有可用区；现有：%s。",
+			strings.Join(names, ", ")),
+		Action:     api.T("Change spec.zones.", "修改 spec.zones。"),
+		Impossible: true,
+	}
+	if ch := (Change{Kind: ChangeZones}); len(names) > 0 && x.admits(ch.Apply(x.w)) {
+		ex.Change, ex.Action = ch, ch.Text()
+	}
+	return ex
+}
+
+// overLimit names the queue that has no room for the workload at its least size.
+func (x *explainer) overLimit() (Explanation, bool) {
+	w := smallest(x.w)
+	need := x.c.Need(w)
+	queue, resource, ok := x.q.tree.Room(w.Queue, need)
+	if ok {
+		return Explanation{}, false
+	}
+	used, limit := x.q.tree.Limit(queue, resource)
+	ex := Explanation{
+		Reason: ReasonQueueLimit,
+		Message: api.T("Queue %s uses %d of its limit of %d (%s); this needs %d.", "队列 %s 已用 %d，上限 %d（%s）；该任务还需 %d。",
+			queue, used, limit, x.resourceName(resource), need[resource]),
+		Evidence: []Evidence{
+			{Fact: "Used", Text: api.T("used, and kept for those about to start", "已用及为即将启动者保留"), Count: int(used)},
+			{Fact: "Limit", Text: api.T("limit", "上限"), Count: int(limit)},
+			{Fact: "Needed", Text: api.T("needed", "所需"), Count: int(need[resource])},
+		},
+		Impossible: need[resource] > limit,
+	}
+	ex.Change = x.withinLimit(queue, resource, used+need[resource])
+	ex.Action = ex.Change.Text()
+	return ex, true
+}
+
+// withinLimit raises the limit, if with that alone it starts, or asks for less.
+func (x *explainer) withinLimit(queue string, resource int, to int64) Change {
+	back := x.q.tree.TryLimit(queue, resource, to)
+	ok := x.admits(smallest(x.w))
+	back()
+	if ok {
+		return Change{Kind: ChangeLimit, Target: queue, Resource: resource, Value: to}
+	}
+	ch, _ := x.less()
+	return ch
+}
+
+// resourceName says of a type which.
+func (x *explainer) resourceName(resource int) string {
+	if resource >= VectorTypes {
+		return x.c.TypeName(uint16(resource-VectorTypes)) + ", 1/1000"
+	}
+	return resourceName(resource)
+}
+
+func resourceName(resource int) string {
+	switch resource {
+	case VectorCPU:
+		return "CPU, 1/1000"
+	case VectorMemory:
+		return "memory, bytes"
+	}
+	return "GPU, 1/1000"
+}
+
+// soon is for one that fits.
+func (x *explainer) soon(e *entry) Explanation {
+	if x.q.swept != x.c.freed && x.now.Before(x.q.pausedTo) && !x.q.lane(x.w.Queue).shelf.IsReady(e.class) {
+		return Explanation{
+			Reason:  ReasonDeferred,
+			Message: api.T("It fits; refused work is looked at again at %s.", "资源充足，将于 %s 重新调度。", x.q.pausedTo.UTC().Format("15:04:05.0")),
+			Action:  Change{}.Text(),
+		}
+	}
+	if best, ok := x.q.lane(x.w.Queue).shelf.Best(); ok && best.entries[0] != e {
+		first := best.entries[0].w
+		ch := Change{Kind: ChangePriority, Value: int64(first.Priority) + 1}
+		return Explanation{
+			Reason:   ReasonBehind,
+			Message:  api.T("It fits, and %s of the same queue goes first.", "资源充足，但同队列中的 %s 排在前面。", first.ID),
+			Evidence: []Evidence{{Fact: "Waiting", Text: api.T("workloads wait in this queue", "个任务在该队列中等待"), Count: x.q.Waiting(x.w.Queue)}},
+			Change:   ch, Action: ch.Text(),
+		}
+	}
+	return Explanation{Reason: ReasonScheduling, Message: api.T("It fits; it is about to be placed.", "资源充足，即将调度。")}
+}
+
+// reserved is for one that fits only where others are expected.
+func (x *explainer) reserved(e *entry) Explanation {
+	t := x.turn()
+	blockers := t.blockers(e)
+	ex := Explanation{
+		Reason:   ReasonReserved,
+		Message:  api.T("The room is kept for gangs that go first.", "空位已为排在前面的任务预留。"),
+		Evidence: []Evidence{{Fact: "Reservations", Text: api.T("reservations in the way", "个预留占用空位"), Count: len(blockers)}},
+	}
+	top := x.w.Priority
+	for _, r := range blockers {
+		top = max(top, r.rank.Priority+1)
+	}
+	if len(blockers) > 0 {
+		r := blockers[0]
+		ex.Message = api.T("The room is kept for %s until %s.", "空位已为 %s 预留至 %s。", r.ID, r.Start.UTC().Format("2006-01-02 15:04:05"))
+	}
+	if ch := (Change{Kind: ChangePriority, Value: int64(top)}); x.admits(ch.Apply(x.w)) {
+		ex.Change = ch
+	} else {
+		ex.Change = x.smallestChange()
+	}
+	ex.Action = ex.Change.Text()
+	return ex
+}
+
+// noRoom is for one that fits nowhere now.
+func (x *explainer) noRoom() Explanation {
+	ch := x.smallestChange()
+	ex, never := x.never()
+	switch {
+	case never:
+	case ch.Kind == ChangeTopology:
+		ex = x.rule(ReasonTopology, api.T("Its topology rule leaves no room for %s; without it there is.", "拓扑规则使 %s 无处可放；去掉该规则即有空位。", describe(x.w)))
+	case ch.Kind == ChangeSplit:
+		ex = x.rule(ReasonSplit, api.T("Its split over zones leaves no room for %s; without it there is.", "按可用区指定的副本数使 %s 无处可放；去掉即有空位。", describe(x.w)))
+	case ch.Kind == ChangeMaxLatency:
+		ex = x.rule(ReasonLatency, api.T("The zones that have room for %s together are too far apart.", "合起来能放下 %s 的可用区之间延迟过高。", describe(x.w)))
+	case !x.fitsBare(false):
+		ex = x.rule(ReasonClosed, api.T("%s would fit if nodes were not cordoned or not ready.", "若节点未被隔离或均已就绪，%s 即可放下。", describe(x.w)))
+	default:
+		ex = x.busy()
+	}
+	if ch.Kind != "" || ex.Action == (api.Text{}) {
+		ex.Change, ex.Action = ch, ch.Text()
+	}
+	return ex
+}
+
+func (x *explainer) rule(reason string, message api.Text) Explanation {
+	return Explanation{Reason: reason, Message: message, Evidence: x.evidence()}
+}
+
+// never asks whether the gang would fit if nothing else stood anywhere and nothing was cordoned.
+func (x *explainer) never() (Explanation, bool) {
+	if x.fitsBare(true) {
+		return Explanation{}, false
+	}
+	empty := x.empty(true)
+	ex := x.rule(ReasonNeverFits, api.T("Even the empty cluster has no room for %s. The largest nodes have: %s.",
+		"即使集群空闲也放不下 %s。单节点最多：%s。", describe(x.w), x.kinds()))
+	ex.Impossible = true
+	ex.Action = api.T("Ask for fewer replicas, fewer devices a replica, another type, or more zones.",
+		"请减少副本数或每副本的加速卡数，换用其他类型，或放宽可用区。")
+	for _, r := range []struct {
+		kind   ChangeKind
+		value  int64
+		has    bool
+		reason string
+	}{
+		{ChangeTopology, 0, x.w.Topology != (Topology{}), ReasonTopology},
+		{ChangeSplit, 0, len(x.w.Split) > 0, ReasonSplit},
+		{ChangeMaxLatency, int64(farAway), x.w.Replicas() > 1, ReasonLatency},
+	} {
+		if r.has && fitsOn(empty, Change{Kind: r.kind, Value: r.value}.Apply(x.w)) {
+			ex.Reason = r.reason
+			break
+		}
+	}
+	return ex, true
+}
+
+// kinds is the most devices of each type on one node.
+func (x *explainer) kinds() string {
+	best := map[string]int{}
+	for _, z := range x.zones {
+		for _, n := range z.nodes {
+			count := map[string]int{}
+			for _, t := range n.Devices {
+				count[t]++
+				best[t] = max(best[t], count[t])
+			}
+		}
+	}
+	var out []string
+	for _, t := range sortedKeys(best) {
+		out = append(out, fmt.Sprintf("%d × %s", best[t], t))
+	}
+	if len(out) == 0 {
+		return "no accelerators / 无加速卡"
+	}
+	return strings.Join(out, ", ")
+}
+
+// busy names the dominant obstacle on nodes that could take a replica when empty.
+func (x *explainer) busy() Explanation {
+	counts := x.tally()
+	need := x.largest().Need
+	free, want := x.freeDevices(need), int64(smallest(x.w).Replicas())*int64(need.Devices)*int64(need.share())
+	switch {
+	case counts[misfitHost] > 0:
+		return x.rule(ReasonProcessLimit, api.T("The machine behind the virtual nodes already runs as many processes as it may; %s waits.",
+			"虚拟节点背后的机器已达到进程数上限；%s 需等待。", describe(x.w)))
+	case need.Devices > 0 && counts[misfitFull] == 0 && free >= want:
+		return x.rule(ReasonFragmented, api.T("%s needs %d thousandths of devices, %d are free, but not together.",
+			"%s 共需 %d‰ 加速卡，空闲 %d‰，但过于分散。", describe(x.w), want, free))
+	case counts[misfitDevices] >= counts[misfitFull] && counts[misfitDevices] > 0:
+		return x.rule(ReasonDevicesBusy, api.T("%s does not fit now: %d nodes have its devices in use, %d could take a replica.",
+			"%s 暂无空位：%d 个节点的加速卡被占用，%d 个节点可容纳副本。", describe(x.w), counts[misfitDevices], counts[fits]))
+	}
+	return x.rule(ReasonNodesFull, api.T("%s does not fit now: CPU, memory or disk are in use on %d nodes, %d could take a replica.",
+		"%s 暂无空位：%d 个节点的 CPU、内存或磁盘已被占用，%d 个节点可容纳副本。", describe(x.w), counts[misfitFull], counts[fits]))
+}
+
+// freeDevices is the thousandths left of devices a need allows, on open nodes.
+func (x *explainer) freeDevices(need Need) (sum int64) {
+	allow := x.c.kinds(&need)
+	for _, z := range x.zones {
+		for _, n := range z.nodes {
+			for i, free := range n.room.Free {
+				if !n.Closed && allows(allow, n.room.Types[i]) {
+					sum += int64(free)
+				}
+			}
+		}
+	}
+	return sum
+}
+
+// tally counts nodes by how the most demanding role meets them.
+func (x *explainer) tally() map[misfit]int {
+	need := x.largest().Need
+	counts := map[misfit]int{}
+	for _, z := range x.zones {
+		for _, n := range z.nodes {
+			_, why := x.c.fit(n, need)
+			counts[why]++
+		}
+	}
+	return counts
+}
+
+func (x *explainer) evidence() []Evidence {
+	counts := x.tally()
+	rows := []struct {
+		why  misfit
+		fact string
+		text api.Text
+	}{
+		{fits, "NodesThatFit", api.T("nodes that could take one more replica", "可再容纳一个副本的节点")},
+		{misfitDevices, "NodesDevicesBusy", api.T("nodes whose matching devices are in use", "匹配的加速卡已被占用的节点")},
+		{misfitFull, "NodesFull", api.T("nodes whose CPU, memory or disk are in use", "CPU、内存或磁盘已被占用的节点")},
+		{misfitType, "NodesWithoutDevices", api.T("nodes without enough devices of this type", "没有足够该类型加速卡的节点")},
+		{misfitSize, "NodesTooSmall", api.T("nodes too small even when empty", "即使空闲也过小的节点")},
+		{misfitClosed, "NodesClosed", api.T("nodes cordoned or not ready", "被隔离或未就绪的节点")},
+		{misfitHost, "NodesProcessLimit", api.T("nodes whose machine runs enough processes", "所在机器进程数已满的节点")},
+	}
+	var out []Evidence
+	for _, r := range rows {
+		if counts[r.why] > 0 {
+			out = append(out, Evidence{Fact: r.fact, Text: r.text, Count: counts[r.why]})
+		}
+	}
+	return out
+}
+
+func describe(w *Workload) string {
+	var parts []string
+	for i := range w.Roles {
+		r := &w.Roles[i]
+		s := fmt.Sprintf("%d × (%s CPU, %s", r.Replicas, r.Need.CPU, r.Need.Memory)
+		if r.Need.Devices > 0 {
+			t := strings.Join(r.Need.DeviceTypes, "|")
+			if t == "" {
+				t = r.Need.DeviceType
+			}
+			if t == "" {
+				t = "GPU"
+			}
+			s += fmt.Sprintf(", %d × %s", r.Need.Devices, t)
+			if share := r.Need.share(); share < WholeDevice {
+				s += fmt.Sprintf(" (%d‰)", share)
+			}
+		}
+		parts = append(parts, s+")")
+	}
+	return strings.Join(parts, " + ")
+}

@@ -1,0 +1,249 @@
+package sched_test
+
+import (
+	"flag"
+	"fmt"
+	"math/bits"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/fair"
+)
+
+var update = flag.Bool("update", false, "write docs/reference/why-pending.md anew")
+
+// whys reaches every reason: each makes a stage on which the workload x waits for it.
+var whys = map[string]func(s *stage) *sched.Workload{
+	sched.ReasonScheduling: func(s *stage) *sched.Workload { return s.task("x", 1, 1, 1) },
+	sched.ReasonBehind: func(s *stage) *sched.Workload {
+		s.q.Add(s.task("first", 5, 1, 1))
+		return s.task("x", 1, 1, 1)
+	},
+	sched.ReasonDeferred: func(s *stage) *sched.Workload {
+		s.run("a", 1, 1, 4)
+		s.run("b", 1, 1, 4)
+		x := s.task("x", 1, 1, 1)
+		s.p.NoPreemption = true
+		s.q.Add(x)
+		for i := range 20 { // something is freed all the time, and nobody can start
+			s.c.Release("nobody")
+			s.end(fmt.Sprint(i))
+			if err := s.c.SetNode(s.spare()); err != nil {
+				s.t.Fatal(err)
+			}
+			s.pass(time.Second)
+			s.plan()
+		}
+		s.end("a")
+		return x
+	},
+	sched.ReasonVictims: func(s *stage) *sched.Workload {
+		s.run("a", 1, 2, 4)
+		s.pass(time.Minute)
+		x := s.task("x", 9, 1, 4)
+		s.q.Add(x)
+		s.plan()
+		return x
+	},
+	sched.ReasonQueuePaused: func(s *stage) *sched.Workload {
+		s.q.SetPaused("q", true)
+		return s.task("x", 1, 1, 1)
+	},
+	sched.ReasonQueueLimit: func(s *stage) *sched.Workload {
+		s.queues(fair.Queue{Name: "all", Limit: []int64{-1, -1, 3000}}, fair.Queue{Name: "q", Parent: "all"})
+		s.run("a", 1, 1, 2)
+		return s.task("x", 1, 2, 1)
+	},
+	sched.ReasonReserved: func(s *stage) *sched.Workload {
+		s.p.NoPreemption = true
+		s.run("a", 1, 1, 4)
+		s.q.Add(s.task("gang", 9, 2, 4))
+		s.plan()
+		x := s.task("x", 1, 1, 1)
+		x.Expected = 10 * time.Hour
+		return x
+	},
+	sched.ReasonNoZone: func(s *stage) *sched.Workload {
+		x := s.task("x", 1, 1, 1)
+		x.Allow = []string{"nowhere"}
+		return x
+	},
+	sched.ReasonNeverFits: func(s *stage) *sched.Workload { return s.task("x", 1, 1, 5) },
+	sched.ReasonClosed: func(s *stage) *sched.Workload {
+		s.close(1)
+		s.close(2)
+		return s.task("x", 1, 1, 1)
+	},
+	sched.ReasonProcessLimit: func(s *stage) *sched.Workload {
+		s.c.SetHost(sched.Host{Name: "h", Processes: 1})
+		for i := range 2 {
+			n := s.node(uint32(i + 1))
+			n.Host = "h"
+			s.set(n)
+		}
+		s.run("a", 1, 1, 1)
+		return s.task("x", 1, 1, 1)
+	},
+	sched.ReasonTopology: func(s *stage) *sched.Workload {
+		x := s.task("x", 1, 3, 1)
+		x.Topology.MaxPerRack = 1
+		s.run("a", 1, 1, 1)
+		n := s.node(3)
+		n.Rack = "third"
+		s.set(n)
+		s.close(3)
+		return x
+	},
+	sched.ReasonSplit: func(s *stage) *sched.Workload {
+		x := s.task("x", 1, 2, 1)
+		x.Split = map[string]int{"z": 1, "nowhere": 1}
+		return x
+	},
+	sched.ReasonLatency: func(s *stage) *sched.Workload {
+		n := s.node(3)
+		n.Zone = "far"
+		s.set(n)
+		s.c.SetZone(sched.Zone{Name: "z", Region: "north"})
+		s.c.SetZone(sched.Zone{Name: "far", Region: "south"})
+		s.stand("a", 2, 15)
+		return s.task("x", 1, 2, 4)
+	},
+	sched.ReasonFragmented: func(s *stage) *sched.Workload {
+		s.stand("a", 1, 3)
+		s.stand("b", 2, 3)
+		return s.task("x", 1, 1, 4)
+	},
+	sched.ReasonDevicesBusy: func(s *stage) *sched.Workload {
+		s.run("a", 1, 2, 4)
+		return s.task("x", 1, 1, 1)
+	},
+	sched.ReasonNodesFull: func(s *stage) *sched.Workload {
+		for i := range 2 {
+			a := s.task(fmt.Sprintf("a%d", i), 1, 1, 0)
+			a.Roles[0].Need.CPU = 1 << 20
+			s.q.Add(a)
+		}
+		s.plan()
+		return s.task("x", 1, 1, 1)
+	},
+}
+
+func (s *stage) run(id string, priority, replicas, devices int) {
+	s.q.Add(s.task(id, priority, replicas, devices))
+	s.starts(id)
+}
+
+func (s *stage) node(number uint32) sched.Node {
+	n := node(number, "z", "A100", "A100", "A100", "A100")
+	n.CPU = 1 << 20
+	return n
+}
+
+// spare is a node without devices; to set it again frees something in the planner's eyes.
+func (s *stage) spare() sched.Node { return node(9, "z") }
+
+func (s *stage) set(n sched.Node) {
+	if err := s.c.SetNode(n); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) close(number uint32) {
+	n := s.node(number)
+	if number == 3 {
+		n.Rack = "third"
+	}
+	n.Closed = true
+	s.set(n)
+}
+
+func (s *stage) queues(list ...fair.Queue) {
+	if err := s.q.Set(list, s.c.Total()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) stand(id string, on uint32, devices uint64) {
+	w := s.task(id, 1, 1, bits.OnesCount64(devices))
+	at := sched.Assignment{{api.Slot{Node: on, Devices: devices}}}
+	if err := s.c.Hold(id, w.Roles, at); err != nil {
+		s.t.Fatal(err)
+	}
+	s.q.Run(s.now, s.c, w, at, s.now)
+}
+
+func TestWhy(t *testing.T) {
+	for _, r := range sched.Reasons {
+		t.Run(r.Reason, func(t *testing.T) {
+			make, ok := whys[r.Reason]
+			if !ok {
+				t.Fatal("no test reaches this reason")
+			}
+			s := newStage(t, 2, 4)
+			x := make(s)
+			if _, waits := s.q.Get("x"); !waits {
+				s.q.Add(x)
+			}
+			ex, ok := sched.Explain(s.now, s.c, s.q, "x")
+			if !ok || ex.Reason != r.Reason {
+				t.Fatalf("%+v", ex)
+			}
+			if ex.Message.EN == "" || ex.Message.ZH == "" || strings.Contains(ex.Message.EN+ex.Message.ZH+ex.Action.EN+ex.Action.ZH, "%!") {
+				t.Errorf("%+v", ex)
+			}
+			_, impossible := sched.Impossible(s.c, s.q, x)
+			if impossible != ex.Impossible && ex.Reason != sched.ReasonQueuePaused {
+				t.Errorf("at submit impossible %t, now %t", impossible, ex.Impossible)
+			}
+		})
+	}
+	if len(whys) != len(sched.Reasons) {
+		t.Error("the list of reasons is not whole:", len(whys), len(sched.Reasons))
+	}
+}
+
+const whyPage = "../docs/reference/why-pending.md"
+
+// TestWhyPage keeps the page in step with the reasons: go test ./sched -run TestWhyPage -update
+func TestWhyPage(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Why a task is pending\n\nEach reason `fermi why` can give, in the order in which they are looked for. " +
+		"Generated from `sched.Reasons`; each is reached by the test named beside it (`go test ./sched -run TESTNAME`).\n\n" +
+		"| reason | meaning | 含义 | test |\n|---|---|---|---|\n")
+	for _, r := range sched.Reasons {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `TestWhy/%s` |\n", r.Reason, r.Text.EN, r.Text.ZH, r.Reason)
+	}
+	if *update {
+		if err := os.WriteFile(whyPage, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile(whyPage)
+	if err != nil || string(page) != b.String() {
+		t.Errorf("%s is out of step (%v): go test ./sched -run TestWhyPage -update", whyPage, err)
+	}
+}
+
+// BenchmarkExplain is one explanation with 10,000 waiting on 1,000 nodes.
+func BenchmarkExplain(b *testing.B) {
+	s := newStage(b, 1000, 8)
+	s.p.NoPreemption = true
+	for i := range 1000 {
+		s.q.Add(s.task(fmt.Sprintf("run%04d", i), 1, 1, 8))
+	}
+	for s.plan().More {
+	}
+	for i := range 10000 {
+		s.q.Add(s.task(fmt.Sprintf("wait%05d", i), 1, 1+i%16, 1+i%8))
+	}
+	s.plan()
+	for b.Loop() {
+		if ex, ok := sched.Explain(s.now, s.c, s.q, "wait00007"); !ok || ex.Reason != sched.ReasonDevicesBusy {
+			b.Fatal(ex)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+// bug is one planted mistake: old becomes bug in file.
+type bug struct {
+	name, file, old, bug string
+}
+
+var bugs = []bug{
+	{
+		"the device mask is not cleared on release", "sched/cluster.go",
+		"			n.used[i] -= share\n", "			n.used[i] -= share * 0\n",
+	}, {
+		"release counts half of the cores", "sched/cluster.go",
+		"	n.room.CPU -= int64(need.CPU) * int64(sign)\n",
+		"	if sign < 0 {\n		n.room.CPU += int64(need.CPU) / 2\n	} else {\n		n.room.CPU -= int64(need.CPU)\n	}\n",
+	}, {
+		"only the leaf's limit is looked at", "sched/fair/tree.go",
+		"				return n.Name, i, false\n			}\n		}\n	}\n	return \"\", 0, true",
+		"				return n.Name, i, false\n			}\n		}\n		break\n	}\n	return \"\", 0, true",
+	}, {
+		"a gang starts without its last role", "sched/place.go",
+		"		if r.Replicas > 0 {\n", "		if r.Replicas > 0 && (i == 0 || i < len(w.Roles)-1) {\n",
+	}, {
+		"an equal is evicted by priority", "sched/preempt.go",
+		"	switch {\n	case w.Priority > v.Priority:\n		return EvictPriority\n",
+		"	switch {\n	case w.Priority >= v.Priority:\n		return EvictPriority\n",
+	}, {
+		"who may not be preempted is", "sched/preempt.go",
+		"if !v.Preemptible || r.leaving {", "if r.leaving {",
+	}, {
+		"reservations are ignored", "sched/reserve.go",
+		"		if r.ID == e.w.ID || outranks(e.w.Queue, rank, r) {\n", "		if r.ID == e.w.ID || !r.firm || outranks(e.w.Queue, rank, r) {\n",
+	}, {
+		"the room of claims is given to others", "sched/reserve.go",
+		"				hold(need, free)\n", "				_, _ = need, free\n",
+	}, {
+		"victims depend on the order of a map", "sched/preempt.go",
+		"	slices.SortFunc(all, byLoss)\n	return all\n",
+		"	byID := map[string]*victim{}\n	for _, v := range all {\n		byID[v.r.Workload.ID] = v\n	}\n	all = all[:0]\n	for _, v := range byID {\n		all = append(all, v)\n	}\n	return all\n",
+	}, {
+		"a device is given to 1001 thousandths", "sched/cluster_fit.go",
+		"				n += int(free / a.Share)\n", "				n += int((free + 1) / a.Share)\n",
+	}, {
+		"undo forgets the queue's charge", "sched/plan.go",
+		"		q.unrun(q.now, r.Workload.ID)\n", "		delete(q.running, r.Workload.ID)\n",
+	}, {
+		"closed nodes are used", "sched/index.go",
+		"	if !n.Closed && (", "	if (",
+	}, {
+		"closed devices are used", "sched/cluster.go",
+		"		if n.ClosedDevices>>i&1 != 0 {\n", "		if n.ClosedDevices>>i&1 != 0 && n.Closed {\n",
+	}, {
+		"an elastic gang starts below its min", "sched/resize.go",
+		"	if r.Min > 0 && r.Min < r.Replicas {\n		return r.Min\n",
+		"	if r.Min > 0 && r.Min < r.Replicas {\n		return max(r.Min-1, 1)\n",
+	}, {
+		"an elastic gang grows beyond its max", "sched/resize.go",
+		"func atMost(r *Role) int { return max(r.Max, r.Replicas) }", "func atMost(r *Role) int { return max(r.Max, r.Replicas) + 1 }",
+	}, {
+		"shares are rounded to tenths", "sched/cluster.go",
+		"	share := need.share()\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
+		"	share := need.share() / 100 * 100\n	for mask := s.Devices; mask != 0; mask &= mask - 1 {\n		i := bits",
+	}, {
+		"priority takes what is guaranteed, not only what is borrowed", "sched/fair/tree.go",
+		"get(theirs.usage, i)-get(theirs.going, i)-get(gives, i) < g", "get(theirs.usage, i) < 0*g",
+	}, {
+		"a gang that is told of twice is charged twice", "sched/running.go",
+		"	if _, ok := q.running[w.ID]; ok {\n		return\n	}\n	q.unwait(w.ID)\n", "	q.unwait(w.ID)\n",
+	}, {
+		"the past of the clock is believed", "sched/running.go",
+		"	if now.Before(q.now) {\n		return q.now\n	}\n	return now\n", "	if now.Before(q.now) {\n		return q.now.Add(q.now.Sub(now))\n	}\n	return now\n",
+	}, {
+		"memory is not looked at", "sched/cluster_fit.go",
+		"		n = min(n, r.Memory/a.Memory)\n", "		n = min(n, int64(mostFits))\n",
+	}, {
+		"disk is not looked at", "sched/index.go",
+		"		fits = min(fits, n.disks(ix.key.disk))\n", "		fits = min(fits, n.disks(0))\n",
+	}, {
+		"a gang is cut over zones that are far apart", "sched/place_zones.go",
+		"	return latencyOf(a, b) < LatencyFar\n", "	return latencyOf(a, b) <= 10*LatencyFar\n",
+	}, {
+		"one more in a rack than allowed", "sched/place_limit.go",
+		"		room = min(room, int64(most-l.s.inRack[r]-l.rack[r]))\n", "		room = min(room, int64(most+1-l.s.inRack[r]-l.rack[r]))\n",
+	}, {
+		"the first victims that do are taken, not the least", "sched/preempt.go",
+		"	if len(all) <= exactUpTo {\n", "	if len(all) < 0 {\n",
+	}, {
+		"avoided nodes are used", "sched/place.go",
+		"		if n, ok := s.c.nodes[number]; ok && !n.Closed {\n", "		if n, ok := s.c.nodes[number]; ok && n.Closed {\n",
+	}, {
+		"what is to come for a claim stays noted", "sched/preempt.go",
+		"		q.tree.Coming(e.w.Queue, e.claim.need, -1)\n", "",
+	}, {
+		"a paused queue starts what was claimed for it", "sched/preempt.go",
+		"t.c.Need(w)) && !paused {", "t.c.Need(w)) || paused {",
+	}, {
+		"a gang gives way before its quantum is over", "sched/preempt.go",
+		"t.now.Sub(r.Since) < t.p.Quantum", "t.now.Sub(r.Since) < 0",
+	}, {
+		"real: a gang grows wherever there is room", "sched/resize.go",
+		"			one.Allow, one.Avoid = t.c.besides(w, at)\n", "",
+	}, {
+		"real: the first has no reservation because those behind it have", "sched/reserve.go",
+		"func(r *Reservation) bool { return outranks(w.Queue, rank, r) })", "func(r *Reservation) bool { return false })",
+	}, {
+		"real: two claims of a full queue wait for each other", "sched/preempt.go",
+		"		if t.q.tree.RoomNow(w.Queue, t.c.Need(w)) && !paused {\n",
+		"		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok && !paused {\n",
+	},
+}

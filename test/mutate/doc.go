@@ -1,0 +1,7 @@
+// Command mutate plants bugs in the planner one at a time and asks the properties of sched/safety
+// to find each.
+//
+// Place: beside the house. Promise: the tree is not touched (a planted bug is an overlay of the
+// build), a bug that no longer applies or does not compile is a failure, and so is one that is not
+// found within a minute.
+package main
