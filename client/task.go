@@ -146,6 +146,26 @@ func (c *Client) Usage(ctx context.Context, o UsageOptions) (Usage, error) {
 	return out, err
 }
 
+// Capacity is what there is of one device type.
+type Capacity struct {
+	Type     string  `json:"type"`
+	Total    float64 `json:"total"`
+	Used     float64 `json:"used"`
+	Free     float64 `json:"free"`
+	Cordoned float64 `json:"cordoned"`
+	Stranded float64 `json:"stranded"`
+	Largest  int     `json:"largestGang"`
+}
+
+// Capacity lists all device types.
+func (c *Client) Capacity(ctx context.Context) ([]Capacity, error) {
+	var out struct {
+		Items []Capacity `json:"items"`
+	}
+	err := c.read(ctx, "/capacity", nil, &out)
+	return out.Items, err
+}
+
 // Replica is one launcher's part of a task.
 type Replica struct {
 	Name     string     `json:"name"`

@@ -17,6 +17,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/sched"
 )
 
 // current is the engine of this leadership, behind the engine port.
@@ -74,6 +75,7 @@ func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation
 			out.Evidence = append(out.Evidence, api.T("%d tasks with the same wish were there first", "同类任务中有 %d 个排在前面", ex.Ahead))
 		}
 		if !ex.Start.IsZero() {
+			out.EstimatedStart = &ex.Start
 			const at = "2006-01-02 15:04:05"
 			out.Evidence = append(out.Evidence, api.T("expected to start at %s UTC, between %s and %s", "预计于 %s（UTC）启动，区间 %s 至 %s",
 				ex.Start.UTC().Format(at), ex.Early.UTC().Format(at), ex.Late.UTC().Format(at)))
@@ -81,6 +83,27 @@ func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation
 		return out, nil
 	}
 	return server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}, nil
+}
+
+// Capacity asks the planner what there is.
+func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
+	var told []server.CapacityView
+	if asked, err := (*part)(l).ask(ctx, askCapacity, "", &told); asked {
+		return told, err
+	}
+	types, ok := l.place.Capacities()
+	if !ok {
+		return nil, errNotLeading
+	}
+	out := make([]server.CapacityView, len(types))
+	for i, t := range types {
+		devices := func(thousandths int64) float64 { return float64(thousandths) / sched.WholeDevice }
+		out[i] = server.CapacityView{
+			Type: t.Type, Total: devices(t.Total), Used: devices(t.Used), Free: devices(t.Free),
+			Cordoned: devices(t.Closed), Stranded: devices(t.Stranded), Largest: t.Largest,
+		}
+	}
+	return out, nil
 }
 
 // Preview asks the planner.

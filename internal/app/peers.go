@@ -91,6 +91,7 @@ func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, erro
 
 // The questions that servers ask the leader.
 const (
+	askCapacity = "capacity"
 	askWhy      = "why"
 	askReplicas = "replicas"
 )
@@ -105,6 +106,8 @@ func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) 
 		if task, err = p.taskByID(ctx, taskID); err == nil {
 			out, err = (*live)(p).Why(ctx, task)
 		}
+	case askCapacity:
+		out, err = (*live)(p).Capacity(ctx)
 	case askReplicas:
 		out, err = (*live)(p).Replicas(ctx, taskID)
 	default:

@@ -47,6 +47,7 @@ var access = map[string]rule{
 	"listAudit":          {all, none, none, none, power, false},
 	"backup":             {all, none, none, none, power, false},
 	"listEvents":         {all, all, own, own, read, false},
+	"listCapacity":       {all, all, all, all, read, false},
 	"sumUsage":           {all, all, own, own, read, false},
 	"getArchive":         {all, all, all, all, read, false},
 	"putArchive":         {all, all, all, none, tasks, false},

@@ -55,6 +55,8 @@ type Live interface {
 	Replicas(ctx context.Context, taskID string) ([]ReplicaView, error)
 	// Preview says what would become of a prepared task if it were submitted now.
 	Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error)
+	// Capacity says what there is of each device type.
+	Capacity(ctx context.Context) ([]CapacityView, error)
 }
 
 // Explanation is one dominant reason, its evidence, and what would change it.

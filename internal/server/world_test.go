@@ -61,6 +61,10 @@ func (l *fakeLive) Replicas(_ context.Context, taskID string) ([]ReplicaView, er
 	return l.replicas[taskID], nil
 }
 
+func (l *fakeLive) Capacity(context.Context) ([]CapacityView, error) {
+	return []CapacityView{{Type: "A100", Total: 8, Used: 2.5, Free: 5.5, Stranded: 0.5, Largest: 4}}, nil
+}
+
 func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Preview, error) {
 	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Spec.Roles[0].Replicas}}, nil
 }

@@ -59,7 +59,7 @@ class Walk:
 
     def run(self):
         self.again = {}
-        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage":
+        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage", "listCapacity":
             self.call(id)
         self.archive()
         for kind, manifest in MANIFESTS.items():

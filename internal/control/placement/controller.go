@@ -316,6 +316,16 @@ func (c *Controller) Why(taskID string) (sched.Explanation, bool) {
 	return sched.Explain(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID)
 }
 
+// Capacities says what there is of each device type; ok is false when this server does not lead.
+func (c *Controller) Capacities() (out []sched.Capacity, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return nil, false
+	}
+	return sched.Capacities(c.m.cluster), true
+}
+
 // Waiting counts who waits in a queue; ok is false when this server does not lead.
 func (c *Controller) Waiting(queue string) (int, bool) {
 	c.mu.Lock()

@@ -72,6 +72,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/capacity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What there is of each device type, and the largest gang that would start now. */
+        get: operations["listCapacity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -1034,6 +1051,30 @@ export interface components {
              * @description Give it as before for older ones.
              */
             next?: number;
+        };
+        CapacityView: {
+            /**
+             * Format: double
+             * @description Unused, on cordoned or unready nodes and devices.
+             */
+            cordoned: number;
+            /** Format: double */
+            free: number;
+            /**
+             * Format: int64
+             * @description The most devices of one gang that would start now, up to eight to a replica.
+             */
+            largestGang: number;
+            /**
+             * Format: double
+             * @description Free, but of no use to a task for a whole device: partly taken, or without CPU and memory.
+             */
+            stranded: number;
+            /** Format: double */
+            total: number;
+            type: string;
+            /** Format: double */
+            used: number;
         };
         Carbon: {
             /** @description 24 numbers: grams of CO₂ for a kWh from 0:00 on, on the zone's clock. */
@@ -2313,6 +2354,44 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    listCapacity: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["CapacityView"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listEvents: {
