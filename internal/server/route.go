@@ -293,14 +293,17 @@ type stalling struct {
 
 func (s stalling) Read(p []byte) (int, error) {
 	_ = s.c.rc.SetReadDeadline(time.Now().Add(s.c.s.Limits.Stall))
-	if err := s.c.wasCut(); err != nil {
-		return 0, err
+	n, err := 0, s.c.wasCut()
+	if err == nil {
+		n, err = s.r.Read(p)
+		_ = s.c.rc.SetReadDeadline(time.Time{})
 	}
-	n, err := s.r.Read(p)
 	if cut := s.c.wasCut(); cut != nil {
+		// The deadline we moved may be the one that was to cut: net/http still reads what is left of
+		// the body after us, and would wait for it.
+		_ = s.c.rc.SetReadDeadline(time.Unix(1, 0))
 		return n, cut
 	}
-	_ = s.c.rc.SetReadDeadline(time.Time{})
 	return n, err
 }
 
