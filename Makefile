@@ -93,6 +93,7 @@ e2e-postgres: build ## history in a PostgreSQL (installed if missing): conforman
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
 
 e2e-ha: build ## three servers on three etcd members with mutual TLS, in network namespaces: killed, paused, cut off (root)
+	@scripts/install-deps.sh ip:iproute2
 	@scripts/suite.sh e2e-ha scripts/postgres.sh go test -v -count=1 -timeout 60m ./test/ha/...
 
 e2e-web: ## the console in a real Chromium, in both languages; pictures go to PICTURES (.cache/pictures)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what a bare Debian with Go lacks: a C compiler and libc headers (cgo for the device
 # library and the race detector), certificates and git. Says what it does; does nothing, and needs
-# no rights, when nothing is missing.
+# no rights, when nothing is missing. Arguments are more tools that somebody needs, as TOOL:PACKAGE.
 set -euo pipefail
 
 if ! command -v go >/dev/null; then
@@ -14,6 +14,9 @@ command -v gcc >/dev/null || missing+=(gcc)
 [ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 command -v git >/dev/null || missing+=(git)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
+for more in "$@"; do
+	command -v "${more%%:*}" >/dev/null || missing+=("${more#*:}")
+done
 
 if [ ${#missing[@]} -eq 0 ]; then
 	exit 0
