@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,9 @@ const (
 	copyEnd  = "\\.\n"
 	copyLast = "end\n"
 )
+
+// sameColumns is the oldest schema whose tables have the columns of copied: its copies can be read.
+const sameColumns = 1
 
 // copied are the tables in the order they can be filled in.
 var copied = []struct{ table, columns string }{
@@ -108,7 +112,11 @@ func Restore(ctx context.Context, cfg Config, r io.Reader) error {
 }
 
 func fill(ctx context.Context, tx pgx.Tx, from *copyReader, schema int) error {
-	if err := from.expect(fmt.Sprintf(copyHead, schema)); err != nil {
+	var heads []string
+	for n := sameColumns; n <= schema; n++ {
+		heads = append(heads, fmt.Sprintf(copyHead, n))
+	}
+	if err := from.expect(heads...); err != nil {
 		return err
 	}
 	for _, c := range copied {
@@ -144,10 +152,10 @@ type copyReader struct{ r *bufio.Reader }
 
 func newCopyReader(r io.Reader) *copyReader { return &copyReader{bufio.NewReaderSize(r, 1<<16)} }
 
-// expect reads one line, which must be this one.
-func (c *copyReader) expect(want string) error {
+// expect reads one line, which must be one of these.
+func (c *copyReader) expect(want ...string) error {
 	line, err := c.r.ReadSlice('\n')
-	if err != nil || string(line) != want {
+	if err != nil || !slices.Contains(want, string(line)) {
 		return badCopy(fmt.Errorf("%.80q where %q should stand: %w", line, want, err))
 	}
 	return nil

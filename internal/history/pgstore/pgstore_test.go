@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -256,7 +257,7 @@ func TestBackupAndRestore(t *testing.T) {
 		"cut":    string(whole[:len(whole)-5]),
 		"half":   string(whole[:len(whole)/2]),
 		"rows":   strings.Replace(string(whole), "task-1", "task-1\tx", 1),
-		"future": strings.Replace(string(whole), "schema 1", "schema 9", 1),
+		"future": regexp.MustCompile(`schema \d+`).ReplaceAllString(string(whole[:64]), "schema 99") + string(whole[64:]),
 		"empty":  "",
 	} {
 		bad := filepath.Join(t.TempDir(), "bad")
@@ -267,7 +268,11 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 	}
-	if err := restore(path); err != nil {
+	old := filepath.Join(t.TempDir(), "old") // of the first release
+	if err := os.WriteFile(old, []byte(regexp.MustCompile(`schema \d+`).ReplaceAllString(string(whole[:64]), "schema 1")+string(whole[64:])), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(old); err != nil {
 		t.Fatal(err)
 	}
 	if err := restore(path); fault.ReasonOf(err) != "HistoryNotEmpty" {
