@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"mime"
 	"net"
 	"net/http"
@@ -133,10 +134,16 @@ func (s *Server) newCall(w http.ResponseWriter, r *http.Request) *call {
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	c := s.newCall(w, r)
 	var allowed []string
+	names := math.MaxInt // a path of its own comes before one that a name could make: placements/preview
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
 		if _, pattern := s.mux.Handler(probe); pattern != "/" && pattern != "" && method != r.Method {
-			allowed = append(allowed, method)
+			switch n := strings.Count(pattern, "{"); {
+			case n < names:
+				names, allowed = n, []string{method}
+			case n == names:
+				allowed = append(allowed, method)
+			}
 		}
 	}
 	if len(allowed) == 0 || r.URL.Path != path.Clean(r.URL.Path) {

@@ -50,7 +50,7 @@ func newWorld(t *testing.T, rnd *rand.Rand) *world {
 	dir, err := os.MkdirTemp("/tmp", "ha")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	w := &world{t: t, rnd: rnd, net: newNetwork(t, os.Getpid()), shared: filepath.Join(dir, "s"), journal: filepath.Join(dir, "journal")}
+	w := &world{t: t, rnd: rnd, net: newNetwork(t, os.Getpid()), shared: filepath.Join(dir, "s"), journal: filepath.Join(journalDir(t), "journal")}
 	ca := newAuthority(t, dir)
 	ca.issue("fermi")
 	w.members = newEtcd(t, w.net, ca, dir)
@@ -219,4 +219,18 @@ func (w *world) watchEtcd(ctx context.Context, wg *sync.WaitGroup) {
 			}
 		})
 	}
+}
+
+// journalDir is a folder that the tasks, which are somebody else, can enter and write to.
+func journalDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "haj")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,10 +47,11 @@ func (l *load) name() string {
 func (l *load) task(name string, lines int) *api.TrainingTask {
 	script := fmt.Sprintf(`echo "S $FERMI_REPLICA $$" >> %[1]s
 i=0; while [ $i -lt %[2]d ]; do echo "line $i $(date +%%s%%N)"; i=$((i+1)); sleep 0.3; done
-echo "E $FERMI_REPLICA $$" >> %[1]s`, l.w.journal, lines)
+echo "E $FERMI_REPLICA $$" >> %[1]s`, filepath.Base(l.w.journal), lines)
 	return &api.TrainingTask{
 		Meta: api.Meta{Name: name},
-		Spec: api.TrainingTaskSpec{Roles: []api.Role{{
+		// As the code folder the journal's is seen by the task, and nothing else of /tmp.
+		Spec: api.TrainingTaskSpec{Code: &api.Code{Folder: filepath.Dir(l.w.journal)}, Roles: []api.Role{{
 			Name: "worker", Replicas: 1, Command: []string{"/bin/sh", "-c", script},
 			Resources: api.Resources{CPU: 1000, Memory: 1 << 28, Accelerators: api.Accelerators{Count: 1 + len(name)%2}},
 		}}},
