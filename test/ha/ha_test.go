@@ -195,9 +195,10 @@ func TestHA(t *testing.T) {
 			r := w.suffer(l, &p, h)
 			t.Logf("%s round %d: %s", time.Now().Format("15:04:05.000"), round, r)
 			worst.merge(r)
-			// How long etcd takes for its own election is not ours to bound: nobody can write meanwhile.
-			if bound := max(apiBack, r.headless+1500*time.Millisecond); r.reads > apiBack || r.others > apiBack || r.writes > bound {
-				t.Errorf("%s: the API was away for longer than %v (writes %v)", h.name, apiBack, bound)
+			// Writes too, etcd's own election included: that is what users wait for. The report says how
+			// much of it was etcd's.
+			if max(r.reads, r.others, r.writes) > apiBack {
+				t.Errorf("%s: the API was away for longer than %v", h.name, apiBack)
 			}
 		}
 	}
