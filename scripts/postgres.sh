@@ -15,9 +15,8 @@ bindir() { # of the newest PostgreSQL there is
 
 install_postgres() {
 	if ! command -v apt-get >/dev/null; then
-		echo "PostgreSQL is not installed, and there is no apt-get to install it with"
-		echo "--- SKIP: e2e-postgres (0.00s)"
-		exit 0
+		echo "PostgreSQL is not installed, and there is no apt-get to install it with" >&2
+		exit 1
 	fi
 	local sudo=() log begin=$SECONDS
 	if [ "$(id -u)" -ne 0 ]; then

@@ -20,30 +20,6 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func open(t testing.TB) *store.Store {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := embedded.Start(t.Context(), embedded.Config{Dir: dir + "/e", Log: quiet, UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := store.New(store.Config{Client: e.Client(), Log: quiet, Clock: clock.Real})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		e.Close()
-		os.RemoveAll(dir)
-	})
-	<-s.Ready()
-	return s
-}
-
 func nodes(n int) []api.Node {
 	var out []api.Node
 	for i := range n {
@@ -93,7 +69,7 @@ func place(s *store.Store, name string) *api.Placement {
 }
 
 func TestPlacesFollowsAndExplains(t *testing.T) {
-	s := open(t)
+	s := storetest.Open(t)
 	inventory := nodes(2)
 	syncer := node.New(node.Config{
 		Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet,
@@ -157,7 +133,7 @@ func TestPlacesFollowsAndExplains(t *testing.T) {
 }
 
 func TestNodeSyncKeepsNumbersAndCordons(t *testing.T) {
-	s := open(t)
+	s := storetest.Open(t)
 	inventory := nodes(3)
 	syncer := node.New(node.Config{
 		Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet,

@@ -29,27 +29,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	quiet := slog.New(slog.DiscardHandler)
-	e, err := embedded.Start(t.Context(), embedded.Config{Dir: dir + "/e", Log: quiet, UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := store.New(store.Config{Client: e.Client(), Log: quiet, Clock: clock.Real})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		e.Close()
-		os.RemoveAll(dir)
-	})
-	<-s.Ready()
-	return &world{t: t, store: s, dir: dir}
+	return &world{t: t, store: storetest.Open(t), dir: t.TempDir()}
 }
 
 // register is a leader's, on the machine with this folder.

@@ -63,33 +63,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func open(t *testing.T) *store.Store {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := embedded.Start(t.Context(), embedded.Config{Dir: dir + "/e", UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := store.New(store.Config{Client: e.Client(), Clock: clock.Real})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		e.Close()
-		os.RemoveAll(dir)
-	})
-	<-s.Ready()
-	return s
-}
-
 // TestFollows: the state follows nodes, the hand and measurements, and rests when nothing changes.
 func TestFollows(t *testing.T) {
-	s := open(t)
+	s := storetest.Open(t)
 	var seenAt int64
 	put := func(op func(api.Object) store.Op, o api.Object) {
 		t.Helper()
