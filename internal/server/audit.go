@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	historyPatience = 5 * time.Second
+	historyPatience = 30 * time.Second
 	maxAudited      = 64 << 10
 )
 

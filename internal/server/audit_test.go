@@ -151,11 +151,12 @@ func (m *matrix) noSecrets(rt *route, got answerOf, e history.AuditEntry) {
 	m.t.Helper()
 	var shown struct{ Secret, Code string }
 	_ = json.Unmarshal(got.Data, &shown) // where it is no such object there is none
-	text, err := json.Marshal(e)
-	must(m.t, err)
-	for _, hidden := range []string{plantedValue, testPassword, shown.Secret, shown.Code, "argon2id", `"sealed`, `"hash`} {
-		if hidden != "" && strings.Contains(string(text), strings.Trim(hidden, `"`)) {
-			m.t.Errorf("%s: the audit holds %q: %s", rt.id, hidden, text)
+	// Names of fields with their quote: an id may well spell "hash".
+	for _, text := range []string{e.Before, e.After, e.Name, e.Outcome} {
+		for _, hidden := range []string{plantedValue, testPassword, shown.Secret, shown.Code, "argon2id", `"sealed`, `"hash`} {
+			if hidden != "" && strings.Contains(text, hidden) {
+				m.t.Errorf("%s: the audit holds %q: %s", rt.id, hidden, text)
+			}
 		}
 	}
 }

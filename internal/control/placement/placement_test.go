@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
-	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/internal/store/storetest"
 	"github.com/fermi-cluster/fermi/sched"
 )
 

@@ -16,13 +16,14 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/store/storetest"
 	"github.com/fermi-cluster/fermi/sched"
 )
 
 // demo is a leader over the demo topology; change edits the zones first.
 func demo(t *testing.T, change func([]api.Zone)) (*store.Store, *placement.Controller) {
 	t.Helper()
-	s := open(t)
+	s := storetest.Open(t)
 	zones, nodes := inventory.Demo()
 	if change != nil {
 		change(zones)
@@ -247,7 +248,7 @@ func BenchmarkPreview(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := lead(b, open(b), zones, nodes)
+	c := lead(b, storetest.Open(b), zones, nodes)
 	eventually(b, "the leader knows the nodes", func() bool {
 		p, err := c.Preview(b.Context(), seedTask(6250, "A100"))
 		return err == nil && p.Fits
@@ -262,7 +263,7 @@ func BenchmarkPreview(b *testing.B) {
 }
 
 func TestPreviewOfFollower(t *testing.T) {
-	c := placement.New(placement.Config{Store: open(t), Clock: clock.Real, IDs: id.Default, Log: quiet})
+	c := placement.New(placement.Config{Store: storetest.Open(t), Clock: clock.Real, IDs: id.Default, Log: quiet})
 	_, err := c.Preview(t.Context(), seedTask(1, ""))
 	if !fault.Is(err, fault.Unavailable) || fault.From(err).Hint.IsZero() {
 		t.Error(err)

@@ -1,21 +1,18 @@
 package tenant
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
-	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/internal/store/storetest"
 )
 
 const first, last = 5000, 5009

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
-	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/internal/store/storetest"
 )
 
 var now = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
