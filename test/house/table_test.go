@@ -33,6 +33,7 @@ var table = []row{
 
 	{"3 store", []string{"internal/store"}, join(foundation, vocabulary)},
 	{"3 store, embedded etcd", []string{"internal/store/embedded"}, join(foundation, vocabulary, []string{"internal/store"})},
+	{"3 store, for tests", []string{"internal/store/storetest"}, join(foundation, vocabulary, []string{"internal/store", "internal/store/embedded"})},
 	{"3 history", []string{"internal/history"}, join(foundation, vocabulary)},
 	{"3 history, adapters and their suite", []string{"internal/history/..."}, join(foundation, vocabulary, []string{"internal/history"})},
 	{"3 blob", []string{"internal/blob"}, join(foundation, vocabulary)},
