@@ -28,11 +28,12 @@ var benchmarks = []benchmark{
 	{"openb", benchOpenB},
 	{"chronus", benchChronus},
 	{"backlog", benchBacklog},
+	{"ha", benchHA},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched|openb|chronus|backlog")
+		fail("usage: bench start|submit|archive|sched|openb|chronus|backlog|ha")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {
