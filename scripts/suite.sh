@@ -28,7 +28,7 @@ if [ "$status" -ne 0 ]; then
 	echo "---- end of $name; everything is in $log"
 	line="$name: $seconds s FAILED"
 	# What the failed said, once more in the summary: the whole output may be too long to be kept.
-	line+=$'\n'$(awk '/^=== / { n = 0 } !/level=|^=== |^---- / { said[n++ % 12] = $0 }
+	line+=$'\n'$(awk '/^=== RUN *[^/]*$/ { n = 0 } !/level=|^=== |^---- / { said[n++ % 12] = $0 }
 		/^ *(--- FAIL|panic:)/ { for (i = n > 12 ? n - 12 : 0; i < n; i++) print "  " said[i % 12]; n = 0 }' "$log" | cut -c1-600 | head -80)
 else
 	line="$name: $seconds s"
