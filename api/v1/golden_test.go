@@ -82,7 +82,7 @@ func whole() map[Kind]Object {
 				PUE: 1.25, Carbon: &Carbon{ptr(556.8), []float64{500}}, DeviceWatts: map[string]float64{"A100": 380},
 				Health: ZoneDegraded, HealthReason: "检修", Virtual: true,
 			},
-			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
+			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, at, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
 		},
 		KindNode: &Node{
 			Meta:   meta(MustInfo(KindNode), "节点"),
