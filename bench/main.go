@@ -83,7 +83,11 @@ func (r *report) atLeast(name string, value, bound float64) {
 // print shows every check and returns the exit status.
 func (r *report) print() int {
 	code := 0
-	fmt.Printf("\n%s; seeds %v%v\n", r.Machine, r.Seeds, r.SeedsOf)
+	if r.SeedsOf == nil {
+		fmt.Printf("\n%s; seeds %v\n", r.Machine, r.Seeds)
+	} else {
+		fmt.Printf("\n%s; seeds %v\n", r.Machine, r.SeedsOf)
+	}
 	for _, c := range r.Checks {
 		mark := "ok  "
 		if !c.OK {
