@@ -21,6 +21,8 @@ type Cluster struct {
 	holds map[string]*hold
 	// freed grows whenever something that was refused could now fit.
 	freed uint64
+	// rates grows whenever prices or carbon of a zone change.
+	rates uint64
 
 	typeIDs   map[string]uint16 // by name as first written, and folded
 	typeNames []string
@@ -78,6 +80,9 @@ func (c *Cluster) SetZone(z Zone) {
 	old := c.zone(z.Name)
 	if old.Region != z.Region {
 		c.tree = nil
+	}
+	if !old.Cost.SameRates(z.Cost) {
+		c.rates++
 	}
 	z.Latency = maps.Clone(z.Latency)
 	old.Zone = z

@@ -38,6 +38,7 @@ type Evidence struct {
 const (
 	ReasonScheduling   = "Scheduling"
 	ReasonDeferred     = "Deferred"
+	ReasonWindow       = "WaitingForWindow"
 	ReasonBehind       = "BehindInQueue"
 	ReasonVictims      = "WaitingForVictims"
 	ReasonQueuePaused  = "QueuePaused"
@@ -49,6 +50,8 @@ const (
 	ReasonProcessLimit = "ProcessLimit"
 	ReasonTopology     = "TopologyRule"
 	ReasonSplit        = "SplitUnfit"
+	ReasonRegion       = "SameRegion"
+	ReasonSurvive      = "SurviveZoneLoss"
 	ReasonLatency      = "Latency"
 	ReasonFragmented   = "Fragmented"
 	ReasonDevicesBusy  = "DevicesBusy"
@@ -62,6 +65,7 @@ var Reasons = []struct {
 	Text   api.Text
 }{
 	{ReasonVictims, api.T("others were asked to make room; it starts when they have gone", "已请其他任务让出资源，待其退出后启动")},
+	{ReasonWindow, api.T("it is deferrable and waits for its cheapest or cleanest hours", "任务可推迟，正在等待最便宜或最低碳的时段")},
 	{ReasonQueuePaused, api.T("its queue, or one above it, is paused", "所在队列或其上级队列已暂停")},
 	{ReasonNoZone, api.T("its zone rules leave no zone", "可用区规则排除了所有可用区")},
 	{ReasonQueueLimit, api.T("its queue, or one above it, would exceed its limit", "所在队列或其上级队列将超过上限")},
@@ -71,6 +75,8 @@ var Reasons = []struct {
 	{ReasonScheduling, api.T("it fits; the next turn places it", "资源充足，即将调度")},
 	{ReasonTopology, api.T("without its topology rule it would fit", "若无拓扑规则即可放下")},
 	{ReasonSplit, api.T("without its split over zones it would fit, or the split makes no sense", "若不指定分区副本数即可放下，或该指定本身无法满足")},
+	{ReasonRegion, api.T("no one region has room for it; several together do", "没有单个区域能放下，跨区域则可以")},
+	{ReasonSurvive, api.T("it fits, but not so that the loss of a zone leaves enough of it", "可以放下，但无法保证失去一个可用区后仍有足够副本")},
 	{ReasonLatency, api.T("the zones that have room together are too far apart", "合起来有空位的可用区之间延迟过高")},
 	{ReasonNeverFits, api.T("not even the empty cluster has room for it", "即使集群空闲也放不下")},
 	{ReasonClosed, api.T("it would fit if nodes were not cordoned or not ready", "若节点未被隔离或均已就绪即可放下")},
@@ -88,9 +94,11 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool
 	}
 	x := newExplainer(q.notBefore(now), c, q, e.w)
 	ex := x.explain(e)
-	for _, other := range e.class.entries {
-		if other.w.ID < id {
-			ex.Ahead++
+	if e.class != nil {
+		for _, other := range e.class.entries {
+			if other.w.ID < id {
+				ex.Ahead++
+			}
 		}
 	}
 	if r, ok := q.Predicted(id); ok && !ex.Impossible {
@@ -135,6 +143,9 @@ func (x *explainer) explain(e *entry) Explanation {
 	if e.claim != nil {
 		return x.victims(e)
 	}
+	if ex, ok := x.held(e); ok {
+		return ex
+	}
 	if name, paused := x.q.tree.Paused(x.w.Queue); paused {
 		return x.paused(name)
 	}
@@ -156,7 +167,7 @@ func (x *explainer) explain(e *entry) Explanation {
 // entry is a workload as if it waited; its rank and expected time are its own.
 func (x *explainer) entry(w *Workload) *entry {
 	overdue := false
-	if e, ok := x.q.waiting[w.ID]; ok {
+	if e, ok := x.q.waiting[w.ID]; ok && e.class != nil {
 		overdue = e.class.overdue
 	}
 	key := classKey{queue: w.Queue, priority: w.Priority, shape: w.shape(), overdue: overdue}
@@ -199,7 +210,7 @@ func (x *explainer) empty(open bool) *Cluster {
 // cordoned. One role in one zone is only counted; anything else is tried on an empty cluster.
 func (x *explainer) fitsBare(open bool) bool {
 	w := smallest(x.w)
-	simple := len(w.Roles) == 1 && len(w.Split)+len(w.Avoid)+len(x.c.hosts) == 0 && w.Topology.MaxPerRack == 0
+	simple := len(w.Roles) == 1 && !w.Survive && len(w.Split)+len(w.Avoid)+len(x.c.hosts) == 0 && w.Topology.MaxPerRack == 0
 	for i := 0; simple && i < w.Roles[0].Need.choices(); i++ {
 		key, ok := x.c.askKey(&w.Roles[0].Need, i)
 		if !ok {

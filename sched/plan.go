@@ -98,6 +98,7 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	q.now = now
 	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 	q.tree.SetTotal(c.Total())
+	q.letGo(now, c)
 	q.age(now, t.p.LongestWait)
 	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool { // nothing is kept for who may not start
 		_, paused := q.tree.Paused(r.queue)
@@ -240,7 +241,10 @@ func (t *turn) finish() {
 	if len(q.ageing) > 0 {
 		wake(q.ageing[0].since.Add(t.p.LongestWait))
 	}
-	if q.elastic > 0 && q.Len() == 0 {
+	if len(q.held) > 0 {
+		wake(q.held[0].window.Start)
+	}
+	if q.elastic > 0 && q.pressing() == 0 {
 		wake(q.growAt)
 	}
 	if q.parked() > 0 {
