@@ -84,7 +84,7 @@ func (c *Cluster) SetZone(z Zone) {
 	if !old.Cost.SameRates(z.Cost) {
 		c.rates++
 	}
-	z.Latency = maps.Clone(z.Latency)
+	z.Latency, z.Bandwidth = maps.Clone(z.Latency), maps.Clone(z.Bandwidth)
 	old.Zone = z
 	c.sortZones()
 	c.freed++

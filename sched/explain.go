@@ -39,6 +39,7 @@ const (
 	ReasonScheduling   = "Scheduling"
 	ReasonDeferred     = "Deferred"
 	ReasonWindow       = "WaitingForWindow"
+	ReasonData         = "WaitingForData"
 	ReasonBehind       = "BehindInQueue"
 	ReasonVictims      = "WaitingForVictims"
 	ReasonQueuePaused  = "QueuePaused"
@@ -70,6 +71,7 @@ var Reasons = []struct {
 	{ReasonNoZone, api.T("its zone rules leave no zone", "可用区规则排除了所有可用区")},
 	{ReasonQueueLimit, api.T("its queue, or one above it, would exceed its limit", "所在队列或其上级队列将超过上限")},
 	{ReasonReserved, api.T("it fits only where room is kept for a gang that goes first", "仅剩的空位已为排在前面的任务预留")},
+	{ReasonData, api.T("it fits, and is sooner at work where its data lies, though it has to wait for room there", "资源充足，但等待数据所在可用区的空位比搬运数据更快")},
 	{ReasonDeferred, api.T("it fits; refused work is looked at again in a moment", "资源充足，稍后将重新调度")},
 	{ReasonBehind, api.T("it fits, and others of its queue go first", "资源充足，但同队列中有任务排在前面")},
 	{ReasonScheduling, api.T("it fits; the next turn places it", "资源充足，即将调度")},
@@ -133,6 +135,7 @@ type explainer struct {
 	q     *Queues
 	w     *Workload
 	zones []*zone
+	ends  []ending // worked out once
 }
 
 func newExplainer(now time.Time, c *Cluster, q *Queues, w *Workload) *explainer {
@@ -155,7 +158,10 @@ func (x *explainer) explain(e *entry) Explanation {
 	if ex, ok := x.overLimit(); ok {
 		return ex
 	}
-	if x.admits(x.w) {
+	if x.fits(x.w) {
+		if e.home != nil && x.now.Before(e.home.until) {
+			return x.homing(e)
+		}
 		return x.soon(e)
 	}
 	if fitsOn(x.c, x.w) {
@@ -178,12 +184,24 @@ func (x *explainer) entry(w *Workload) *entry {
 }
 
 func (x *explainer) turn() *turn {
-	return &turn{now: x.now, c: x.c, q: x.q, p: Policy{}.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
+	return &turn{ends: x.ends, now: x.now, c: x.c, q: x.q, p: Policy{}.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 }
 
-// admits asks the planner itself whether it would start w now.
-func (x *explainer) admits(w *Workload) bool {
+// fits asks the planner itself whether it has room for w now.
+func (x *explainer) fits(w *Workload) bool {
 	_, ok := x.turn().room(x.entry(w))
+	return ok
+}
+
+// admits asks whether it would start w now: there is room, and no reason to wait beside its data.
+func (x *explainer) admits(w *Workload) bool {
+	t, e := x.turn(), x.entry(w)
+	at, ok := t.room(e)
+	if ok && len(w.Data) > 0 {
+		_, home := t.besideData(e, at)
+		x.ends = t.ends
+		return home == nil
+	}
 	return ok
 }
 

@@ -20,6 +20,7 @@ const (
 	ChangeTopology   ChangeKind = "Topology"   // no rule on racks
 	ChangeSplit      ChangeKind = "Split"      // none
 	ChangeDefer      ChangeKind = "Defer"      // start as soon as there is room
+	ChangeData       ChangeKind = "Data"       // none
 	ChangeRegion     ChangeKind = "Region"     // zones of several regions
 	ChangeSurvive    ChangeKind = "Survive"    // none
 	ChangeMaxLatency ChangeKind = "MaxLatency" // to Value nanoseconds
@@ -50,6 +51,8 @@ func (ch Change) Apply(w *Workload) *Workload {
 		out.Split = nil
 	case ChangeDefer:
 		out.Defer = ""
+	case ChangeData:
+		out.Data = nil
 	case ChangeRegion:
 		out.OneRegion = false
 	case ChangeSurvive:
@@ -90,6 +93,8 @@ func (ch Change) Text() api.Text {
 		return api.T("Lift the split over zones: then it starts.", "去掉按可用区指定的副本数即可启动。")
 	case ChangeDefer:
 		return api.T("Submit it without spec.deferrable: then it starts.", "去掉 spec.deferrable 重新提交即可启动。")
+	case ChangeData:
+		return api.T("Drop spec.zones.data: then it starts elsewhere, and moves its data.", "去掉 spec.zones.data 即可在其他可用区启动，但需搬运数据。")
 	case ChangeRegion:
 		return api.T("Let it stand in several regions (spec.zones.sameRegion: prefer): then it starts.", "允许跨区域（spec.zones.sameRegion: prefer）即可启动。")
 	case ChangeSurvive:

@@ -62,3 +62,20 @@ func (w Window) amount(n cost.Nano) string {
 }
 
 func whole(n cost.Nano) int { return int(math.Round(n.Float())) }
+
+// homing is for one that waits for room where its data lies.
+func (x *explainer) homing(e *entry) Explanation {
+	ch := Change{Kind: ChangeData}
+	minutes := func(d time.Duration) int { return int(math.Ceil(d.Minutes())) }
+	moving, wait := minutes(e.home.moving), max(minutes(e.home.start.Sub(x.now)), 0)
+	return Explanation{
+		Reason: ReasonData,
+		Message: api.T("To move its data where there is room takes %d minutes; room beside the data is expected in %d.",
+			"将数据搬运到有空位的可用区需 %d 分钟；数据所在可用区预计 %d 分钟后有空位。", moving, wait),
+		Evidence: []Evidence{
+			{Fact: "MinutesToMove", Text: api.T("minutes to move its data", "分钟用于搬运数据"), Count: moving},
+			{Fact: "MinutesToWait", Text: api.T("minutes until room is expected beside it", "分钟后数据所在可用区预计有空位"), Count: wait},
+		},
+		Change: ch, Action: ch.Text(), Start: e.home.start, Early: x.now, Late: e.home.until,
+	}
+}

@@ -41,6 +41,8 @@ type Zone struct {
 	// Latency is the round trip to other zones, by name. Where a pair is in neither zone's table,
 	// zones of one region count as near and others as far.
 	Latency map[string]time.Duration
+	// Bandwidth is that of links to other zones in bytes a second, by name; see DefaultBandwidth.
+	Bandwidth map[string]int64
 	// Cost is its prices and its carbon over the day; nil is unknown.
 	Cost *cost.Zone
 }
@@ -136,8 +138,8 @@ type Workload struct {
 	// each role. Such a gang has a fixed size.
 	Survive bool
 	Avoid   []uint32 // nodes not to use
-	// Data is the bytes that must move first if the gang starts in a zone; absent is none.
-	Data map[string]api.Bytes
+	// Data is what the gang reads; other zones than its own have to fetch it first.
+	Data []Datum
 }
 
 // Running is a gang that stands.
@@ -198,9 +200,9 @@ func (w *Workload) shape() string {
 		texts('s', []string{z})
 		number(int64(w.Split[z]), ' ')
 	}
-	for _, z := range sortedKeys(w.Data) {
-		texts('d', []string{z})
-		number(int64(w.Data[z]), ' ')
+	for _, d := range w.Data {
+		number(int64(d.Bytes), 'd')
+		texts('@', d.Zones)
 	}
 	for _, n := range w.Avoid {
 		number(int64(n), '!')

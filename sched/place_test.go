@@ -363,7 +363,7 @@ func TestPlacementRules(t *testing.T) {
 		},
 		"to its data": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
-			w:     &Workload{Roles: gangOf(1, one).Roles, Data: map[string]api.Bytes{"a": 1 << 40}}, want: slots{{Node: 2, Devices: 1}},
+			w:     &Workload{Roles: gangOf(1, one).Roles, Data: []Datum{{1 << 40, []string{"b"}}}}, want: slots{{Node: 2, Devices: 1}},
 		},
 		"not on a node to avoid": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "a", "")},

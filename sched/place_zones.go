@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
 // Latency between zones: below Near a gang trains as in one zone; from Far on, synchronous
@@ -59,7 +57,7 @@ func allowed(c *Cluster, w *Workload) []*zone {
 	return out
 }
 
-// groups are the zones by preference: healthy before degraded, then the fewest bytes to move, then
+// groups are the zones by preference: healthy before degraded, then the least time to move data, then
 // what the workload prefers.
 func (s *search) groups(zones []*zone) [][]*zone {
 	liked := func(z *zone) int {
@@ -68,20 +66,25 @@ func (s *search) groups(zones []*zone) [][]*zone {
 		}
 		return len(s.w.prefer)
 	}
-	bytes := func(z *zone) api.Bytes { return s.w.Data[z.Name] }
+	moving := map[*zone]time.Duration{}
+	for _, z := range zones {
+		if len(s.w.Data) > 0 {
+			moving[z] = s.c.moving(s.w, z.Name)
+		}
+	}
 	if len(s.w.Data)+len(s.w.prefer) > 0 {
 		zones = slices.Clone(zones)
 		slices.SortStableFunc(zones, func(a, b *zone) int {
 			if a.Degraded != b.Degraded {
 				return 0 // they come in this order already
 			}
-			return cmp.Or(cmp.Compare(bytes(a), bytes(b)), cmp.Compare(liked(a), liked(b)))
+			return cmp.Or(cmp.Compare(moving[a], moving[b]), cmp.Compare(liked(a), liked(b)))
 		})
 	}
 	var out [][]*zone
 	for i := 0; i < len(zones); {
 		k := i + 1
-		for k < len(zones) && zones[k].Degraded == zones[i].Degraded && bytes(zones[k]) == bytes(zones[i]) && liked(zones[k]) == liked(zones[i]) {
+		for k < len(zones) && zones[k].Degraded == zones[i].Degraded && moving[zones[k]] == moving[zones[i]] && liked(zones[k]) == liked(zones[i]) {
 			k++
 		}
 		out = append(out, zones[i:k])

@@ -37,9 +37,10 @@ type Queues struct {
 	reserved []*Reservation
 	claims   []*claim
 
-	swept   uint64    // the cluster's freed count when the refused were last made ready
-	sweepAt time.Time // when they are again, whatever happens
-	idle    int       // sweeps in a row that let nobody start
+	patience time.Time // when somebody who waits for room beside its data no longer does
+	swept    uint64    // the cluster's freed count when the refused were last made ready
+	sweepAt  time.Time // when they are again, whatever happens
+	idle     int       // sweeps in a row that let nobody start
 	// pausedTo is when the next is allowed after too many of those.
 	pausedTo time.Time
 }
@@ -91,6 +92,7 @@ type entry struct {
 	age   int       // in ageing, -1 when not there
 	claim *claim    // it starts as soon as others have gone
 
+	home   *homing // it waits for room where its data lies
 	state  entryState
 	held   int // in the heap of those held back
 	window Window
@@ -112,6 +114,8 @@ type past struct {
 	claims  int             // how often others were asked to go for it
 	victims map[string]bool // who was; nobody is twice
 	letGo   bool            // it is not held back again
+	// patience is until when it waits for room where its data lies; zero: it never had to.
+	patience time.Time
 }
 
 // ran is how long a workload that waits has run before.

@@ -114,6 +114,11 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		x.Expected, x.Defer, x.Submitted = time.Hour, api.DeferCheap, s.now
 		return x
 	},
+	sched.ReasonData: func(s *stage) *sched.Workload {
+		x := s.beside(10*time.Minute, 1<<40)
+		s.plan()
+		return x
+	},
 	sched.ReasonRegion: func(s *stage) *sched.Workload {
 		s.regions(time.Millisecond)
 		s.stand("a", 2, 15)

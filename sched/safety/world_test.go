@@ -241,6 +241,9 @@ func (w *world) newWorkload() *sched.Workload {
 			out.Deadline = w.now.Add(time.Duration(w.rng.IntN(30)) * time.Hour)
 		}
 	}
+	if w.chance(12) {
+		out.Data = []sched.Datum{{Bytes: pick[api.Bytes](w, 1<<20, 1<<36, 1<<44), Zones: []string{pick(w, w.b.zones...).Name}}}
+	}
 	out.OneRegion = w.chance(12)
 	out.Survive = out.Replicas() > 1 && w.chance(12)
 	return out
