@@ -49,6 +49,7 @@ func whole() map[Kind]Object {
 				Restart:         &RestartPolicy{3, Duration(time.Hour)}, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones: &ZoneRules{
 					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire,
+					[]DataPlace{{2 << 40, []string{"beijing-1"}}},
 				},
 				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},

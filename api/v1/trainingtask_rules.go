@@ -114,7 +114,6 @@ func (t *TrainingTask) Validate() []fault.Field {
 	}
 	f.zoneRules("spec.zones", s)
 	f.timing(s)
-	f.unbuilt(s)
 	if s.Timeouts != nil {
 		f.span("spec.timeouts.pending", s.Timeouts.Pending)
 		f.span("spec.timeouts.run", s.Timeouts.Run)
