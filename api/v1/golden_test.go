@@ -70,7 +70,7 @@ func whole() map[Kind]Object {
 		},
 		KindPlacement: &Placement{
 			Meta: meta(MustInfo(KindPlacement), "放置"),
-			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at, &Eviction{"Preempted", fault.T("It left.", "已让出。"), at}},
+			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at, &Eviction{"Moved", fault.T("It left.", "已让出。"), at, Duration(2 * time.Minute), []RoleAssignment{{"worker", Slots{{2, 0xff}, {3, 1}}}}}},
 		},
 		KindZone: &Zone{
 			Meta: meta(MustInfo(KindZone), "北京-1"),

@@ -171,7 +171,7 @@ const (
 type Timeouts struct {
 	Pending   Duration `json:"pending,omitempty" doc:"Longest wait in the queue."`
 	Run       Duration `json:"run,omitempty" doc:"Longest run."`
-	StopGrace Duration `json:"stopGrace,omitempty" explicit:"nonzero" doc:"Between SIGTERM and SIGKILL; 30s when absent."`
+	StopGrace Duration `json:"stopGrace,omitempty" explicit:"nonzero" doc:"Between SIGTERM and SIGKILL; when absent 30s, and 2m where it is preempted, drained or moved."`
 }
 
 // AssetRef names a version of a dataset or model and where it appears.

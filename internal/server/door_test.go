@@ -136,8 +136,8 @@ func TestHugeBody(t *testing.T) {
 		}
 		for _, length := range []int64{huge, -1} {
 			path := strings.NewReplacer("{name}", "root").Replace(rt.path)
-			if rt.id == "cloneTask" {
-				path = prefix + "/training-tasks/" + w.anyTask() + "/clone"
+			if rt.id == "cloneTask" || rt.id == "moveTask" {
+				path = strings.Replace(rt.path, "{name}", w.anyTask(), 1)
 			}
 			req, err := http.NewRequest(rt.method, w.base+path, io.LimitReader(zeros{}, huge))
 			must(t, err)
