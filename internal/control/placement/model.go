@@ -88,6 +88,7 @@ func asPlanned(z *api.Zone, all []*api.Zone, far *cost.Zones) sched.Zone {
 func (m *model) dropZone(name string) {
 	delete(m.zones, name)
 	delete(m.known, name)
+	m.cluster.RemoveZone(name)
 }
 
 func (m *model) setNode(n *api.Node) {
