@@ -3,6 +3,7 @@ package v1
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -371,6 +372,22 @@ func TestHyperParameterEnv(t *testing.T) {
 	} {
 		if got := HyperParameterEnv(in); got != "FERMI_HP_"+want {
 			t.Errorf("%q: %s", in, got)
+		}
+	}
+}
+
+// TestEnums: what the document offers is what the rules take.
+func TestEnums(t *testing.T) {
+	for name, row := range map[string]struct {
+		in   reflect.Type
+		want string
+	}{
+		"Kind": {reflect.TypeFor[Strategy](), list(StrategyKinds)}, "Precision": {reflect.TypeFor[TrainingTaskSpec](), list(Precisions)},
+		"GradCompression": {reflect.TypeFor[TrainingTaskSpec](), list(GradCompressions)},
+	} {
+		field, _ := row.in.FieldByName(name)
+		if got := strings.ReplaceAll(field.Tag.Get("enum"), ",", ", "); got != row.want {
+			t.Errorf("%s offers %q, not %q", name, got, row.want)
 		}
 	}
 }

@@ -20,21 +20,21 @@ const (
 // Strategy says how the processes of the first role share the work. Sizes that are absent follow
 // from the others; data × pipeline × tensor is the number of processes.
 type Strategy struct {
-	Kind     StrategyKind `json:"kind,omitempty" doc:"ddp, fsdp, pipeline, tensor or hybrid; follows from the sizes and the framework when absent."`
+	Kind     StrategyKind `json:"kind,omitempty" enum:"ddp,fsdp,pipeline,tensor,hybrid" doc:"ddp, fsdp, pipeline, tensor or hybrid; follows from the sizes and the framework when absent."`
 	Data     int          `json:"data,omitempty" explicit:"nonzero" minimum:"1" maximum:"1048576" doc:"Copies of the model; what the other sizes leave when absent."`
 	Tensor   int          `json:"tensor,omitempty" explicit:"nonzero" minimum:"1" maximum:"1048576" doc:"Processes that share each matrix."`
 	Pipeline int          `json:"pipeline,omitempty" explicit:"nonzero" minimum:"1" maximum:"1048576" doc:"Stages of layers."`
 	Expert   int          `json:"expert,omitempty" explicit:"nonzero" minimum:"1" maximum:"1048576" doc:"Processes that share the experts; divides data."`
 	// Engine is for Megatron-LM only: DeepSpeed's optimizer under Megatron's model.
-	Engine    StrategyEngine `json:"engine,omitempty" doc:"deepspeed: Megatron-LM on DeepSpeed."`
+	Engine    StrategyEngine `json:"engine,omitempty" enum:"deepspeed" doc:"deepspeed: Megatron-LM on DeepSpeed."`
 	ZeroStage *int           `json:"zeroStage,omitempty" minimum:"0" maximum:"3" doc:"DeepSpeed: what ZeRO cuts; 2 when absent, 3 with fsdp."`
-	Offload   Offload        `json:"offload,omitempty" doc:"DeepSpeed: cpu keeps the optimizer (stage 3: also parameters) in host memory."`
+	Offload   Offload        `json:"offload,omitempty" enum:"none,cpu" doc:"DeepSpeed: cpu keeps the optimizer (stage 3: also parameters) in host memory."`
 	// TrainBatchSize = MicroBatchSize × AccumulationSteps × Data; one that is absent follows.
 	TrainBatchSize    int `json:"trainBatchSize,omitempty" explicit:"nonzero" minimum:"1" maximum:"1073741824" doc:"Samples of one optimizer step over all processes."`
 	MicroBatchSize    int `json:"microBatchSize,omitempty" explicit:"nonzero" minimum:"1" maximum:"1073741824" doc:"Samples of one process at once."`
 	AccumulationSteps int `json:"accumulationSteps,omitempty" explicit:"nonzero" minimum:"1" maximum:"1048576" doc:"Micro batches of one optimizer step."`
 	// Controller is for Horovod only.
-	Controller        Controller `json:"controller,omitempty" doc:"Horovod: gloo (when absent) or mpi."`
+	Controller        Controller `json:"controller,omitempty" enum:"gloo,mpi" doc:"Horovod: gloo (when absent) or mpi."`
 	CollectiveTimeout Duration   `json:"collectiveTimeout,omitempty" explicit:"nonzero" doc:"After which a collective counts as hung; 10m when absent."`
 	NetworkInterface  string     `json:"networkInterface,omitempty" pattern:"^([A-Za-z0-9][A-Za-z0-9_.-]{0,14})?$" doc:"Which interface collectives use, as eth0; chosen by the library when absent."`
 }

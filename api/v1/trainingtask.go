@@ -43,8 +43,8 @@ type TrainingTaskSpec struct {
 	Framework   Framework `json:"framework,omitempty" doc:"Launch recipe; plain when absent."`
 	// Strategy, Precision and GradCompression are for recipes other than plain.
 	Strategy        *Strategy       `json:"strategy,omitempty" doc:"How the processes share the work; the framework's usual way when absent."`
-	Precision       Precision       `json:"precision,omitempty" doc:"fp32, fp16 (with loss scaling) or bf16; the script's own when absent."`
-	GradCompression GradCompression `json:"gradCompression,omitempty" doc:"none, fp16, bf16 or powersgd: gradients on the wire, through the SDK."`
+	Precision       Precision       `json:"precision,omitempty" enum:"fp32,fp16,bf16" doc:"fp32, fp16 (with loss scaling) or bf16; the script's own when absent."`
+	GradCompression GradCompression `json:"gradCompression,omitempty" enum:"none,fp16,bf16,powersgd" doc:"none, fp16, bf16 or powersgd: gradients on the wire, through the SDK."`
 	Roles           []Role          `json:"roles" nullable:"false" minItems:"1" maxItems:"16"`
 	Code            *Code           `json:"code,omitempty"`
 	// HyperParameters reach the process as FERMI_HP_<NAME> and as the JSON file $FERMI_HP_FILE.

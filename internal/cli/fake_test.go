@@ -41,6 +41,8 @@ type fake struct {
 	// follow, when set, holds log streams open until it is closed.
 	follow chan struct{}
 	url    string
+	// recipe answers every question for one.
+	recipe api.Recipe
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
 }
@@ -140,6 +142,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer(w, f.planned)
+		return
+	}
+	if call == "POST /training-tasks/recipe" {
+		answer(w, f.recipe)
 		return
 	}
 	for _, info := range api.Kinds {
