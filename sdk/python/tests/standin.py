@@ -164,6 +164,9 @@ class Launcher:
     def _handle(self, rank, name, body):
         self.events.append((rank, name, body))
         if name == "held":
+            if rank in self.held:  # it gives up what is newer than the watermark
+                self.saved[rank] = set(body["steps"])
+                return self.peers[rank].send("watermark", {"step": self.watermark, "held": True})
             self.held[rank] = set(body["steps"])
             if len(self.held) == self.world:
                 self._welcome()

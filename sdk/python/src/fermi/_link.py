@@ -13,7 +13,7 @@ import threading
 import time
 
 LINE = 64 * 1024  # the longest line either side may send
-BACKLOG = 1 << 20  # bytes kept for a launcher that does not read; beyond that only news that must not be lost
+BACKLOG = 256 * 1024  # bytes kept for a launcher that does not read; beyond that only news that must not be lost
 
 
 class Link:
@@ -21,7 +21,7 @@ class Link:
 
     def __init__(self, path):
         self._lock = threading.Lock()
-        self._out = b""
+        self._out = bytearray()
         self._in = b""
         self._messages = []
         self.dropped = 0
@@ -56,13 +56,14 @@ class Link:
     def _flush(self):
         while self._sock is not None and self._out:
             try:
-                n = self._sock.send(self._out)
+                with memoryview(self._out) as view:
+                    n = self._sock.send(view[:LINE])
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as err:
                 self._lose("cannot send: %s" % err)
                 return
-            self._out = self._out[n:]
+            del self._out[:n]
 
     def poll(self):
         """Returns the messages that are there, as (name, body) in the order sent, without waiting."""
@@ -115,7 +116,8 @@ class Link:
             print("fermi: link to the launcher lost: %s" % why, file=sys.stderr)
         self._sock.close()
         self._sock = None
-        self._out = self._in = b""
+        self._out.clear()
+        self._in = b""
 
     def close(self):
         with self._lock:

@@ -41,14 +41,18 @@ class Sampler:
         return self._world if self._world is not None else _session.current().world
 
     def __iter__(self):
-        for lists in self.by_rank():
-            mine = lists[self.rank]
-            whole = sum(len(part) for part in lists)
-            self.weight = len(mine) * len(lists) / whole
-            yield mine
+        for order, cuts in self._steps():
+            begin, end = cuts[self.rank : self.rank + 2]
+            self.weight = (end - begin) * (len(cuts) - 1) / (cuts[-1] - cuts[0])
+            yield [order[i] for i in range(begin, end)]
 
     def by_rank(self):
         """Like iterating, but gives the lists of all ranks: [ids of rank 0, ids of rank 1, …]."""
+        for order, cuts in self._steps():
+            yield [[order[i] for i in range(*cut)] for cut in zip(cuts, cuts[1:])]
+
+    def _steps(self):
+        """The order of this epoch and, step by step, where in it the part of each rank begins, and the last one ends."""
         if self.position >= self.n:
             self._turn()
         order = Permutation(self.n, self.seed, self.epoch) if self.shuffle else range(self.n)
@@ -58,8 +62,7 @@ class Sampler:
             at, world = self.position, self.world
             size = _step(self.n - at, world, self.batch)
             self.position = at + size
-            cuts = [at + size * r // world for r in range(world + 1)]
-            yield [[order[i] for i in range(cuts[r], cuts[r + 1])] for r in range(world)]
+            yield order, [at + size * r // world for r in range(world + 1)]
         if self.epoch == epoch and self.position >= self.n:
             self._turn()
 

@@ -12,6 +12,10 @@ from importlib.machinery import SourceFileLoader
 from typing import List, NamedTuple
 
 
+# What exec itself counts for in the limit of recursion.
+_EXEC = 2 if sys.version_info < (3, 12) else 0
+
+
 class Program(NamedTuple):
     """A script or a module, with its arguments."""
 
@@ -33,9 +37,10 @@ class Program(NamedTuple):
         main = _fresh_main()
         sys.path[0] = os.getcwd() if self.module else os.path.dirname(os.path.realpath(self.name))
         sys.argv = ["-m" if self.module else self.name] + self.args
-        sys.orig_argv = [sys.executable] + (["-m", self.name] if self.module else [self.name]) + self.args
+        if hasattr(sys, "orig_argv"):
+            sys.orig_argv = [sys.executable] + (["-m", self.name] if self.module else [self.name]) + self.args
         path = self.name if os.path.isabs(self.name) else os.getcwd() + "/" + self.name
-        sys.setrecursionlimit(sys.getrecursionlimit() + _depth())
+        sys.setrecursionlimit(sys.getrecursionlimit() + _depth() + (0 if self.module else _EXEC))
         try:
             if self.module:
                 runpy._run_module_as_main(self.name)

@@ -32,6 +32,7 @@ class Session:
         self.link = None
         self.restore = None  # the step to restore, None: nothing
         self.watermark = None  # newest step whole on every rank
+        self.released = False  # the coordinator knows of the steps this rank offered to give up
         self.stop = None  # {"grace", "reason"} once asked
         self.checkpoints = 0  # how often one was asked for
         self.may_leave = False  # inside fermi.rejoin
@@ -83,6 +84,7 @@ class Session:
             step = _whole(body, "step", None)
             if step is not None and (self.watermark is None or step > self.watermark):
                 self.watermark = step
+            self.released |= body.get("held") is True
         elif name == "stop":
             self.stop = {"grace": body.get("grace", 0), "reason": str(body.get("reason", "stopped"))}
         elif name == "checkpoint":

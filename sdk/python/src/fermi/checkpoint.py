@@ -4,6 +4,11 @@ Three slots a rank, in shared memory that belongs to the launcher and outlives t
 reused only when a newer step is whole on every rank (the watermark the launcher tells); while there is
 none, save() skips and says so; it never waits. Check sums are taken after the copy, in a thread, and
 the step counts as saved only then.
+
+Ranks that skipped different steps could hold, for ever, steps that no step is common to. So after a few
+skips in a row a rank offers to give up what is newer than the watermark: it says the rest as `held`, and
+overwrites nothing until the coordinator answers {"watermark": {"step": …, "held": true}}: from then on
+the steps given up can't become the watermark any more, and if one had become it before, the answer says so.
 """
 
 import atexit
@@ -18,6 +23,7 @@ from typing import Any, NamedTuple
 from . import _session, _slots, _tree
 
 SLOTS = 3
+STUCK = 4  # skips in a row before steps are offered
 _LOCK_WAIT = 30.0  # seconds for the process that was this rank before to be gone
 
 
@@ -56,6 +62,8 @@ class L0:
         self._work = queue.Queue()
         self._thread = None
         self.skipped = 0
+        self._stuck = 0  # skips in a row
+        self._offered = set()  # steps given up, until the coordinator knows
 
     def held(self):
         """The steps that are whole here, every byte read; what is not whole, or another rank's, is emptied."""
@@ -69,6 +77,7 @@ class L0:
         """Forgets what is newer than the step this generation starts from: its peers do not have it,
         and the same step saved anew by others must never be mixed with it."""
         self.flush()
+        self._stuck, self._offered, self._session.released = 0, set(), False
         restore = self._session.restore
         for slot in self._slots:
             if slot.header and (restore is None or slot.header.step > restore):
@@ -77,10 +86,13 @@ class L0:
     def save(self, step, state):
         begin = time.monotonic()
         self._session.poll()
+        self._give_up()
         slot, why = self._free(step)
         if slot is None:
             self.skipped += 1
+            self._offer()
             return Saved(False, step, why=why)
+        self._stuck = 0
         try:
             plan = _tree.Plan(state)
             tree = plan.encoded()
@@ -111,6 +123,29 @@ class L0:
                     return slot, ""
             steps = sorted(s.header.step for s in self._slots if s.header)
         return None, "all slots are needed: steps %s are held and %s is the newest that is whole on every rank" % (steps, watermark)
+
+    def _offer(self):
+        self._stuck += 1
+        if self._stuck < STUCK or self._offered:
+            return
+        watermark = self._session.watermark
+        with self._mutex:
+            steps = sorted(s.header.step for s in self._slots if s.header)
+        kept = [s for s in steps if watermark is not None and s <= watermark]
+        self._offered = set(steps) - set(kept)
+        if self._offered:
+            self._session.send("held", {"steps": kept}, must=True)
+
+    def _give_up(self):
+        """Empties what was offered, once the coordinator knows; what became the watermark meanwhile stays."""
+        if not self._session.released:
+            return
+        self._session.released = False
+        watermark = self._session.watermark
+        for slot in self._slots:
+            if slot.header and slot.header.step in self._offered and (watermark is None or slot.header.step > watermark):
+                slot.wipe()
+        self._offered = set()
 
     def _reserve(self, slot, data, tree):
         """At the first save room is made in all slots at once: later ones cost the copy only."""
