@@ -14,7 +14,8 @@ def through(state):
     plan = _tree.Plan(state)
     data = bytearray(plan.length)
     for offset, length, copy in plan.blobs:
-        copy(memoryview(data)[offset : offset + length])
+        if length:
+            copy(memoryview(data)[offset : offset + length])
     return _tree.decode(plan.encoded(), memoryview(data))
 
 

@@ -122,17 +122,21 @@ def compress(model):
     name = compression()
     if name == "none" or "_fermi_hooked" in model.__dict__:
         return
+    import torch.distributed as dist
+
+    # The default group goes unnamed: a hook that holds it keeps its threads running into the end of the process, which aborts.
+    group = model.process_group if model.process_group is not dist.distributed_c10d._get_default_group() else None
     register = type(model)._fermi_register
     if name == "powersgd":
         from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
-        register(model, powersgd.PowerSGDState(model.process_group, matrix_approximation_rank=2, start_powerSGD_iter=10), powersgd.powerSGD_hook)
+        register(model, powersgd.PowerSGDState(group, matrix_approximation_rank=2, start_powerSGD_iter=10), powersgd.powerSGD_hook)
     elif name == "fp16":
         from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
-        register(model, model.process_group, fp16_compress_hook)
+        register(model, group, fp16_compress_hook)
     else:
-        register(model, model.process_group, _bf16_hook)
+        register(model, group, _bf16_hook)
 
 
 def _bf16_hook(group, bucket):
