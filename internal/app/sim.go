@@ -97,14 +97,21 @@ func (f *simFlags) run(cmd *cobra.Command, args []string) error {
 const shownStarts = 20
 
 func (f *simFlags) write(out io.Writer, lang string, all []sim.Variant) error {
-	if err := sim.WriteText(out, lang, all...); err != nil {
+	heads, rows := sim.Table(lang, all...)
+	if err := cli.Table(out, heads, rows); err != nil {
 		return err
 	}
 	withStarts := f.live || len(all) > 1
 	if withStarts {
+		heads, rows, left := sim.Starts(lang, shownStarts, all...)
 		fmt.Fprintln(out)
-		if err := sim.WriteStarts(out, lang, shownStarts, all...); err != nil {
-			return err
+		if len(rows) > 0 {
+			if err := cli.Table(out, heads, rows); err != nil {
+				return err
+			}
+		}
+		if left != "" {
+			fmt.Fprintln(out, left)
 		}
 	}
 	return errors.Join(

@@ -15,15 +15,15 @@ var page = template.Must(template.New("report").Parse(`<!doctype html>
 @media (prefers-color-scheme:dark){:root{--ink:#e9ecef;--paper:#1a1b1e}}
 body{font:15px/1.5 system-ui,"Noto Sans CJK SC",sans-serif;color:var(--ink);background:var(--paper);max-width:1340px;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.4rem}table{border-collapse:collapse;margin:1rem 0}th{text-align:left;font-weight:500;padding:.2rem 1.5rem .2rem 0;color:var(--soft)}
-td{padding:.2rem 1.5rem .2rem 0}main{display:flex;flex-wrap:wrap;gap:1rem}figure{margin:0;flex:1 1 30rem}figcaption{font-weight:600}
+td{padding:.2rem 1.5rem .2rem 0}main{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(30rem,100%),1fr));gap:1rem}figure{margin:0}figcaption{font-weight:600}figcaption span{font-weight:400;margin-left:1rem}
 h2{font-size:1.1rem}svg{width:100%;height:auto}svg text{font-size:11px;fill:var(--soft)}.grid{stroke:var(--soft);stroke-opacity:.25}.line{fill:none;stroke-width:1.6}
 </style></head><body><h1>fermi sim · {{.Title}}</h1>
 
-<table><thead><tr><td></td>{{range .Heads}}<th scope="col" style="color:{{.Colour}}">{{.Name}}</th>{{end}}</tr></thead>
+<table><thead><tr>{{range .Heads}}<th scope="col"{{with .Colour}} style="color:{{.}}"{{end}}>{{.Name}}</th>{{end}}</tr></thead>
 <tbody>{{range .Table}}<tr>{{range $i, $v := .}}{{if $i}}<td>{{$v}}</td>{{else}}<th scope="row">{{$v}}</th>{{end}}{{end}}</tr>{{end}}</tbody></table>
 <main>{{range .Plots}}{{.}}{{end}}</main>
 {{if .Starts}}<h2>{{.StartsTitle}}</h2><table><thead><tr>{{range .StartHeads}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
-<tbody>{{range .Starts}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>{{end}}</tbody></table>{{with .Rest}}<p>{{.}}</p>{{end}}{{end}}
+<tbody>{{range .Starts}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>{{end}}</tbody></table>{{end}}{{with .Left}}<p>{{.}}</p>{{end}}
 </body></html>
 `))
 
@@ -38,7 +38,8 @@ type head struct{ Name, Colour string }
 // is, the others what would be. withStarts adds the list of who starts when.
 func WriteHTML(w io.Writer, lang string, withStarts bool, variants ...Variant) error {
 	label := func(en, zh string, args ...any) string { return said(lang, en, zh, args...) }
-	var heads []head
+	names, rows := Table(lang, variants...)
+	heads := []head{{names[0], ""}}
 	var used, waiting, fair, waits, jct []line
 	for i, v := range variants {
 		colour := colours[i%len(colours)]
@@ -62,7 +63,7 @@ func WriteHTML(w io.Writer, lang string, withStarts bool, variants ...Variant) e
 	}
 	hours, minutes, percent := label("hours", "小时"), label("minutes", "分钟"), fault.Text{EN: "% of jobs", ZH: "作业占比 %"}.In(lang)
 	data := map[string]any{
-		"Lang": lang, "Title": label("%s, seed %d", "%s，种子 %d", variants[0].Trace, variants[0].Seed), "Heads": heads, "Table": sideBySide(lang, variants),
+		"Lang": lang, "Title": variants[0].Trace, "Heads": heads, "Table": rows,
 		"Plots": []template.HTML{
 			plot(label("Devices in use", "设备使用率"), hours, "%", false, used...),
 			plot(label("Jobs waiting", "等待作业数"), hours, label("jobs", "作业"), false, waiting...),
@@ -72,15 +73,8 @@ func WriteHTML(w io.Writer, lang string, withStarts bool, variants ...Variant) e
 		},
 	}
 	if withStarts {
-		rows, rest := starts(lang, pageStarts, variants)
-		names := startHeads(lang)
-		for _, v := range variants {
-			names = append(names, v.Name)
-		}
-		data["Starts"], data["StartHeads"], data["StartsTitle"] = rows, names, label("Who starts when", "启动时间")
-		if rest > 0 {
-			data["Rest"] = label("… and %d more", "… 另有 %d 个", rest)
-		}
+		data["StartHeads"], data["Starts"], data["Left"] = Starts(lang, pageStarts, variants...)
+		data["StartsTitle"] = label("Who starts when", "启动时间")
 	}
 	return page.Execute(w, data)
 }

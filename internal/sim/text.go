@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -50,48 +49,43 @@ func (r *Report) rows(lang string) [][2]string {
 	}
 }
 
-// WriteText prints the reports side by side in a language, zh or en.
-func WriteText(w io.Writer, lang string, variants ...Variant) error {
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprint(t, said(lang, "trace %s, seed %d", "轨迹 %s，种子 %d", variants[0].Trace, variants[0].Seed))
-	for _, v := range variants {
-		fmt.Fprintf(t, "\t%s", v.Name)
-	}
-	fmt.Fprintln(t)
-	for _, row := range sideBySide(lang, variants) {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
-	}
-	return t.Flush()
-}
-
-// sideBySide has for each row its name and each variant's value.
-func sideBySide(lang string, variants []Variant) [][]string {
-	var out [][]string
+// Table is the reports side by side: the names of the variants after an empty one, and rows.
+func Table(lang string, variants ...Variant) (heads []string, rows [][]string) {
+	heads = []string{said(lang, "trace %s, seed %d", "轨迹 %s，种子 %d", variants[0].Trace, variants[0].Seed)}
 	for i, v := range variants {
+		heads = append(heads, v.Name)
 		for k, row := range v.rows(lang) {
 			if i == 0 {
-				out = append(out, []string{row[0]})
+				rows = append(rows, []string{row[0]})
 			}
-			out[k] = append(out[k], row[1])
+			rows[k] = append(rows[k], row[1])
 		}
 	}
-	return out
+	return heads, rows
 }
 
-// starts lists who starts when in each variant, of the jobs that did not stand at the begin: those
-// for whom the variants differ most come first, else who starts first. rest counts those left out.
-func starts(lang string, most int, variants []Variant) (rows [][]string, rest int) {
+// Starts lists who starts when, of the jobs that did not stand at the begin. With several variants
+// it is those for whom they differ, most first, else who starts first. left says how many are left
+// out and why; "" when none is.
+func Starts(lang string, most int, variants ...Variant) (heads []string, rows [][]string, left string) {
+	heads = []string{said(lang, "task", "任务"), said(lang, "queue", "队列"), said(lang, "devices", "卡数")}
+	for _, v := range variants {
+		heads = append(heads, said(lang, "starts, %s", "启动（%s）", v.Name))
+	}
 	first := variants[0].Lives
-	order := make([]int, 0, len(first))
-	gap := make([]time.Duration, len(first))
+	order, gap, same := make([]int, 0, len(first)), make([]time.Duration, len(first)), 0
 	for i, l := range first {
 		if l.Start != never && l.Start < 0 {
 			continue
 		}
-		order = append(order, i)
 		for _, v := range variants[1:] {
 			gap[i] = max(gap[i], difference(l.Start, v.Lives[i].Start))
 		}
+		if len(variants) > 1 && gap[i] < time.Minute {
+			same++
+			continue
+		}
+		order = append(order, i)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(gap[b], gap[a]), cmp.Compare(uint64(first[a].Start), uint64(first[b].Start))) // never is last
@@ -104,7 +98,10 @@ func starts(lang string, most int, variants []Variant) (rows [][]string, rest in
 		}
 		rows = append(rows, row)
 	}
-	return rows, len(order) - len(rows)
+	if more := len(order) - len(rows); more+same > 0 {
+		left = said(lang, "%d more are not shown; %d start at the same time in all.", "另有 %d 个未列出；%d 个启动时间不变。", more, same)
+	}
+	return heads, rows, left
 }
 
 func difference(a, b time.Duration) time.Duration {
@@ -132,29 +129,6 @@ func after(lang string, d time.Duration) string {
 		return said(lang, "+%d h %02d min", "%d 小时 %02d 分钟后", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return said(lang, "+%d d %02d h", "%d 天 %02d 小时后", int(d.Hours())/24, int(d.Hours())%24)
-}
-
-// startHeads are the heads of the first columns of starts.
-func startHeads(lang string) []string {
-	return []string{said(lang, "task", "任务"), said(lang, "queue", "队列"), said(lang, "devices", "卡数")}
-}
-
-// WriteStarts prints who starts when.
-func WriteStarts(w io.Writer, lang string, most int, variants ...Variant) error {
-	rows, rest := starts(lang, most, variants)
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprint(t, strings.Join(startHeads(lang), "\t"))
-	for _, v := range variants {
-		fmt.Fprint(t, "\t", said(lang, "starts, %s", "启动（%s）", v.Name))
-	}
-	fmt.Fprintln(t)
-	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
-	}
-	if rest > 0 {
-		fmt.Fprintln(t, said(lang, "… and %d more", "… 另有 %d 个", rest))
-	}
-	return t.Flush()
 }
 
 // WriteCSV writes one line a job and variant, times in minutes since the trace's begin.
