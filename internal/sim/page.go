@@ -3,6 +3,7 @@ package sim
 import (
 	"html/template"
 	"io"
+	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -40,7 +41,7 @@ func WriteHTML(w io.Writer, lang string, withStarts bool, variants ...Variant) e
 	label := func(en, zh string, args ...any) string { return said(lang, en, zh, args...) }
 	names, rows := Table(lang, variants...)
 	heads := []head{{names[0], ""}}
-	var used, waiting, fair, waits, jct []line
+	var used, waiting, fair, waits, big, jct []line
 	for i, v := range variants {
 		colour := colours[i%len(colours)]
 		heads = append(heads, head{v.Name, colour})
@@ -51,15 +52,19 @@ func WriteHTML(w io.Writer, lang string, withStarts bool, variants ...Variant) e
 		used = append(used, line{v.Name, colour, x, share})
 		waiting = append(waiting, line{v.Name, colour, x, v.Waiting})
 		fair = append(fair, line{v.Name, colour, x, v.Fair})
-		var ws, js []float64
-		for _, l := range v.Lives {
-			if l.End != never {
-				ws, js = append(ws, max(l.Wait.Minutes(), 0.1)), append(js, max((l.End-l.Submit).Minutes(), 0.1))
+		spread := func(of func(Life) (time.Duration, bool)) line {
+			var all []float64
+			for _, l := range v.Lives {
+				if d, ok := of(l); ok && l.End != never {
+					all = append(all, max(d.Minutes(), 0.1))
+				}
 			}
+			x, y := cdf(all)
+			return line{v.Name, colour, x, y}
 		}
-		wx, wy := cdf(ws)
-		jx, jy := cdf(js)
-		waits, jct = append(waits, line{v.Name, colour, wx, wy}), append(jct, line{v.Name, colour, jx, jy})
+		waits = append(waits, spread(func(l Life) (time.Duration, bool) { return l.Wait, true }))
+		big = append(big, spread(func(l Life) (time.Duration, bool) { return l.Wait, l.Devices >= 8 }))
+		jct = append(jct, spread(func(l Life) (time.Duration, bool) { return l.End - l.Submit, true }))
 	}
 	hours, minutes, percent := label("hours", "小时"), label("minutes", "分钟"), fault.Text{EN: "% of jobs", ZH: "作业占比 %"}.In(lang)
 	data := map[string]any{
@@ -68,6 +73,7 @@ func WriteHTML(w io.Writer, lang string, withStarts bool, variants ...Variant) e
 			plot(label("Devices in use", "设备使用率"), hours, "%", false, used...),
 			plot(label("Jobs waiting", "等待作业数"), hours, label("jobs", "作业"), false, waiting...),
 			plot(label("Wait", "等待时间分布"), minutes, percent, true, waits...),
+			plot(label("Wait of ≥ 8 devices", "≥ 8 卡作业等待时间分布"), minutes, percent, true, big...),
 			plot(label("Completion time", "完成时间分布"), minutes, percent, true, jct...),
 			plot(label("Fairness of queues", "队列公平性"), hours, label("Jain's index", "Jain 指数"), false, fair...),
 		},

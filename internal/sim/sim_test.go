@@ -116,6 +116,11 @@ func TestNeverFits(t *testing.T) {
 	if r.Ended != 1 || r.Never != 1 {
 		t.Errorf("%+v", r)
 	}
+	cfg := config(jobs([3]int{8, 0, 60}, [3]int{80, 0, 60}), 1)
+	cfg.Faults = DefaultFaults() // faults go on for ever, and let nobody start
+	if r := mustRun(t, cfg); r.Ended != 1 || r.Never != 1 {
+		t.Errorf("with faults: %+v", r)
+	}
 }
 
 func TestReadChronus(t *testing.T) {
@@ -163,7 +168,7 @@ func TestReportsAreWritten(t *testing.T) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-	if strings.Count(page.String(), "<svg") != 5 {
+	if strings.Count(page.String(), "<svg") != 6 {
 		t.Error("plots are missing")
 	}
 	if path := os.Getenv("FERMI_SIM_PAGE"); path != "" {
