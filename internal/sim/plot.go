@@ -66,11 +66,11 @@ func plot(title, xName, yName string, logX bool, lines ...line) template.HTML {
 	for _, l := range lines {
 		var d strings.Builder
 		for k := range l.X {
-			op := "L"
+			form := "H%.1fV%.1f" // all of these are steps
 			if k == 0 {
-				op = "M"
+				form = "M%.1f %.1f"
 			}
-			fmt.Fprintf(&d, "%s%.1f %.1f", op, scaleX(l.X[k]), scaleY(l.Y[k]))
+			fmt.Fprintf(&d, form, scaleX(l.X[k]), scaleY(l.Y[k]))
 		}
 		fmt.Fprintf(&b, `<path class="line" stroke="%s" d="%s"/>`, l.Colour, d.String())
 	}

@@ -98,8 +98,11 @@ func Starts(lang string, most int, variants ...Variant) (heads []string, rows []
 		}
 		rows = append(rows, row)
 	}
-	if more := len(order) - len(rows); more+same > 0 {
-		left = said(lang, "%d more are not shown; %d start at the same time in all.", "另有 %d 个未列出；%d 个启动时间不变。", more, same)
+	if more := len(order) - len(rows); more > 0 {
+		left = said(lang, "%d more are not shown. ", "另有 %d 个未列出。", more)
+	}
+	if same > 0 {
+		left += said(lang, "%d start at the same time.", "%d 个启动时间不变。", same)
 	}
 	return heads, rows, left
 }
@@ -116,11 +119,13 @@ func difference(a, b time.Duration) time.Duration {
 
 // after is a time since the begin in words.
 func after(lang string, d time.Duration) string {
-	switch {
-	case d == never:
+	if d == never {
 		return said(lang, "never", "无法启动")
-	case d < 0:
+	}
+	if d < 0 {
 		return said(lang, "runs", "运行中")
+	}
+	switch d = d.Round(time.Minute); {
 	case d < time.Minute:
 		return said(lang, "at once", "立即")
 	case d < time.Hour:
