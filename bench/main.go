@@ -29,11 +29,12 @@ var benchmarks = []benchmark{
 	{"backlog", benchBacklog},
 	{"chronus", benchChronus},
 	{"openb", benchOpenB},
+	{"ha", benchHA},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

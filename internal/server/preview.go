@@ -37,9 +37,11 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 	}
 }
 
+var noPlanner = fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+
 func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+		return nil, noPlanner
 	}
 	data, err := c.readBody(s.Limits.Body)
 	if err != nil {
@@ -61,7 +63,7 @@ func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if err := fresh(task, c.who); err != nil {
 		return nil, err
 	}
-	if err := s.mayPreview(ctx, c.who, task); err != nil {
+	if err := s.mayAbout(ctx, c.who, "previewPlacement", task); err != nil {
 		return nil, err
 	}
 	if err := api.Prepare(task, s.IDs.Random); err != nil {
@@ -77,8 +79,9 @@ func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	return &reply{data: p}, nil
 }
 
-func (s *Server) mayPreview(ctx context.Context, w *caller, task *api.TrainingTask) error {
-	if w.reach("previewPlacement") == all {
+// mayAbout refuses who may not do this about a task: by the table's own row, not by who may change it.
+func (s *Server) mayAbout(ctx context.Context, w *caller, id string, task *api.TrainingTask) error {
+	if w.reach(id) == all {
 		return nil
 	}
 	ok, err := s.owns(ctx, w, task)
