@@ -19,7 +19,7 @@ func Published(folder, policy string) (Expected, error) {
 	sum, runs := Expected{}, map[string]int{}
 	const file = "analysis_allo_discrete.csv"
 	_, err := read(filepath.Join(folder, "expected_results"), file, func(r io.Reader) (struct{}, error) {
-		return struct{}{}, sim.Table(r, []string{"sc_policy", "workload", "100", "130"}, func(row sim.Row) error {
+		return struct{}{}, sim.ReadTable(r, []string{"sc_policy", "workload", "100", "130"}, func(row sim.Row) error {
 			if row.Text("sc_policy") != policy {
 				return nil
 			}

@@ -6,8 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
-	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,22 +26,25 @@ type simFlags struct {
 	faults, fixed       bool
 	seed                uint64
 	checkpoint, restart time.Duration
-	add                 []string
+	live                bool
+	change              sim.Change
 	csv, html           string
 }
 
 func simCommand() *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
-		Use: "sim [TRACE]", Short: cli.Both("Replay a trace, or this cluster's own history, through the planner in virtual time", "在虚拟时间中用调度器回放轨迹或本集群历史"),
+		Use: "sim [TRACE]", Short: cli.Both("Replay a trace, or this cluster's history or present, through the planner in virtual time", "在虚拟时间中用调度器回放轨迹、本集群历史或现状"),
 		Args: cobra.MaximumNArgs(1),
 		Example: `  fermi sim jobs.csv --nodes 120x8:A100 --html report.html
-  fermi sim --history 720h --add 4x8:A100@beijing-2`,
+  fermi sim openb_pod_list_default.csv --format openb --nodes openb_node_list_gpu_node.csv
+  fermi sim --history 720h --add 4x8:A100@beijing-2
+  fermi sim --live --add "4 nodes in 北京-2" --weight team-b=2x --html what-if.html`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.nodes, "nodes", "16x8:A100", cli.Both("the cluster: COUNTxDEVICES:TYPE", "集群规模：节点数x每节点卡数:卡型"))
-	fl.StringVar(&f.format, "format", "chronus", cli.Both("of the trace: chronus", "轨迹格式：chronus"))
+	fl.StringVar(&f.nodes, "nodes", "16x8:A100", cli.Both("the cluster: COUNTxDEVICES:TYPE, or an OpenB node list (.csv)", "集群规模：节点数x每节点卡数:卡型，或 OpenB 节点列表（.csv）"))
+	fl.StringVar(&f.format, "format", "chronus", cli.Both("of the trace: chronus or openb", "轨迹格式：chronus 或 openb"))
 	fl.StringVar(&f.queueBy, "queue-by", "none", cli.Both("one queue for each: none or user", "按何划分队列：none 或 user"))
 	fl.DurationVar(&f.history, "history", 0, cli.Both("instead of a trace: this cluster and what ran on it this long back", "不用轨迹，回放本集群最近这段时间的任务"))
 	fl.BoolVar(&f.faults, "faults", false, cli.Both("let nodes and large jobs fail as published clusters do", "按公开集群的故障模型注入故障"))
@@ -50,7 +52,10 @@ func simCommand() *cobra.Command {
 	fl.Uint64Var(&f.seed, "seed", 1, cli.Both("of the faults", "故障随机种子"))
 	fl.DurationVar(&f.checkpoint, "checkpoint", 30*time.Minute, cli.Both("how often jobs save", "检查点间隔"))
 	fl.DurationVar(&f.restart, "restart", 2*time.Minute, cli.Both("what beginning again costs", "重启开销"))
-	fl.StringArrayVar(&f.add, "add", nil, cli.Both("what if: COUNTxDEVICES:TYPE[@ZONE] more nodes; may be repeated", "假设增加节点：节点数x卡数:卡型[@可用区]，可重复"))
+	fl.BoolVar(&f.live, "live", false, cli.Both("instead of a trace: this cluster with all that runs and waits now", "不用轨迹，以本集群当前运行与等待的任务为起点"))
+	fl.StringArrayVar(&f.change.Add, "add", nil, cli.Both(`what if there were more: "4 nodes in ZONE" or COUNTxDEVICES:TYPE[@ZONE]; may be repeated`, `假设增加节点："4 nodes in 可用区" 或 节点数x卡数:卡型[@可用区]，可重复`))
+	fl.StringArrayVar(&f.change.Remove, "remove", nil, cli.Both(`what if there were fewer: "4 nodes in ZONE" or a node's name; may be repeated`, `假设减少节点："4 nodes in 可用区" 或节点名，可重复`))
+	fl.StringArrayVar(&f.change.Weight, "weight", nil, cli.Both("what if a queue weighed QUEUE=3, or QUEUE=2x what it does; may be repeated", "假设调整队列权重：队列=3 或 队列=2x，可重复"))
 	fl.StringVar(&f.csv, "csv", "", cli.Both("write one line a job to this file", "将逐作业结果写入该文件"))
 	fl.StringVar(&f.html, "html", "", cli.Both("write a page with plots to this file", "将图表报告写入该文件"))
 	return cmd
@@ -69,31 +74,49 @@ func (f *simFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	lang := cli.Language(cmd)
 	names, configs := []string{fault.T("as it is", "现状").In(lang)}, []sim.Config{cfg}
-	if len(f.add) > 0 {
-		more := cfg
-		if err := f.whatIf(&more); err != nil {
+	if !f.change.Empty() {
+		changed, err := cfg.With(f.change)
+		if err != nil {
 			return err
 		}
-		names, configs = append(names, fmt.Sprint("+", f.add)), append(configs, more)
+		names, configs = append(names, f.change.String()), append(configs, changed)
 	}
-	var reports []*sim.Report
+	var all []sim.Variant
 	for i, c := range configs {
 		c.Progress = progressOn(cmd.ErrOrStderr(), names[i])
 		r, err := sim.Run(ctx, c)
 		if err != nil {
 			return err
 		}
-		if len(configs) > 1 {
-			fmt.Fprintf(cmd.OutOrStdout(), "# %s\n", names[i])
+		all = append(all, sim.Variant{Name: names[i], Report: r})
+	}
+	return f.write(cmd.OutOrStdout(), lang, all)
+}
+
+// shownStarts is how many starts the table on the terminal has.
+const shownStarts = 20
+
+func (f *simFlags) write(out io.Writer, lang string, all []sim.Variant) error {
+	heads, rows := sim.Table(lang, all...)
+	if err := cli.Table(out, heads, rows); err != nil {
+		return err
+	}
+	withStarts := f.live || len(all) > 1
+	if withStarts {
+		heads, rows, left := sim.Starts(lang, shownStarts, all...)
+		fmt.Fprintln(out)
+		if len(rows) > 0 {
+			if err := cli.Table(out, heads, rows); err != nil {
+				return err
+			}
 		}
-		if err := r.WriteText(cmd.OutOrStdout(), lang); err != nil {
-			return err
+		if left != "" {
+			fmt.Fprintln(out, left)
 		}
-		reports = append(reports, r)
 	}
 	return errors.Join(
-		writeTo(f.csv, reports[0].WriteCSV),
-		writeTo(f.html, func(w io.Writer) error { return sim.WriteHTML(w, lang, names, reports...) }))
+		writeTo(f.csv, func(w io.Writer) error { return sim.WriteCSV(w, all...) }),
+		writeTo(f.html, func(w io.Writer) error { return sim.WriteHTML(w, lang, withStarts, all...) }))
 }
 
 // progressOn writes a line a second at most; nothing for what takes less.
@@ -119,73 +142,54 @@ func writeTo(path string, write func(io.Writer) error) error {
 }
 
 func (f *simFlags) config(cmd *cobra.Command, args []string) (sim.Config, error) {
-	if f.history > 0 {
+	sources := len(args)
+	for _, on := range []bool{f.history > 0, f.live} {
+		if on {
+			sources++
+		}
+	}
+	if sources != 1 || f.queueBy != "none" && f.queueBy != "user" {
+		return sim.Config{}, fault.New(fault.Invalid, "BadFlag", fault.T("Give one of: a trace, --history, --live; --queue-by is none or user.", "轨迹文件、--history、--live 三者须且只能给出一个；--queue-by 只能为 none 或 user。")).
+			WithHint(fault.T("Such as: fermi sim --live, or fermi sim --history 720h.", "例如：fermi sim --live，或 fermi sim --history 720h。"))
+	}
+	if len(args) == 0 {
 		c, err := cli.Dial(cmd)
 		if err != nil {
 			return sim.Config{}, err
 		}
+		if f.live {
+			return sim.Live(cmd.Context(), c, time.Now().UTC())
+		}
 		return sim.Recorded(cmd.Context(), c, f.history, time.Now().UTC())
 	}
-	if len(args) == 0 {
-		return sim.Config{}, fault.New(fault.Invalid, "NoTrace", fault.T("A trace is missing.", "缺少轨迹文件。")).
-			WithHint(fault.T("Give a file, or --history 720h for this cluster's own.", "请给出文件，或用 --history 720h 回放本集群历史。"))
+	read, ok := map[string]func(io.Reader, bool) (sim.Trace, error){"chronus": sim.ReadChronus, "openb": sim.ReadOpenB}[f.format]
+	if !ok {
+		return sim.Config{}, fault.New(fault.Invalid, "BadFlag", fault.T("--format is chronus or openb.", "--format 只能为 chronus 或 openb。"))
 	}
-	if f.format != "chronus" || f.queueBy != "none" && f.queueBy != "user" {
-		return sim.Config{}, fault.New(fault.Invalid, "BadFlag", fault.T("--format is chronus; --queue-by is none or user.", "--format 只能为 chronus；--queue-by 只能为 none 或 user。"))
-	}
-	in, err := os.Open(args[0])
-	if err != nil {
-		return sim.Config{}, fault.New(fault.NotFound, "NoSuchFile", fault.T("Can't read %s.", "无法读取 %s。", args[0])).Because(err)
-	}
-	defer in.Close()
-	trace, err := sim.ReadChronus(in, f.queueBy == "user")
+	trace, err := readFile(args[0], func(r io.Reader) (sim.Trace, error) { return read(r, f.queueBy == "user") })
 	if err != nil {
 		return sim.Config{}, err
 	}
 	cfg := sim.Config{Trace: trace, Begin: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	return cfg, addNodes(&cfg, f.nodes)
+	if !strings.HasSuffix(f.nodes, ".csv") {
+		return cfg, cfg.AddNodes(f.nodes)
+	}
+	nodes, err := readFile(f.nodes, sim.ReadOpenBNodes)
+	if err != nil {
+		return sim.Config{}, err
+	}
+	cfg.Nodes = sim.OpenBNodes("openb", nodes)
+	cfg.Zones = []*api.Zone{{Meta: api.Meta{Name: "openb"}, Spec: api.ZoneSpec{Region: "openb", Price: api.Price{Currency: api.DefaultCurrency}}}}
+	return cfg, nil
 }
 
-// whatIf changes a copy of the cluster; the base is not touched.
-func (f *simFlags) whatIf(cfg *sim.Config) error {
-	cfg.Nodes = append([]*api.Node{}, cfg.Nodes...)
-	cfg.Zones = append([]*api.Zone{}, cfg.Zones...)
-	for _, a := range f.add {
-		if err := addNodes(cfg, a); err != nil {
-			return err
-		}
+// readFile opens a file for its reader.
+func readFile[T any](path string, read func(io.Reader) (T, error)) (T, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		var none T
+		return none, fault.New(fault.NotFound, "NoSuchFile", fault.T("Can't read %s.", "无法读取 %s。", path)).Because(err)
 	}
-	return nil
-}
-
-var nodesForm = regexp.MustCompile(`^(\d{1,6})x(\d{1,2}):([^@\s]{1,64})(?:@(\S{1,64}))?$`)
-
-// addNodes adds COUNTxDEVICES:TYPE[@ZONE]; a zone that is not there is made with the default price.
-func addNodes(cfg *sim.Config, text string) error {
-	m := nodesForm.FindStringSubmatch(text)
-	if m == nil {
-		return fault.New(fault.Invalid, "BadNodes", fault.T("%q does not say nodes; such as 120x8:A100 or 4x8:A100@beijing-2.", "%q 不是有效的节点描述；例如 120x8:A100 或 4x8:A100@beijing-2。", text))
-	}
-	count, _ := strconv.Atoi(m[1])
-	devices, _ := strconv.Atoi(m[2])
-	if count == 0 || devices > 64 {
-		return fault.New(fault.Invalid, "BadNodes", fault.T("At least one node, at most 64 devices each.", "至少一个节点，每节点最多 64 张卡。"))
-	}
-	zone := m[4]
-	if zone == "" {
-		zone = "sim"
-	}
-	known := false
-	for _, z := range cfg.Zones {
-		known = known || z.Meta.Name == zone
-	}
-	if !known {
-		cfg.Zones = append(cfg.Zones, &api.Zone{Meta: api.Meta{Name: zone}, Spec: api.ZoneSpec{Region: zone, Price: api.Price{Currency: api.DefaultCurrency}}})
-	}
-	first := uint32(0)
-	for _, n := range cfg.Nodes {
-		first = max(first, n.Spec.Number)
-	}
-	cfg.Nodes = append(cfg.Nodes, sim.Nodes(zone, int(first)+1, count, devices, m[3])...)
-	return nil
+	defer f.Close()
+	return read(f)
 }

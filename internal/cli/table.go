@@ -104,6 +104,20 @@ func writeTable(w io.Writer, cols []column, rows [][]cell, lang string, scr scre
 	return err
 }
 
+// Table prints rows under their heads in columns, for what is shown beside the API.
+func Table(w io.Writer, heads []string, rows [][]string) error {
+	cols, lines := make([]column, len(heads)), make([][]cell, len(rows))
+	for i, h := range heads {
+		cols[i] = column{head: fault.Text{EN: h, ZH: h}, fixed: true}
+	}
+	for i, row := range rows {
+		for _, s := range row {
+			lines[i] = append(lines[i], text(s))
+		}
+	}
+	return writeTable(w, cols, lines, "en", screenOf(w))
+}
+
 // fit shrinks the widest columns until a line has room; fixed ones only when nothing else is left.
 func fit(widths []int, cols []column, room int) {
 	if room <= 0 {

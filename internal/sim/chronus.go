@@ -18,7 +18,7 @@ const maxDevices = 100_000
 // out, as its authors do. byUser gives each user a queue.
 func ReadChronus(r io.Reader, byUser bool) (Trace, error) {
 	var jobs []Job
-	err := Table(r, []string{"job_id", "user", "num_gpu", "submit_time", "model_name", "duration"}, func(row Row) error {
+	err := ReadTable(r, []string{"job_id", "user", "num_gpu", "submit_time", "model_name", "duration"}, func(row Row) error {
 		devices := row.Count("num_gpu", maxDevices)
 		minutes := func(column string) time.Duration { return time.Duration(row.Count(column, 1<<30)) * time.Minute }
 		if devices == 0 {

@@ -179,7 +179,7 @@ func (w *world) failLater(l *life) {
 		return
 	}
 	after := time.Duration(w.rnd.ExpFloat64() / f.JobDay * float64(day))
-	if after < w.rest(l) {
+	if after < w.rest(l) { // else the end comes first
 		w.note(event{at: w.now + after, kind: failed, job: l, turn: l.turn})
 	}
 }

@@ -11,10 +11,13 @@ import (
 // replicas. The planner sees the task alone.
 type Job struct {
 	Task   *api.TrainingTask
-	At     time.Duration // since the trace's begin
+	At     time.Duration // since the trace's begin; before it when it waits or runs at the begin
 	Length time.Duration
 	// Due is the deadline since the begin; 0: none.
 	Due time.Duration
+	// Stands is where the job runs already when the trace begins, since Began, which is not after it.
+	Stands *api.Placement
+	Began  time.Duration
 }
 
 // Trace is the jobs in the order they came.

@@ -42,7 +42,7 @@ const (
 // ReadOpenBNodes reads a node list in the order of the file.
 func ReadOpenBNodes(r io.Reader) ([]OpenBNode, error) {
 	var out []OpenBNode
-	err := Table(r, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, func(row Row) error {
+	err := ReadTable(r, []string{"sn", "cpu_milli", "memory_mib", "gpu", "model"}, func(row Row) error {
 		out = append(out, OpenBNode{
 			Name: row.Text("sn"), CPU: row.Count("cpu_milli", maxMilliCPU), Memory: row.Count("memory_mib", maxMiB) << 20,
 			Devices: int(row.Count("gpu", 64)), Model: row.Text("model"),
@@ -55,7 +55,7 @@ func ReadOpenBNodes(r io.Reader) ([]OpenBNode, error) {
 // ReadOpenBPods reads a pod list in the order of the file.
 func ReadOpenBPods(r io.Reader) ([]OpenBPod, error) {
 	var out []OpenBPod
-	err := Table(r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(row Row) error {
+	err := ReadTable(r, []string{"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(row Row) error {
 		p := OpenBPod{
 			Name: row.Text("name"), CPU: row.Count("cpu_milli", maxMilliCPU), Memory: row.Count("memory_mib", maxMiB) << 20,
 			Devices: int(row.Count("num_gpu", 64)), Share: int(row.Count("gpu_milli", 1000)), QoS: row.Text("qos"), HasTimes: row.Has("creation_time"),

@@ -50,8 +50,11 @@ func plot(title, xName, yName string, logX bool, lines ...line) template.HTML {
 	}
 	scaleY := func(y float64) float64 { return plotHeight - bottom - (plotHeight-top-bottom)*y/yHigh }
 	var b strings.Builder
-	fmt.Fprintf(&b, `<figure><figcaption>%s</figcaption><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`,
-		template.HTMLEscapeString(title), plotWidth, plotHeight, template.HTMLEscapeString(title))
+	fmt.Fprintf(&b, `<figure><figcaption>%s`, template.HTMLEscapeString(title))
+	for _, l := range lines {
+		fmt.Fprintf(&b, `<span style="color:%s">— %s</span>`, l.Colour, template.HTMLEscapeString(l.Name))
+	}
+	fmt.Fprintf(&b, `</figcaption><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, plotWidth, plotHeight, template.HTMLEscapeString(title))
 	for _, y := range yTicks {
 		fmt.Fprintf(&b, `<path class="grid" d="M%d %.1fH%d"/><text x="%d" y="%.1f" text-anchor="end">%s</text>`, left, scaleY(y), plotWidth-right, left-6, scaleY(y)+4, short(y))
 	}
@@ -60,17 +63,16 @@ func plot(title, xName, yName string, logX bool, lines ...line) template.HTML {
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">%s</text><text x="%d" y="12">%s</text>`,
 		(left+plotWidth-right)/2, plotHeight-6, template.HTMLEscapeString(xName), 4, template.HTMLEscapeString(yName))
-	for i, l := range lines {
+	for _, l := range lines {
 		var d strings.Builder
 		for k := range l.X {
-			op := "L"
+			form := "H%.1fV%.1f" // all of these are steps
 			if k == 0 {
-				op = "M"
+				form = "M%.1f %.1f"
 			}
-			fmt.Fprintf(&d, "%s%.1f %.1f", op, scaleX(l.X[k]), scaleY(l.Y[k]))
+			fmt.Fprintf(&d, form, scaleX(l.X[k]), scaleY(l.Y[k]))
 		}
-		fmt.Fprintf(&b, `<path class="line" stroke="%s" d="%s"/><text x="%d" y="%d" style="fill:%s" text-anchor="end">%s</text>`,
-			l.Colour, d.String(), plotWidth-right-4, top+14*(i+1), l.Colour, template.HTMLEscapeString(l.Name))
+		fmt.Fprintf(&b, `<path class="line" stroke="%s" d="%s"/>`, l.Colour, d.String())
 	}
 	b.WriteString("</svg></figure>")
 	return template.HTML(b.String()) //nolint:gosec // every text above is escaped, all else are numbers

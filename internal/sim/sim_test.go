@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func TestNothingIsLost(t *testing.T) {
 		for _, l := range w.jobs {
 			want := l.job.At + l.waiting + l.job.Length + l.lost + time.Duration(l.stops)*cfg.Restart
 			// A restart that is itself cut short costs less than a whole one.
-			if l.ended < 0 || l.waiting < 0 || l.ended > want || l.ended < want-time.Duration(l.stops)*cfg.Restart {
+			if l.ended == never || l.waiting < 0 || l.ended > want || l.ended < want-time.Duration(l.stops)*cfg.Restart {
 				rt.Fatalf("%s ended %v, want %v: %+v", l.job.Task.Meta.ID, l.ended, want, l)
 			}
 		}
@@ -114,6 +115,11 @@ func TestNeverFits(t *testing.T) {
 	r := mustRun(t, config(jobs([3]int{8, 0, 60}, [3]int{80, 0, 60}), 1))
 	if r.Ended != 1 || r.Never != 1 {
 		t.Errorf("%+v", r)
+	}
+	cfg := config(jobs([3]int{8, 0, 60}, [3]int{80, 0, 60}), 1)
+	cfg.Faults = DefaultFaults() // faults go on for ever, and let nobody start
+	if r := mustRun(t, cfg); r.Ended != 1 || r.Never != 1 {
+		t.Errorf("with faults: %+v", r)
 	}
 }
 
@@ -147,14 +153,14 @@ func FuzzReadChronus(f *testing.F) {
 func TestReportsAreWritten(t *testing.T) {
 	r := mustRun(t, config(jobs([3]int{8, 0, 60}, [3]int{4, 10, 30}, [3]int{16, 10, 60}), 2))
 	r.Trace = `<script>alert(1)</script>`
-	var text, table, page bytes.Buffer
-	if err := r.WriteText(&text, "zh"); err != nil || !strings.Contains(text.String(), "利用率") {
-		t.Error(err, text.String())
+	var table, page bytes.Buffer
+	if heads, rows := Table("zh", Variant{"now", r}); len(heads) != 2 || !slices.ContainsFunc(rows, func(row []string) bool { return row[0] == "利用率" && len(row) == 2 }) {
+		t.Error(heads, rows)
 	}
-	if err := r.WriteCSV(&table); err != nil || strings.Count(table.String(), "\n") != 4 {
+	if err := WriteCSV(&table, Variant{"now", r}); err != nil || strings.Count(table.String(), "\n") != 4 {
 		t.Error(err, table.String())
 	}
-	if err := WriteHTML(&page, "en", []string{"now", "<b>more</b>"}, r, r); err != nil {
+	if err := WriteHTML(&page, "en", true, Variant{"now", r}, Variant{"<b>more</b>", r}); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{"<script", "<b>", "src=", "href=", "NaN", "Inf"} {
@@ -162,7 +168,7 @@ func TestReportsAreWritten(t *testing.T) {
 			t.Errorf("the page has %q", bad)
 		}
 	}
-	if strings.Count(page.String(), "<svg") != 4 {
+	if strings.Count(page.String(), "<svg") != 6 {
 		t.Error("plots are missing")
 	}
 	if path := os.Getenv("FERMI_SIM_PAGE"); path != "" {

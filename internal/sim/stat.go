@@ -1,66 +1,91 @@
 package sim
 
 import (
-	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
 // stat adds up while the world runs.
 type stat struct {
+	begin     time.Time
 	capacity  float64 // devices
 	running   float64 // devices in use
 	waiting   int
-	jobs      int // running
 	used      float64
 	cost      map[string]float64 // by queue
 	broken    []breakdown
 	evictions int
 	curve     curve
-	zones     map[string]*api.Zone
+	zones     map[string]*cost.Zone
+	fair      *fairness
 }
 
 func newStat(cfg Config) *stat {
-	s := &stat{cost: map[string]float64{}, zones: map[string]*api.Zone{}}
+	s := &stat{begin: cfg.Begin, cost: map[string]float64{}, zones: map[string]*cost.Zone{}, fair: newFairness(cfg)}
 	for _, n := range cfg.Nodes {
 		s.capacity += float64(len(n.Spec.Devices))
 	}
 	for _, z := range cfg.Zones {
-		s.zones[z.Meta.Name] = z
+		s.zones[z.Meta.Name] = cost.ZoneOf(z)
 	}
 	return s
 }
 
-func (s *stat) waits(n int) { s.waiting += n }
+// waits says that a job begins to wait, or with -1 no longer does.
+func (s *stat) waits(j *Job, sign int) {
+	s.waiting += sign
+	s.fair.wants(j, sign)
+}
 
+// runs says that a job has its devices, or with -1 no longer has.
 func (s *stat) runs(j *Job, sign int) {
 	s.running += float64(sign) * float64(j.Devices()) / 1000
-	s.jobs += sign
+	s.fair.has(j, sign)
 }
 
 // advance lets time pass with nothing changing.
 func (s *stat) advance(from, to time.Duration) {
 	if to > from {
 		s.used += s.running * (to - from).Hours()
-		s.curve.add(from, to, s.running, float64(s.waiting))
+		now := span{Used: s.running, Waiting: float64(s.waiting), weight: (to - from).Seconds(), Fair: 1}
+		if index, several := s.fair.index(s.capacity); several {
+			now.Fair, now.several = index, now.weight
+		}
+		s.curve.add(from, to, now)
 	}
 }
 
-// pay charges a stay by the zones' prices.
-func (s *stat) pay(l *life, stay time.Duration, nodes map[uint32]*api.Node) {
+// pay charges a stay by the zones' price books, as the preview does.
+func (s *stat) pay(l *life, from, to time.Duration, nodes map[uint32]*api.Node) {
+	spec := &l.job.Task.Spec
 	for i, slots := range l.at {
-		r := l.job.Task.Spec.Roles[i].Resources
+		r := spec.Roles[i].Resources
+		var parts []cost.Part // a replica each of what they have in common
 		for _, slot := range slots {
-			z := s.zones[nodes[slot.Node].Spec.Zone]
+			n := nodes[slot.Node]
+			p := cost.Part{Zone: n.Spec.Zone}
+			if slot.Devices != 0 {
+				p.DeviceType = n.Spec.Devices[bits.TrailingZeros64(slot.Devices)].Type
+			}
+			k := slices.IndexFunc(parts, func(o cost.Part) bool { return o.Zone == p.Zone && o.DeviceType == p.DeviceType })
+			if k < 0 {
+				k, parts = len(parts), append(parts, p)
+			}
+			parts[k].Replicas++
+		}
+		for _, p := range parts {
+			z := s.zones[p.Zone]
 			if z == nil {
 				continue
 			}
-			p := z.Spec.Price
-			hour := p.Device(r.Accelerators.Type)*float64(r.Accelerators.Count) + p.Core()*float64(r.CPU)/1000 + p.MemoryGBHour*float64(r.Memory)/(1<<30)
-			s.cost[l.job.Task.Spec.Queue] += hour * stay.Hours()
+			p.CPU, p.Memory = r.CPU*api.MilliCPU(p.Replicas), r.Memory*api.Bytes(p.Replicas)
+			p.Thousandths = int64(p.Replicas*r.Accelerators.Count) * r.Accelerators.Share.Of()
+			s.cost[spec.Queue] += z.Daily(p, spec.Preemptible).Over(s.begin.Add(from), s.begin.Add(to)).Nano().Float()
 		}
 	}
 }
@@ -71,30 +96,47 @@ type curve struct {
 	spans []span
 }
 
+// span is the means over a stretch of time.
 type span struct {
-	Used, Waiting float64 // means over the span
-	weight        float64
+	Used, Waiting float64
+	Fair          float64 // over the part of it in which several queues wanted something
+	weight        float64 // seconds
+	several       float64 // of them with several queues
+}
+
+// with adds another stretch.
+func (a span) with(b span) span {
+	mean := func(x, of, y, by float64) float64 { return (x*of + y*by) / max(of+by, 1e-9) }
+	if a.several+b.several > 0 {
+		a.Fair = mean(a.Fair, a.several, b.Fair, b.several)
+	} else {
+		a.Fair = 1
+	}
+	a.Used, a.Waiting = mean(a.Used, a.weight, b.Used, b.weight), mean(a.Waiting, a.weight, b.Waiting, b.weight)
+	a.weight, a.several = a.weight+b.weight, a.several+b.several
+	return a
 }
 
 const maxPoints = 512
 
-func (c *curve) add(from, to time.Duration, used, waiting float64) {
+func (c *curve) add(from, to time.Duration, s span) {
 	if c.step == 0 {
 		c.step = time.Minute
 	}
 	for to > c.step*maxPoints {
 		c.thin()
 	}
+	whole := s.weight
 	for at := from; at < to; {
 		i := int(at / c.step)
 		end := min(to, time.Duration(i+1)*c.step)
 		for len(c.spans) <= i {
-			c.spans = append(c.spans, span{})
+			c.spans = append(c.spans, span{Fair: 1})
 		}
-		s, d := &c.spans[i], (end - at).Seconds()
-		s.Used = (s.Used*s.weight + used*d) / (s.weight + d)
-		s.Waiting = (s.Waiting*s.weight + waiting*d) / (s.weight + d)
-		s.weight += d
+		part := s
+		part.weight = (end - at).Seconds()
+		part.several *= part.weight / whole
+		c.spans[i] = c.spans[i].with(part)
 		at = end
 	}
 }
@@ -105,12 +147,7 @@ func (c *curve) thin() {
 	for i := 0; i < len(c.spans); i += 2 {
 		a := c.spans[i]
 		if i+1 < len(c.spans) {
-			b := c.spans[i+1]
-			if w := a.weight + b.weight; w > 0 {
-				a.Used = (a.Used*a.weight + b.Used*b.weight) / w
-				a.Waiting = (a.Waiting*a.weight + b.Waiting*b.weight) / w
-				a.weight = w
-			}
+			a = a.with(c.spans[i+1])
 		}
 		half = append(half, a)
 	}
@@ -129,8 +166,9 @@ type Report struct {
 	Makespan    time.Duration
 	Utilisation float64 // of the devices over the makespan
 	Wait, JCT   Spread
-	BigWait     Spread // of jobs of 8 and more devices
-	Fairness    float64
+	BigWait     Spread        // of jobs of 8 and more devices
+	Fairness    float64       // of queues, mean over the time in which several wanted something; 1 is equal
+	Slowdowns   float64       // of users: Jain's index of how much longer than alone their jobs took
 	Stops       int           // preemptions and faults that hit a running job
 	Faults      int           // of nodes
 	Evictions   int           // places taken away for others
@@ -142,6 +180,7 @@ type Report struct {
 	Step        time.Duration // of the curves
 	Used        []float64
 	Waiting     []float64
+	Fair        []float64
 	Lives       []Life
 }
 
@@ -149,15 +188,15 @@ type Report struct {
 type Life struct {
 	ID, Name, User, Queue      string
 	Devices                    float64
-	Submit, Start, End, Length time.Duration // Start and End are -1 when it never did
+	Submit, Start, End, Length time.Duration // Start and End are never when it did not
 	Wait                       time.Duration
 	Stops                      int
 }
 
 // Spread describes a set of durations.
 type Spread struct {
-	Count               int
-	Mean, P50, P99, Max time.Duration
+	Count                    int
+	Mean, P50, P90, P99, Max time.Duration
 }
 
 func spread(all []time.Duration) Spread {
@@ -170,7 +209,7 @@ func spread(all []time.Duration) Spread {
 		sum += float64(d)
 	}
 	at := func(q float64) time.Duration { return all[int(math.Ceil(q*float64(len(all))))-1] }
-	return Spread{Count: len(all), Mean: time.Duration(sum / float64(len(all))), P50: at(0.5), P99: at(0.99), Max: all[len(all)-1]}
+	return Spread{Count: len(all), Mean: time.Duration(sum / float64(len(all))), P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: all[len(all)-1]}
 }
 
 func (w *world) report() *Report {
@@ -187,17 +226,17 @@ func (w *world) report() *Report {
 		r.Lost += l.lost.Hours() * devices
 		if j.Due > 0 {
 			r.Due++
-			if l.ended < 0 || l.ended > j.Due {
+			if l.ended == never || l.ended > j.Due {
 				r.Missed++
 			}
 		}
-		if l.ended >= 0 {
+		if l.ended != never {
 			r.Ended++
 			waits, jcts = append(waits, l.waiting), append(jcts, l.ended-j.At)
 			if devices >= 8 {
 				big = append(big, l.waiting)
 			}
-		} else if l.first < 0 {
+		} else if l.first == never {
 			r.Never++
 		}
 		r.Lives = append(r.Lives, Life{
@@ -217,42 +256,11 @@ func (w *world) report() *Report {
 	for _, q := range queues {
 		r.Cost += w.stat.cost[q]
 	}
+	var all span
 	for _, s := range w.stat.curve.spans {
-		r.Used, r.Waiting = append(r.Used, s.Used), append(r.Waiting, s.Waiting)
+		r.Used, r.Waiting, r.Fair = append(r.Used, s.Used), append(r.Waiting, s.Waiting), append(r.Fair, s.Fair)
+		all = all.with(s)
 	}
-	r.Fairness = r.fairness()
+	r.Fairness, r.Slowdowns = all.Fair, r.slowdowns()
 	return r
-}
-
-// fairness is Jain's index over users of how much longer than alone their jobs took: 1 is equal.
-func (r *Report) fairness() float64 {
-	type sums struct{ slow, n float64 }
-	by := map[string]*sums{}
-	for _, l := range r.Lives {
-		if l.End < 0 || l.Length <= 0 {
-			continue
-		}
-		s := by[l.User]
-		if s == nil {
-			s = &sums{}
-			by[l.User] = s
-		}
-		s.slow += float64(l.End-l.Submit) / float64(max(l.Length, 10*time.Minute)) // bounded slowdown
-		s.n++
-	}
-	users := make([]string, 0, len(by))
-	for u := range by {
-		users = append(users, u)
-	}
-	slices.SortFunc(users, cmp.Compare[string])
-	var sum, squares float64
-	for _, u := range users {
-		x := by[u].n / by[u].slow
-		sum += x
-		squares += x * x
-	}
-	if squares == 0 {
-		return 1
-	}
-	return sum * sum / (float64(len(users)) * squares)
 }

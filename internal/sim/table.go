@@ -64,9 +64,9 @@ func (r *Row) Count(column string, max int64) int64 {
 // Err is the first thing wrong with what was asked of the row.
 func (r *Row) Err() error { return r.err }
 
-// Table reads a CSV with a header strictly: it has the columns that are needed, and each row is
+// ReadTable reads a CSV with a header strictly: it has the columns that are needed, and each row is
 // handed over by column name.
-func Table(r io.Reader, need []string, each func(Row) error) error {
+func ReadTable(r io.Reader, need []string, each func(Row) error) error {
 	in := csv.NewReader(r)
 	in.ReuseRecord = true
 	head, err := in.Read()

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -27,8 +28,11 @@ type Config struct {
 	Seed   uint64
 	// Checkpoint is how often tasks save; what lies behind the last save is lost with a place.
 	Checkpoint time.Duration
+	// Learned are jobs that ended before the begin: the planner knows how long they took.
+	Learned []Job
 	// Preemptible lets the planner take a place away: the jobs of the trace save when they are asked.
-	Preemptible bool
+	// With AsSpecified that is so only for those whose own wish it is.
+	Preemptible, AsSpecified bool
 	// Restart is what beginning again costs.
 	Restart time.Duration
 	// Progress, when not nil, is told the share that is done, now and then.
@@ -62,9 +66,9 @@ type life struct {
 	since   time.Duration    // of this placement
 	waited  time.Duration    // since when it waits
 	done    time.Duration    // saved progress
-	first   time.Duration    // first start; -1: never
+	first   time.Duration    // first start; never: not yet
 	stops   int              // preemptions and faults
-	ended   time.Duration    // -1 while not
+	ended   time.Duration    // never while not
 	lost    time.Duration    // work done twice
 	waiting time.Duration    // in all
 }
@@ -185,13 +189,21 @@ func newWorld(cfg Config) *world {
 		w.planner.Node(n)
 	}
 	w.stat = newStat(cfg)
+	w.planner.At(cfg.Begin)
+	for i := range cfg.Learned {
+		w.planner.Learn(cfg.Learned[i].Task, cfg.Learned[i].Length)
+	}
 	for i := range cfg.Trace.Jobs {
 		j := &cfg.Trace.Jobs[i]
 		j.Task.Meta.CreatedAt = cfg.Begin.Add(j.At)
-		j.Task.Spec.Preemptible = cfg.Preemptible
-		l := &life{job: j, first: -1, ended: -1}
+		j.Task.Spec.Preemptible = cfg.Preemptible && (!cfg.AsSpecified || j.Task.Spec.Preemptible)
+		l := &life{job: j, first: never, ended: never}
 		w.jobs[j.Task.Meta.ID] = l
-		w.note(event{at: j.At, kind: arrived, job: l})
+		if j.Stands != nil {
+			w.stand(l)
+			continue
+		}
+		w.note(event{at: max(j.At, 0), kind: arrived, job: l})
 	}
 	if cfg.Faults != nil {
 		w.breakLater()
@@ -218,8 +230,8 @@ func (w *world) step() {
 func (w *world) play(e event) {
 	switch e.kind {
 	case arrived:
-		e.job.waited = w.now
-		w.stat.waits(+1)
+		e.job.waited = e.job.job.At
+		w.stat.waits(e.job.job, +1)
 		w.planner.Submit(e.job.job.Task)
 	case ended:
 		if e.turn == e.job.turn && e.job.at != nil {
@@ -271,18 +283,38 @@ func (w *world) start(l *life, at sched.Assignment) {
 	l.at, l.since = at, w.now
 	l.turn++
 	l.waiting += w.now - l.waited
-	w.stat.waits(-1)
-	if l.first < 0 {
+	w.stat.waits(l.job, -1)
+	if l.first == never {
 		l.first = w.now
 	}
-	for _, n := range nodesOf(at) {
+	w.occupy(l)
+	w.note(event{at: w.now + w.rest(l), kind: ended, job: l, turn: l.turn})
+	w.failLater(l)
+}
+
+// never is the time of what has not happened.
+const never = time.Duration(math.MinInt64)
+
+func (w *world) occupy(l *life) {
+	for _, n := range nodesOf(l.at) {
 		if w.on[n] == nil {
 			w.on[n] = map[string]*life{}
 		}
 		w.on[n][l.job.Task.Meta.ID] = l
 	}
 	w.stat.runs(l.job, +1)
-	w.note(event{at: w.now + w.rest(l), kind: ended, job: l, turn: l.turn})
+}
+
+// stand takes up a job that ran already when the trace begins.
+func (w *world) stand(l *life) {
+	j := l.job
+	w.planner.Stand(j.Task, j.Stands)
+	for _, r := range j.Stands.Spec.Roles {
+		l.at = append(l.at, r.Slots)
+	}
+	l.turn, l.since, l.first, l.waiting = 1, j.Began, j.Began, j.Began-j.At
+	w.occupy(l)
+	w.note(event{at: max(j.Began+j.Length, 0), kind: ended, job: l, turn: l.turn})
 	w.failLater(l)
 }
 
@@ -300,7 +332,7 @@ func (w *world) leave(l *life) {
 		delete(w.on[n], l.job.Task.Meta.ID)
 	}
 	w.stat.runs(l.job, -1)
-	w.stat.pay(l, w.now-l.since, w.nodes)
+	w.stat.pay(l, max(l.since, 0), w.now, w.nodes)
 	l.at = nil
 }
 
@@ -329,7 +361,7 @@ func (w *world) unplace(l *life, sudden bool) {
 	w.leave(l)
 	l.stops++
 	l.waited = w.now
-	w.stat.waits(+1)
+	w.stat.waits(l.job, +1)
 	w.planner.Requeue(l.job.Task)
 }
 

@@ -34,6 +34,17 @@ func (p *Planner) Queue(q *api.Queue) { p.m.setQueue(q) }
 // Submit lets a task wait.
 func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(t) }
 
+// Stand says that a task has this placement since before the planner was made.
+func (p *Planner) Stand(t *api.TrainingTask, at *api.Placement) { p.m.setPlacement(at, workload(t)) }
+
+// Learn says how long a task ran that has ended before the planner was made.
+func (p *Planner) Learn(t *api.TrainingTask, ran time.Duration) { p.m.queues.Learn(workload(t), ran) }
+
+// Expect is how much longer a task runs, by what is known, having run for a while already.
+func (p *Planner) Expect(t *api.TrainingTask, already time.Duration) time.Duration {
+	return p.m.queues.Expect(workload(t), already)
+}
+
 // At says what time it is.
 func (p *Planner) At(now time.Time) { p.now = now }
 
