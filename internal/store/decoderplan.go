@@ -127,7 +127,7 @@ func amountStep(t reflect.Type) step {
 			return true
 		}
 		d.pos = start
-		if !ownUnmarshal(d, v) {
+		if !ownUnmarshal(d, v) || d.pos != start+len(raw) {
 			return false
 		}
 		if d.amounts == nil {
