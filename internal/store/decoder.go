@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -172,4 +173,35 @@ func (d *decoder) digits() (n uint64, ok bool) {
 	}
 	size := d.pos - start
 	return n, size > 0 && size <= 18 && (size == 1 || d.raw[start] != '0')
+}
+
+// float reads a number as encoding/json does.
+func (d *decoder) float(bits int) (f float64, ok bool) {
+	start := d.pos
+	d.eat('-')
+	if _, ok := d.digits(); !ok {
+		return 0, false
+	}
+	if d.eat('.') && !d.some() {
+		return 0, false
+	}
+	if d.eat('e') || d.eat('E') {
+		if !d.eat('-') {
+			d.eat('+')
+		}
+		if !d.some() {
+			return 0, false
+		}
+	}
+	f, err := strconv.ParseFloat(string(d.raw[start:d.pos]), bits)
+	return f, err == nil
+}
+
+// some passes over digits, of which there must be one.
+func (d *decoder) some() bool {
+	start := d.pos
+	for d.pos < len(d.raw) && d.raw[d.pos] >= '0' && d.raw[d.pos] <= '9' {
+		d.pos++
+	}
+	return d.pos > start
 }

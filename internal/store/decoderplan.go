@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
-	"strconv"
 	"strings"
 	"sync"
 )
@@ -61,6 +60,9 @@ func (c compiler) compile(t reflect.Type) step {
 	}
 	switch t.Kind() {
 	case reflect.String:
+		if t == reflect.TypeFor[json.Number]() {
+			return standard // not every text is one
+		}
 		return stringStep
 	case reflect.Bool:
 		return boolStep
@@ -81,7 +83,12 @@ func (c compiler) compile(t reflect.Type) step {
 			return c.slice(t)
 		}
 	case reflect.Map:
-		if t.Key() == reflect.TypeFor[string]() {
+		switch {
+		case t == reflect.TypeFor[map[string]string]():
+			return mapStep(func(d *decoder) (string, bool) { return d.str() })
+		case t == reflect.TypeFor[map[string]any]():
+			return mapStep(anyOf)
+		case t.Key() == reflect.TypeFor[string]():
 			return c.mapping(t)
 		}
 	case reflect.Struct:
@@ -96,8 +103,13 @@ func standard(d *decoder, v reflect.Value) bool {
 	return ok && json.Unmarshal(raw, v.Addr().Interface()) == nil
 }
 
-// ownUnmarshal calls a type's own method, which expects valid JSON.
+// ownUnmarshal calls a type's own method, which expects valid JSON: a plain text is.
 func ownUnmarshal(d *decoder, v reflect.Value) bool {
+	start := d.pos
+	if _, ok := d.text(); ok {
+		return v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(d.raw[start:d.pos]) == nil
+	}
+	d.pos = start
 	raw, ok := d.span()
 	return ok && json.Valid(raw) && v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(raw) == nil
 }
@@ -115,7 +127,7 @@ func amountStep(t reflect.Type) step {
 			return true
 		}
 		d.pos = start
-		if !ownUnmarshal(d, v) {
+		if !ownUnmarshal(d, v) || d.pos != start+len(raw) {
 			return false
 		}
 		if d.amounts == nil {
@@ -130,25 +142,58 @@ func amountStep(t reflect.Type) step {
 
 // anyStep reads scalars; the rest is rare.
 func anyStep(d *decoder, v reflect.Value) bool {
+	x, ok := anyOf(d)
+	if ok && x != nil {
+		v.Set(reflect.ValueOf(x))
+	}
+	return ok
+}
+
+func anyOf(d *decoder) (x any, ok bool) {
 	if d.pos >= len(d.raw) {
-		return false
+		return nil, false
 	}
 	switch c := d.raw[d.pos]; {
 	case c == '"':
-		s, ok := d.str()
-		if ok {
-			v.Set(reflect.ValueOf(s))
-		}
-		return ok
+		return d.str()
 	case c == '-' || c >= '0' && c <= '9':
-		f := reflect.New(reflect.TypeFor[float64]()).Elem()
-		if !floatStep(d, f) {
+		return d.float(64)
+	}
+	raw, ok := d.span()
+	return x, ok && json.Unmarshal(raw, &x) == nil
+}
+
+// mapStep is mapping for the maps that nearly every object has, without reflection: one of string is
+// never null inside, or it is not for us.
+func mapStep[T any](elem func(*decoder) (T, bool)) step {
+	return func(d *decoder, v reflect.Value) bool {
+		if d.eatNull() {
+			return true
+		}
+		if !d.eat('{') {
 			return false
 		}
-		v.Set(f)
-		return true
+		m := map[string]T{}
+		*v.Addr().Interface().(*map[string]T) = m
+		if d.eat('}') {
+			return true
+		}
+		for n := 1; ; n++ {
+			key, ok := d.str()
+			if !ok || !d.eat(':') {
+				return false
+			}
+			if m[key], ok = elem(d); !ok || len(m) != n { // a repeated key
+				return false
+			}
+			if d.eat('}') {
+				return true
+			}
+			if !d.eat(',') {
+				return false
+			}
+		}
 	}
-	return standard(d, v)
 }
 
 func stringStep(d *decoder, v reflect.Value) bool {
@@ -358,14 +403,9 @@ func find(fields []fieldPlan, from int, key []byte) int {
 
 // floatStep reads a number as encoding/json does.
 func floatStep(d *decoder, v reflect.Value) bool {
-	raw, ok := d.span()
-	if !ok || !json.Valid(raw) || raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
-		return false
+	f, ok := d.float(v.Type().Bits())
+	if ok {
+		v.SetFloat(f)
 	}
-	f, err := strconv.ParseFloat(string(raw), v.Type().Bits())
-	if err != nil {
-		return false
-	}
-	v.SetFloat(f)
-	return true
+	return ok
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,10 +15,11 @@ import (
 
 const (
 	// Pages are cut by bytes as well as by number, because one object may have a megabyte: the
-	// first is small, and each following one aims at pageBytes.
+	// first is small, and each following one aims at pageBytes. Small pages are dear: for each, etcd
+	// counts all keys of the range that are left.
 	firstPage = 64
-	maxPage   = 2000
-	pageBytes = 2 << 20
+	maxPage   = 10_000
+	pageBytes = 8 << 20
 )
 
 // scan reads a range of keys at one revision, page by page, and gives each page to visit.
@@ -80,6 +82,7 @@ func (s *Store) load(ctx context.Context, from, end string, known map[api.Key]in
 	for i := range workers {
 		g.Go(func() error {
 			for kvs := range pages {
+				parts[i] = slices.Grow(parts[i], len(kvs))
 				for _, kv := range kvs {
 					if d, ok := s.decodePair(kv, known); ok {
 						parts[i] = append(parts[i], d)
@@ -105,11 +108,7 @@ func (s *Store) load(ctx context.Context, from, end string, known map[api.Key]in
 	if err := g.Wait(); err != nil {
 		return nil, 0, err
 	}
-	var all []decoded
-	for _, p := range parts {
-		all = append(all, p...)
-	}
-	return all, revision, nil
+	return slices.Concat(parts...), revision, nil
 }
 
 func (s *Store) decodePair(kv *mvccpb.KeyValue, known map[api.Key]int64) (decoded, bool) {

@@ -8,28 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/cost/costtest"
 )
-
-// slowRate is what a part costs an hour, in billionths, by the words of the price book and nothing
-// else: the unit's price at that time of day, to a millionth, times the amount.
-func slowRate(s api.ZoneSpec, p Part, spot bool, at time.Time) int64 {
-	minutes, _ := api.ParseUTCOffset(s.UTCOffset)
-	local := at.UTC().Add(time.Duration(minutes) * time.Minute)
-	minute := local.Hour()*60 + local.Minute()
-	factor := 1.0
-	for _, w := range s.Price.Windows {
-		from, _ := api.ParseClock(w.From)
-		to, _ := api.ParseClock(w.To)
-		if from <= to && minute >= from && minute < to || from > to && (minute >= from || minute < to) {
-			factor = w.Factor
-		}
-	}
-	if spot && s.Price.SpotFactor > 0 {
-		factor *= s.Price.SpotFactor
-	}
-	unit := func(price float64) int64 { return int64(price*factor*1e6 + 0.5) }
-	return p.Thousandths*unit(s.Price.Device(p.DeviceType)) + int64(p.CPU)*unit(s.Price.Core()) + int64(p.Memory>>30)*1000*unit(s.Price.MemoryGBHour)
-}
 
 // The cost of a stay over books that changed while it ran is the sum of its seconds, each at the
 // price of the book that was in force then; and the cost of the whole is that of any two pieces.
@@ -55,7 +35,7 @@ func TestBooksBySecond(t *testing.T) {
 					now = b
 				}
 			}
-			want += slowRate(now.Spec, part, spot, at)
+			want += costtest.Rate(now.Spec, costtest.Amount{Type: part.DeviceType, Thousandths: part.Thousandths, CPU: part.CPU, GiB: int64(part.Memory >> 30), Spot: spot}, at)
 		}
 		var whole, pieces Bill
 		all := BooksOf(books)

@@ -2,6 +2,7 @@ package cost
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +129,22 @@ func TestEnergy(t *testing.T) {
 	}
 	if clean, ok := ZoneOf(zone("c", "r", func(s *api.ZoneSpec) { s.Carbon = &api.Carbon{GramsPerKWh: ptr(0.0)} })).Carbon(p); !ok || clean.At(noon) != 0 {
 		t.Error("clean power is not known as clean")
+	}
+}
+
+// TestPowerTable: every row has a number and a source, and no type stands there twice.
+func TestPowerTable(t *testing.T) {
+	p, err := readPower(powerTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := strings.Count(powerTable, "\n"); len(p.watts) != rows-4 || p.unknown == 0 || p.core == 0 || p.gibi == 0 { // the head and three of no type
+		t.Errorf("%d types of %d rows, %+v", len(p.watts), rows, p)
+	}
+	for _, bad := range []string{"type,watts,source\nA,x,y\n", "type,watts,source\nA,-1,y\n", "type,watts,source\nA,1,\n", "type,watts\nA,1,2\n"} {
+		if _, err := readPower(bad); err == nil {
+			t.Errorf("taken: %q", bad)
+		}
 	}
 }
 

@@ -1,29 +1,63 @@
 package cost
 
 import (
+	_ "embed" // the table
+	"encoding/csv"
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
-// watts is the power of a busy device by type: the vendors' figures for the usual board. Data, to be
-// corrected by a zone's deviceWatts.
-var watts = map[string]float64{
-	"a10": 150, "a100": 400, "a800": 400, "b200": 1000, "h100": 700, "h20": 400, "h200": 700, "h800": 700, "l20": 275, "l40": 300,
-	"l40s": 350, "rtx4090": 450, "t4": 70, "v100": 300,
-	"mi210": 300, "mi250x": 560, "mi300x": 750,
-	"ascend310": 8, "ascend910": 310, "ascend910b": 400, "mlu370x8": 250, "gaudi2": 600, "tpuv4": 192, "tpuv5e": 200,
+// powerTable is the power of a busy device by type, and what is assumed where nothing is known, with
+// the source of each number: data, to be corrected by a zone's deviceWatts.
+//
+//go:embed watts.csv
+var powerTable string
+
+// assumedPUE is how much is drawn for what reaches machines where a zone does not say.
+const assumedPUE = 1.5
+
+// power is the table, read.
+type power struct {
+	watts               map[string]float64 // by folded type
+	unknown, core, gibi float64
 }
 
-// What is assumed where nothing is known: a device of no known type, a busy core, a GiB of memory,
-// and how much of the power reaches machines.
-const (
-	unknownWatts = 350
-	coreWatts    = 3.5
-	gibWatts     = 0.39
-	assumedPUE   = 1.5
-)
+// usual is the table; a test holds that it can be read.
+var usual, _ = readPower(powerTable)
+
+// readPower reads lines of type, watts and source.
+func readPower(table string) (power, error) {
+	p := power{watts: map[string]float64{}}
+	rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+	if err != nil {
+		return p, err
+	}
+	for i, row := range rows {
+		if i == 0 {
+			continue // the head
+		}
+		w, err := strconv.ParseFloat(row[1], 64)
+		if err != nil || w <= 0 || row[2] == "" {
+			return p, fmt.Errorf("row %d of the power table: %q", i, row)
+		}
+		switch row[0] {
+		case "unknown device":
+			p.unknown = w
+		case "core":
+			p.core = w
+		case "memory GiB":
+			p.gibi = w
+		default:
+			p.watts[api.FoldDevice(row[0])] = w
+		}
+	}
+	return p, nil
+}
 
 // energy is how a zone turns work into power and carbon.
 type energy struct {
@@ -55,15 +89,16 @@ func energyOf(s *api.ZoneSpec) energy {
 // Power is what a part draws, with what cooling adds, in billionths of a kW: an estimate from tables,
 // for devices at work all the time.
 func (z *Zone) Power(p Part) Nano {
-	w, ok := z.energy.watts[api.FoldDevice(p.DeviceType)]
+	deviceType := api.FoldDevice(p.DeviceType)
+	w, ok := z.energy.watts[deviceType]
 	if !ok {
-		w, ok = watts[api.FoldDevice(p.DeviceType)]
+		w, ok = usual.watts[deviceType]
 	}
 	if !ok {
-		w = unknownWatts
+		w = usual.unknown
 	}
 	// Each product by itself: some machines would fuse it with the sum and round otherwise.
-	total := float64(float64(p.Thousandths)/1000*w) + float64(float64(p.CPU)/1000*coreWatts) + float64(float64(p.Memory)/(1<<30)*gibWatts)
+	total := float64(float64(p.Thousandths)/1000*w) + float64(float64(p.CPU)/1000*usual.core) + float64(float64(p.Memory)/(1<<30)*usual.gibi)
 	milli := math.Round(min(total*z.energy.pue, 1e12) * 1000)
 	return times(int64(milli), 1000)
 }

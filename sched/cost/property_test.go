@@ -8,35 +8,17 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/cost/costtest"
 )
 
 // anyZone draws a zone that its rules accept, with windows, spot and carbon.
 func anyZone(t *rapid.T, name string) *api.Zone {
-	micro := func(what string) float64 { return float64(rapid.Int64Range(0, 50_000_000).Draw(t, what)) / 1e6 }
 	z := zone(name, rapid.SampledFrom([]string{"r1", "r2"}).Draw(t, "region"))
-	s := &z.Spec
-	s.UTCOffset = rapid.SampledFrom([]string{"", "+08:00", "-03:30"}).Draw(t, "offset")
-	s.Price = api.Price{DeviceHour: ptr(micro("device")), CoreHour: ptr(micro("core")), MemoryGBHour: micro("memory")}
-	s.Price.SpotFactor = float64(rapid.IntRange(0, 100).Draw(t, "spot")) / 100
-	edges := rapid.SliceOfNDistinct(rapid.IntRange(0, 1439), 2, 6, rapid.ID).Draw(t, "edges")
-	for i := 0; i+1 < len(edges); i += 2 { // windows of a minute never overlap
-		from, to := edges[i], (edges[i]+1)%1440
-		if i == 0 && rapid.Bool().Draw(t, "long") {
-			s.Price.Windows = []api.PriceWindow{{From: clockOf(edges[0]), To: clockOf(edges[1]), Factor: float64(rapid.IntRange(0, 300).Draw(t, "factor")) / 100}}
-			break
-		}
-		s.Price.Windows = append(s.Price.Windows, api.PriceWindow{From: clockOf(from), To: clockOf(to), Factor: float64(rapid.IntRange(0, 300).Draw(t, "factor")) / 100})
-	}
-	if rapid.Bool().Draw(t, "carbon") {
-		s.Carbon = &api.Carbon{}
-		for range 24 {
-			s.Carbon.ByHour = append(s.Carbon.ByHour, float64(rapid.IntRange(0, 900).Draw(t, "grams")))
-		}
-	}
+	region := z.Spec.Region
+	z.Spec = costtest.Terms(t)
+	z.Spec.Region = region
 	return z
 }
-
-func clockOf(minute int) string { return fmt.Sprintf("%02d:%02d", minute/60, minute%60) }
 
 func anyPart(t *rapid.T, zone string) Part {
 	n := rapid.IntRange(0, 8).Draw(t, "devices")
