@@ -14,7 +14,7 @@ import (
 const (
 	defaultPriorityClass = "training"
 	defaultWindow        = Duration(time.Hour)
-	defaultStopGrace     = Duration(30 * time.Second)
+	DefaultStopGrace     = Duration(30 * time.Second)
 )
 
 // Bounds of a training task. An argument of 128 KiB is what Linux refuses to start.
@@ -58,7 +58,7 @@ func (t *TrainingTask) Default() {
 		s.Timeouts = &Timeouts{}
 	}
 	if s.Timeouts.StopGrace == 0 {
-		s.Timeouts.StopGrace = defaultStopGrace
+		s.Timeouts.StopGrace = DefaultStopGrace
 	}
 	if s.Priority == nil {
 		class := s.PriorityClass
@@ -114,7 +114,6 @@ func (t *TrainingTask) Validate() []fault.Field {
 	}
 	f.zoneRules("spec.zones", s)
 	f.timing(s)
-	f.unbuilt(s)
 	if s.Timeouts != nil {
 		f.span("spec.timeouts.pending", s.Timeouts.Pending)
 		f.span("spec.timeouts.run", s.Timeouts.Run)

@@ -64,6 +64,7 @@ var access = map[string]rule{
 	"deleteTrainingTask": {all, none, own, none, tasks, false},
 	"stopTask":           {all, none, own, none, tasks, false},
 	"cloneTask":          {all, none, own, none, tasks, false},
+	"moveTask":           {all, all, own, none, tasks, false},
 	"readTaskLog":        {all, all, own, own, read, true},
 	"listTaskEvents":     {all, all, own, own, read, true},
 	"explainTask":        {all, all, own, own, read, true},

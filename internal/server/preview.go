@@ -47,9 +47,11 @@ func wishBody(reg *schemas) *bodySpec {
 	}
 }
 
+var noPlanner = fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+
 func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+		return nil, noPlanner
 	}
 	task, err := s.wish(ctx, c, "previewPlacement")
 	if err != nil {
@@ -88,7 +90,7 @@ func (s *Server) wish(ctx context.Context, c *call, id string) (*api.TrainingTas
 	if err := fresh(task, c.who); err != nil {
 		return nil, err
 	}
-	if err := s.mayPreview(ctx, c.who, task, id); err != nil {
+	if err := s.mayAbout(ctx, c.who, id, task); err != nil {
 		return nil, err
 	}
 	if err := api.Prepare(task, s.IDs.Random); err != nil {
@@ -100,7 +102,8 @@ func (s *Server) wish(ctx context.Context, c *call, id string) (*api.TrainingTas
 	return task, nil
 }
 
-func (s *Server) mayPreview(ctx context.Context, w *caller, task *api.TrainingTask, id string) error {
+// mayAbout refuses who may not do this about a task: by the table's own row, not by who may change it.
+func (s *Server) mayAbout(ctx context.Context, w *caller, id string, task *api.TrainingTask) error {
 	if w.reach(id) == all {
 		return nil
 	}

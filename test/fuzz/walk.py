@@ -136,6 +136,9 @@ class Walk:
         self.until(lambda: self.call("listPlacement").json()["data"]["items"])
         placement = self.call("listPlacement").json()["data"]["items"][0]["metadata"]["name"]
         self.read("Placement", placement)
+        zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
+        self.call("moveTask", name="sleeper", body={"zone": zone, "preview": True})
+        self.call("moveTask", expect=400, name="sleeper", body={"zone": "nowhere"})
         go = [f"go-{i}" for i in range(4)]
         for name in go:
             self.call("createTrainingTask", body=TASK | {"metadata": {"name": name}})
