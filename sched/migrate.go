@@ -28,7 +28,7 @@ type Movement struct {
 
 const (
 	// maxMovers bounds the gangs that are thought of, maxShuffles the sets of them that are tried.
-	maxMovers, maxShuffles = 32, 256
+	maxMovers, maxShuffles = 32, 128
 )
 
 // Migrate looks for the gangs that lose least if they move so that a waiting workload starts: the

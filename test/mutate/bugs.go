@@ -103,8 +103,8 @@ var bugs = []bug{
 		"more important gangs are proposed to move", "sched/migrate.go",
 		" || r.Workload.Priority > s.w.Priority {", " {",
 	}, {
-		"the old place counts as free for who moves", "sched/migrate.go",
-		"	for _, m := range order {\n", "	s.lift(set)\n	defer s.put(set)\n	for _, m := range order {\n",
+		"the new place of one that moves is not kept", "sched/migrate.go",
+		"if !ok || s.c.Reserve(m.r.Workload.ID, to) != nil {", "if !ok {",
 	}, {
 		"a gang that moved keeps its second place", "sched/elsewhere.go",
 		"	c.Unreserve(id)\n	old", "	old",
