@@ -548,6 +548,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Move a running task: another place is reserved first, then it saves, stops and goes on there. Where there is none it never stops, and the answer says why. */
+        post: operations["moveTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/outputs": {
         parameters: {
             query?: never;
@@ -1183,9 +1200,16 @@ export interface components {
         Eviction: {
             /** Format: date-time */
             at: string;
+            /**
+             * @description How long its processes have to save, between SIGTERM and SIGKILL.
+             * @example 1h30m
+             */
+            grace?: string;
             message: components["schemas"]["Text"];
-            /** @description Preempted, Drained, Moved … */
+            /** @description Preempted, Drained or Moved. */
             reason: string;
+            /** @description Where it goes on, already its own; absent: it waits for a place. */
+            to?: components["schemas"]["RoleAssignment"][] | null;
         };
         ExpectedTotals: {
             /** Format: double */
@@ -1202,6 +1226,8 @@ export interface components {
             /** @description What was looked at. */
             evidence?: components["schemas"]["Text"][] | null;
             message: components["schemas"]["Text"];
+            /** @description Running tasks that could move, after which it starts; the least work is lost so. */
+            moves?: components["schemas"]["TaskMove"][] | null;
             /** @description Machine-readable: the one dominant reason. */
             reason: string;
         };
@@ -1381,6 +1407,53 @@ export interface components {
             /** Format: date-time */
             updatedAt?: string;
         };
+        Move: {
+            /**
+             * @description What must be copied to the new zone first; absent when unknown.
+             * @example 16Gi
+             */
+            bytes?: string;
+            fits: boolean;
+            from: components["schemas"]["PlacementOption"];
+            lost: components["schemas"]["MoveLoss"];
+            message?: components["schemas"]["Text"];
+            moving: boolean;
+            /** @description Machine-readable: why there is no place. */
+            reason?: string;
+            to?: components["schemas"]["PlacementOption"];
+        };
+        MoveLoss: {
+            /**
+             * Format: int64
+             * @description (since + restart) × devices, one for a task without.
+             */
+            deviceSeconds: number;
+            /** Format: int64 */
+            devices: number;
+            /**
+             * @description How long its processes have to save, between SIGTERM and SIGKILL.
+             * @example 1h30m
+             */
+            grace: string;
+            /**
+             * Format: int64
+             * @description What a restart costs.
+             */
+            restartSeconds: number;
+            /**
+             * Format: int64
+             * @description Since its last checkpoint, or since it started where none is known.
+             */
+            sinceSeconds: number;
+        };
+        MoveWish: {
+            /** @description Only these; at most 1024. */
+            nodes?: string[] | null;
+            /** @description Only say what it would mean. */
+            preview?: boolean;
+            /** @description Required unless nodes are named. */
+            zone?: string;
+        };
         Node: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["NodeSpec"];
@@ -1474,7 +1547,7 @@ export interface components {
             /** @description Over expectedTime, from the start, or from now where that is unknown. */
             expected?: components["schemas"]["ExpectedTotals"];
             latency: components["schemas"]["LatencyNote"];
-            /** @description planned, cheaper, faster, greener, safer or sooner. */
+            /** @description planned, cheaper, faster, greener, safer or sooner; current is where a task to be moved stands. */
             name: string;
             /** Format: int64 */
             nodeCount: number;
@@ -1879,6 +1952,20 @@ export interface components {
             task: components["schemas"]["TrainingTask"];
             taskId: string;
         };
+        TaskMove: {
+            /**
+             * Format: int64
+             * @description What it loses if it saves nothing in its grace.
+             */
+            deviceSeconds: number;
+            /** @description Nodes. */
+            from: string[] | null;
+            name?: string;
+            /** @description Absent with its name where the reader may not see the task. */
+            project?: string;
+            /** @description Nodes; they have room for it now. */
+            to: string[] | null;
+        };
         Text: {
             en?: string;
             zh?: string;
@@ -1895,7 +1982,7 @@ export interface components {
              */
             run?: string;
             /**
-             * @description Between SIGTERM and SIGKILL; 30s when absent.
+             * @description Between SIGTERM and SIGKILL; when absent 30s, and 2m where it is preempted, drained or moved.
              * @example 1h30m
              */
             stopGrace?: string;
@@ -4601,6 +4688,56 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    moveTask: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MoveWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Move"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listTaskOutputs: {
