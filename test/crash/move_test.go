@@ -11,6 +11,8 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -53,7 +55,11 @@ func TestCrashMove(t *testing.T) {
 			_, err := cl.Move(ctx, "default", "mover", client.MoveWish{Zone: to})
 			answer <- err
 		}()
-		pause(rnd, 400*time.Millisecond)
+		if rnd.IntN(2) == 0 {
+			pause(rnd, 20*time.Millisecond) // before or about the write
+		} else {
+			pause(rnd, 400*time.Millisecond)
+		}
 		c.Kill()
 		err := <-answer
 		start(t, c)
@@ -85,6 +91,46 @@ func TestCrashMove(t *testing.T) {
 		t.Errorf("a device was given twice: %v", err)
 	}
 	t.Logf("%d rounds, %d moves acknowledged, %d carried out, %d attempts", envInt("FERMI_CRASH_ROUNDS", 3), acknowledged, moved, found["mover"].Status.Attempt)
+}
+
+// TestCrashMoveByFollower: a server that does not lead has the leader move a task, with its reasons;
+// then the leader is killed, and the other one carries the move out.
+func TestCrashMoveByFollower(t *testing.T) {
+	rnd := seeded(t)
+	endpoint := outsideEtcd(t)
+	shared, err := os.MkdirTemp("/tmp", "fs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(shared) })
+	first, _ := launch(t, "server", "--demo", "--etcd-endpoints", endpoint, "--shared", shared)
+	_, follower := launch(t, "server", "--demo", "--etcd-endpoints", endpoint, "--shared", shared)
+	t.Cleanup(func() { harness.KillMarked(shared) })
+	l := newLoad(t, rnd, 0)
+	if _, err := follower.Submit(t.Context(), wanderer(l), false); err != nil {
+		t.Fatal(err)
+	}
+	zones := map[int]string{}
+	settleMove(t, follower, l, zones)
+	wish := client.MoveWish{Nodes: []string{"shanghai-1-n01"}} // too few for the gang
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = follower.Move(ctx, "default", "mover", wish)
+	if fault.ReasonOf(err) != sched.ReasonNeverFits || fault.From(err).Message.ZH == "" {
+		t.Fatalf("the leader's reason: %v", err)
+	}
+	m, err := follower.Move(ctx, "default", "mover", client.MoveWish{Zone: "shanghai-1"})
+	if err != nil || !m.Moving {
+		t.Fatalf("%+v %v", m, err)
+	}
+	first.Kill()
+	if task := settleMove(t, follower, l, zones); task.Status.Zones[0] != "shanghai-1" || task.Status.Attempt != 2 {
+		t.Errorf("%+v", task.Status)
+	}
+	if err := follower.Stop(t.Context(), "default", "mover"); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(t, follower, shared)
 }
 
 // settleMove waits until the mover runs whole and alone, and nothing is reserved any more.

@@ -100,3 +100,48 @@ func TestMove(t *testing.T) {
 		t.Errorf("the stays charged: %+v %v", rows, err)
 	}
 }
+
+// TestMovesAdmit: a task that has enough free devices but no whole node is told which task could move
+// where; moved by that command, it starts.
+func TestMovesAdmit(t *testing.T) {
+	w := up(t, "--demo")
+	run := func(name string, replicas, devices int) {
+		task := waiter(name, replicas, devices, 500)
+		task.Spec.Preemptible = name == "small"
+		w.submit(task)
+		w.phase(name, api.PhaseRunning)
+	}
+	run("x", 1, 6)
+	run("y", 1, 6)
+	run("small", 1, 2) // fills a node with one of them
+	run("rest", 2, 8)
+	node := func(name string) uint32 {
+		p, err := client.Get[*api.Placement](t.Context(), w.api, "default", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Spec.Roles[0].Slots[0].Node
+	}
+	beside := "x"
+	if node("small") == node("y") {
+		beside = "y"
+	}
+	if node("small") != node(beside) {
+		t.Fatal("two tasks that fill a node together were not packed")
+	}
+	w.must("train", "stop", beside)
+	w.phase(beside, api.PhaseStopped)
+	w.submit(waiter("big", 1, 8, 500))
+	const command = "fermi train move small --node "
+	_, to, ok := strings.Cut(w.must("why", "big"), command)
+	if !ok {
+		t.Fatal(w.must("why", "big"))
+	}
+	w.must("train", "move", "small", "--node", strings.TrimSpace(to))
+	w.phase("big", api.PhaseRunning)
+	w.until("small", "running elsewhere", func(t *api.TrainingTask) bool { return t.Status.Phase == api.PhaseRunning && t.Status.Attempt == 2 })
+	w.must("train", "stop", "x", "y", "small", "rest", "big")
+	for _, name := range []string{"x", "y", "small", "rest", "big"} {
+		w.phase(name, api.PhaseStopped)
+	}
+}
