@@ -29,11 +29,14 @@ type scene struct {
 	big     *sched.Workload
 }
 
-func drawScene(t *rapid.T) scene {
+func drawScene(t *rapid.T) scene { return drawSceneOf(t, 1, 3, 1) }
+
+// drawSceneOf has so many nodes, of at least so many devices.
+func drawSceneOf(t *rapid.T, fewest, most, devices int) scene {
 	var s scene
 	free := map[uint32]uint64{}
-	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
-		n := rapid.IntRange(1, 4).Draw(t, "devices")
+	for i := range rapid.IntRange(fewest, most).Draw(t, "nodes") {
+		n := rapid.IntRange(devices, 4).Draw(t, "devices")
 		s.devices = append(s.devices, n)
 		free[uint32(i+1)] = 1<<n - 1
 	}

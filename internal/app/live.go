@@ -81,6 +81,7 @@ func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation
 			out.Evidence = append(out.Evidence, api.T("expected to start at %s UTC, between %s and %s", "预计于 %s（UTC）启动，区间 %s 至 %s",
 				ex.Start.UTC().Format(at), ex.Early.UTC().Format(at), ex.Late.UTC().Format(at)))
 		}
+		out.Moves = l.place.WouldAdmit(t.Meta.ID)
 		return out, nil
 	}
 	return server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}, nil

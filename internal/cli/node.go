@@ -107,6 +107,17 @@ func (s *session) waitEmpty(ctx context.Context, n *api.Node, name string, devic
 	}
 }
 
+// goesTo says what becomes of a task that leaves.
+func (s *session) goesTo(e *api.Eviction) string {
+	switch {
+	case e == nil:
+		return ""
+	case len(e.To) > 0:
+		return s.t(" (moves)", "（迁移）")
+	}
+	return s.t(" (will wait)", "（将等待）")
+}
+
 // standing names the tasks on a node, or on one of its devices.
 func (s *session) standing(ctx context.Context, n *api.Node, device int) ([]string, error) {
 	var out []string
@@ -115,7 +126,7 @@ func (s *session) standing(ctx context.Context, n *api.Node, device int) ([]stri
 		for _, r := range p.Spec.Roles {
 			for _, slot := range r.Slots {
 				if slot.Node == n.Spec.Number && (device < 0 || slot.Devices&(1<<device) != 0) {
-					out = append(out, p.Meta.Name)
+					out = append(out, p.Meta.Name+s.goesTo(p.Spec.Evict))
 					return true
 				}
 			}

@@ -97,6 +97,18 @@ var bugs = []bug{
 		"a gang gives way before its quantum is over", "sched/preempt.go",
 		"t.now.Sub(r.Since) < t.p.Quantum", "t.now.Sub(r.Since) < 0",
 	}, {
+		"who may not be preempted is proposed to move", "sched/migrate.go",
+		"!r.Workload.Preemptible || r.leaving ||", "r.leaving ||",
+	}, {
+		"more important gangs are proposed to move", "sched/migrate.go",
+		" || r.Workload.Priority > s.w.Priority {", " {",
+	}, {
+		"the new place of one that moves is not kept", "sched/migrate.go",
+		"if !ok || s.c.Reserve(m.r.Workload.ID, to) != nil {", "if !ok {",
+	}, {
+		"a gang that moved keeps its second place", "sched/elsewhere.go",
+		"	c.Unreserve(id)\n	old", "	old",
+	}, {
 		"real: a gang grows wherever there is room", "sched/resize.go",
 		"			one.Allow, one.Avoid = t.c.besides(w, at)\n", "",
 	}, {

@@ -179,6 +179,50 @@ func (m *model) reserve(id string) []api.RoleAssignment {
 	return assigned(w.Roles, at)
 }
 
+// WouldAdmit are the running tasks that could move so that a waiting one starts: all of them, in any
+// order. None where nothing of the kind helps, or this server does not lead.
+func (c *Controller) WouldAdmit(taskID string) []api.TaskMove {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return nil
+	}
+	found, ok := sched.Migrate(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID)
+	if !ok {
+		return nil
+	}
+	out := make([]api.TaskMove, 0, len(found.Moves))
+	for _, mv := range found.Moves {
+		p := c.m.stands[mv.ID]
+		if p == nil {
+			return nil // placed a moment ago, and not seen yet
+		}
+		out = append(out, api.TaskMove{
+			Project: p.Meta.Project, Name: p.Meta.Name, From: c.m.namesOf(mv.From), To: c.m.namesOf(mv.To),
+			DeviceSeconds: int64(mv.Lost / time.Second),
+		})
+	}
+	return out
+}
+
+// namesOf are the nodes of an assignment, sorted.
+func (m *model) namesOf(at sched.Assignment) []string {
+	numbers := map[uint32]bool{}
+	for _, slots := range at {
+		for _, s := range slots {
+			numbers[s.Node] = true
+		}
+	}
+	var out []string
+	for name, number := range m.nodes {
+		if numbers[number] {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // doubt is for a write that reserved a place and failed. Where it can't have happened the place is
 // free again. Else the placement is written as it was: either that write comes first, and the other
 // never happens, or it is refused because the other did; what is true then comes with the feed.

@@ -58,6 +58,7 @@ func move(t *testing.T, c *placement.Controller, tk *api.TrainingTask, wish plac
 // carryOut does what train does once the processes have ended.
 func carryOut(t *testing.T, s *store.Store, name string) {
 	t.Helper()
+	eventually(t, name+" is asked to go", func() bool { return place(s, name).Spec.Evict != nil })
 	p := store.Clone(place(s, name))
 	p.Spec.Roles, p.Spec.Evict = p.Spec.Evict.To, nil
 	p.Spec.Attempt++
@@ -222,7 +223,8 @@ func TestMoveInDoubt(t *testing.T) {
 			continue
 		}
 		eventually(t, "the other waits", func() bool { _, ok := c.Why(other.Meta.ID); return ok })
-		if place(s.Store, "mover").Spec.Evict == nil || place(s.Store, "other") != nil {
+		eventually(t, "the wish is seen", func() bool { return place(s.Store, "mover").Spec.Evict != nil })
+		if place(s.Store, "other") != nil {
 			t.Error("the reserved place was lost")
 		}
 		carryOut(t, s.Store, "mover")
@@ -262,5 +264,50 @@ func TestDrainMoves(t *testing.T) {
 	}
 	if moved > 1 {
 		t.Errorf("%d have the last node", moved)
+	}
+}
+
+// TestWouldAdmit: a gang that has enough free devices but no whole place is told who could move where;
+// moved there by hand, it starts.
+func TestWouldAdmit(t *testing.T) {
+	s := storetest.Open(t)
+	zones, all := twoZones(2, 0)
+	c := lead(t, s, zones, all)
+	var holders []*api.TrainingTask
+	for _, name := range []string{"one", "two"} {
+		tk := task(name, 1, 1)
+		tk.Spec.Topology = &api.Topology{Mode: api.TopologySpread}
+		tk.Spec.Preemptible = name == "two"
+		commit(t, s, store.Create(tk))
+		eventually(t, name+" is placed", func() bool { return place(s, name) != nil })
+		next := store.Clone(tk)
+		next.Status.Phase, next.Status.Attempt = api.PhaseRunning, 1
+		commit(t, s, store.Update(next))
+		holders = append(holders, next)
+	}
+	if a, b := nodesIn(place(s, "one").Spec.Roles), nodesIn(place(s, "two").Spec.Roles); a[0] == b[0] {
+		if _, err := move(t, c, holders[1], placement.MoveWish{Nodes: []string{[]string{"n0", "n1"}[2-a[0]]}}); err != nil {
+			t.Fatal(err)
+		}
+		carryOut(t, s, "two")
+	}
+	big := task("big", 1, 2)
+	commit(t, s, store.Create(big))
+	var moves []api.TaskMove
+	eventually(t, "it is told what would help", func() bool {
+		moves = c.WouldAdmit(big.Meta.ID)
+		return len(moves) == 1
+	})
+	m := moves[0]
+	if m.Name != "two" || m.Project != "p" || len(m.To) != 1 || len(m.From) != 1 || m.To[0] == m.From[0] || m.DeviceSeconds < 120 {
+		t.Fatalf("%+v", m)
+	}
+	if _, err := move(t, c, holders[1], placement.MoveWish{Nodes: m.To}); err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, s, "two")
+	eventually(t, "it starts", func() bool { return place(s, "big") != nil })
+	if got := c.WouldAdmit(big.Meta.ID); got != nil {
+		t.Errorf("it runs, and %+v would help", got)
 	}
 }
