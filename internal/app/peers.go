@@ -92,24 +92,36 @@ func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, erro
 // The questions that servers ask the leader.
 const (
 	askCapacity = "capacity"
+	askPreview  = "preview"
+	askShare    = "share"
+	askShares   = "shares"
 	askWhy      = "why"
 	askReplicas = "replicas"
 )
 
 // answer is what the leader tells another server.
-func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) {
+func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]byte, error) {
 	var out any
 	var err error
 	switch kind {
 	case askWhy:
 		var task *api.TrainingTask
-		if task, err = p.taskByID(ctx, taskID); err == nil {
+		if task, err = p.taskByID(ctx, about); err == nil {
 			out, err = (*live)(p).Why(ctx, task)
 		}
 	case askCapacity:
 		out, err = (*live)(p).Capacity(ctx)
 	case askReplicas:
-		out, err = (*live)(p).Replicas(ctx, taskID)
+		out, err = (*live)(p).Replicas(ctx, about)
+	case askShares:
+		out, err = (*live)(p).Shares(ctx)
+	case askShare:
+		out, err = (*live)(p).Share(ctx, about)
+	case askPreview:
+		var task api.TrainingTask
+		if err = json.Unmarshal(body, &task); err == nil {
+			out, err = (*live)(p).Preview(ctx, &task)
+		}
 	default:
 		err = fault.New(fault.NotFound, "NoSuchQuestion", fault.T("There is no question %q.", "不存在问题 %q。", kind))
 	}
@@ -120,11 +132,22 @@ func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) 
 }
 
 // ask puts a question to the leader; false: we lead ourselves, or there is nobody else.
-func (p *part) ask(ctx context.Context, kind, taskID string, into any) (asked bool, err error) {
+func (p *part) ask(ctx context.Context, kind, about string, into any) (asked bool, err error) {
+	return p.askWith(ctx, kind, about, nil, into)
+}
+
+// askWith is ask with something that the name alone does not say.
+func (p *part) askWith(ctx context.Context, kind, about string, body, into any) (asked bool, err error) {
 	if p.peers == nil || p.engine.Load() != nil {
 		return false, nil
 	}
-	data, err := p.peers.Ask(ctx, kind, taskID)
+	var data []byte
+	if body != nil {
+		if data, err = json.Marshal(body); err != nil {
+			return true, err
+		}
+	}
+	data, err = p.peers.Ask(ctx, kind, about, data)
 	if err != nil {
 		return true, err
 	}

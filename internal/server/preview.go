@@ -39,7 +39,7 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 
 func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+		return nil, noPlanner()
 	}
 	data, err := c.readBody(s.Limits.Body)
 	if err != nil {
