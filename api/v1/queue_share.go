@@ -17,6 +17,7 @@ type QueueShare struct {
 	Share     float64            `json:"share" doc:"The largest part it uses of any one resource of the cluster, 0 to 1."`
 	Dominant  string             `json:"dominant,omitempty" doc:"Which resource that is."`
 	FairShare float64            `json:"fairShare" doc:"The part of the cluster it may count on now: its parent's, divided by weight among siblings that use something or wait, and no less than its guarantee."`
+	Warning   Text               `json:"warning,omitzero" doc:"Guarantees that can't all be met at once."`
 	Waiting   int                `json:"waiting"`
 	Running   int                `json:"running"`
 	Waits     []ShareTask        `json:"waits,omitempty" doc:"Of one queue: the tasks next in turn, at most ten. Those that you may not see have no name."`

@@ -155,6 +155,7 @@ func (s *session) describeQueue(x *api.QueueShare) error {
 		share += " (" + x.Dominant + ")"
 	}
 	d.add("Share now", "当前占用", share)
+	d.add("Warning", "警告", x.Warning.In(s.lang))
 	d.flush()
 	if rows := resourceRows(x, isTerminal(s.out)); len(rows) > 0 {
 		putLine(s.out, "")

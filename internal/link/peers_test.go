@@ -62,7 +62,9 @@ func (w *world) peered(name string) *replicaServer {
 	})
 	s.hub = NewHub(HubConfig{
 		Blob: w.store, Logs: s.book, Tokens: w.tokens, Log: w.quiet(), Clock: w.clock, Peered: true, Tails: s.book,
-		Answer: func(_ context.Context, kind, task string, body []byte) ([]byte, error) { return append([]byte(name+kind+task), body...), nil },
+		Answer: func(_ context.Context, kind, task string, body []byte) ([]byte, error) {
+			return append([]byte(name+kind+task), body...), nil
+		},
 	})
 	l, err := net.Listen("unix", filepath.Join(w.dir, name))
 	if err != nil {

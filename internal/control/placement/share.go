@@ -93,6 +93,9 @@ func (m *model) share(s *sched.Share) api.QueueShare {
 		}
 	}
 	out.Borrowed = m.named(borrowed, 0)
+	if len(s.Guarantee) > 0 {
+		out.Warning = m.overcommitted()
+	}
 	return out
 }
 

@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"strings"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -32,7 +33,6 @@ func TestShare(t *testing.T) {
 	var share api.QueueShare
 	eventually(t, "one runs and one waits", func() bool {
 		share, _ = c.Share("all")
-		t.Logf("%+v", share)
 		return share.Running == 1 && share.Waiting == 1 && len(share.Waits) == 1
 	})
 	if share.Used["devices"] != 2 || share.Used["A100"] != 2 || share.Limit["devices"] != 4 || share.Dominant != "devices" || share.Share != .5 || share.Borrowed["A100"] != 2 {
@@ -44,6 +44,16 @@ func TestShare(t *testing.T) {
 	if share, _ = c.Share("nlp"); share.Borrowed["A100"] != 1 || share.Guarantee["A100"] != 1 || share.Weight != 2 || share.Parent != "all" {
 		t.Errorf("%+v", share)
 	}
+	if share.Warning.EN != "" {
+		t.Errorf("%+v", share)
+	}
+	next := store.Clone(other)
+	next.Spec.Guarantee = map[string]int{"a100": 4}
+	commit(t, s, store.Update(next))
+	eventually(t, "five A100 are guaranteed, there are four", func() bool {
+		share, _ = c.Share("nlp")
+		return strings.Contains(share.Warning.EN, "5 A100") && strings.Contains(share.Warning.ZH, "只有 4")
+	})
 	if all, ok := c.Shares(); !ok || len(all) < 4 {
 		t.Errorf("%t %+v", ok, all)
 	}
