@@ -199,6 +199,22 @@ func (c *Client) Capacity(ctx context.Context) ([]Capacity, error) {
 	return out.Items, err
 }
 
+// Shares lists how every queue stands.
+func (c *Client) Shares(ctx context.Context) ([]api.QueueShare, error) {
+	var out struct {
+		Items []api.QueueShare `json:"items"`
+	}
+	err := c.read(ctx, "/shares", nil, &out)
+	return out.Items, err
+}
+
+// Share is how one queue stands, with who waits and runs in it.
+func (c *Client) Share(ctx context.Context, queue string) (api.QueueShare, error) {
+	var out api.QueueShare
+	err := c.read(ctx, "/shares/"+url.PathEscape(queue), nil, &out)
+	return out, err
+}
+
 // Replica is one launcher's part of a task.
 type Replica struct {
 	Name     string     `json:"name"`

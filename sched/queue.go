@@ -149,6 +149,9 @@ func NewQueues() *Queues {
 func (q *Queues) Set(queues []fair.Queue, total Vector) error {
 	if total != nil {
 		q.tree.SetTotal(total)
+		if err := fair.Check(queues, total); err != nil {
+			return err
+		}
 	}
 	if err := q.tree.Set(queues); err != nil {
 		return err

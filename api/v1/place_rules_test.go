@@ -178,6 +178,9 @@ func TestCheckQueues(t *testing.T) {
 		{"circle of others", q("a", "b", 0), []*Queue{q("b", "c", 0), q("c", "b", 0)}, "spec.parent", "circle"},
 		{"deep", q("a", "q39", 0), deep, "spec.parent", "16 deep"},
 		{"child too much", q("a", "root", 9), []*Queue{q("root", "", 16), q("b", "root", 8)}, "spec.guarantee.A100", "17"},
+		{"below too deep", q("q0", "a", 0), append(deep[:16:16], q("a", "", 0)), "spec.parent", "16 deep"},
+		{"grandchild too much", q("c", "b", 9), []*Queue{q("a", "", 8), q("b", "a", 0)}, "spec.guarantee.A100", "9"},
+		{"moved with its children", q("b", "a", 0), []*Queue{q("a", "", 8), q("c", "b", 9)}, "spec.guarantee.A100", "9"},
 		{"parent too little", q("root", "", 4), []*Queue{q("a", "root", 8)}, "spec.guarantee.A100", "8"},
 	} {
 		got := CheckQueues(tc.q, tc.all)

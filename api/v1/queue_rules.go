@@ -96,25 +96,60 @@ func CheckQueues(q *Queue, all []*Queue) []fault.Field {
 			return f.list
 		}
 	}
+	f.shallow(q, byName)
 	f.covered(q, byName)
-	if parent := byName[q.Spec.Parent]; parent != nil {
-		f.covered(parent, byName)
-	}
 	return f.list
 }
 
-// covered checks that what a parent guarantees is at least what its children are guaranteed.
-func (f *faults) covered(parent *Queue, byName map[string]*Queue) {
-	for _, key := range sortedKeys(parent.Spec.Guarantee) {
-		sum := 0
-		for _, name := range sortedKeys(byName) {
-			if child := byName[name]; child.Spec.Parent == parent.Meta.Name {
-				n, _ := shareOf(child.Spec.Guarantee, key)
-				sum += n
+// shallow checks that with q where it is now nothing below it is too deep.
+func (f *faults) shallow(q *Queue, byName map[string]*Queue) {
+	for _, name := range sortedKeys(byName) {
+		below := false
+		at := byName[name]
+		for range maxQueueDepth {
+			if at == nil {
+				break
 			}
+			below = below || at == q
+			at = byName[at.Spec.Parent]
 		}
-		if have := parent.Spec.Guarantee[key]; sum > have {
-			f.add(child("spec.guarantee", key), "The queues below %s would be guaranteed %d together, but %s itself only %d.", "%s 下属队列合计保障 %d，而 %s 自身仅保障 %d。", quote(parent.Meta.Name), sum, quote(parent.Meta.Name), have)
+		if at != nil && below {
+			f.add("spec.parent", "With %s the tree of queues would be more than %d deep.", "加上 %s，队列层级将超过 %d 层。", quote(name), maxQueueDepth)
+			return
 		}
 	}
+}
+
+// covered checks that what q and the queues above it guarantee is at least what is guaranteed below
+// them. A guarantee comes out of that of the nearest queue above which declares one.
+func (f *faults) covered(q *Queue, byName map[string]*Queue) {
+	for at := q; at != nil; at = byName[at.Spec.Parent] {
+		for _, key := range sortedKeys(at.Spec.Guarantee) {
+			sum := 0
+			for _, name := range sortedKeys(byName) {
+				if n, ok := shareOf(byName[name].Spec.Guarantee, key); ok && payer(byName[name], key, byName) == at {
+					sum += n
+				}
+			}
+			if have := at.Spec.Guarantee[key]; have > 0 && sum > have {
+				f.add(child("spec.guarantee", key), "The queues below %s would be guaranteed %d together, but %s itself only %d.", "%s 下属队列合计保障 %d，而 %s 自身仅保障 %d。", quote(at.Meta.Name), sum, quote(at.Meta.Name), have)
+			}
+		}
+	}
+}
+
+// payer is out of whose guarantee q's comes; nil: the cluster's. The tree has no circle above q, or a
+// short walk ends there.
+func payer(q *Queue, key string, byName map[string]*Queue) *Queue {
+	at := byName[q.Spec.Parent]
+	for range maxQueueDepth {
+		if at == nil {
+			return nil
+		}
+		if n, _ := shareOf(at.Spec.Guarantee, key); n > 0 {
+			return at
+		}
+		at = byName[at.Spec.Parent]
+	}
+	return nil
 }

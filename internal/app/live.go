@@ -108,18 +108,48 @@ func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
 	return out, nil
 }
 
-// Preview asks the planner.
+// Preview asks the planner, here or on the leader.
 func (l *live) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
+	var told api.Preview
+	if asked, err := (*part)(l).askWith(ctx, askPreview, "", t, &told); asked {
+		return told, err
+	}
 	return l.place.Preview(ctx, t)
 }
 
 // Move has the planner do it.
 func (l *live) Move(ctx context.Context, t *api.TrainingTask, wish server.MoveWish) (api.Move, error) {
 	var told moveAnswer
-	if asked, err := (*part)(l).ask(ctx, askMove, moveQuestion(t.Meta.ID, wish), &told); asked {
+	if asked, err := (*part)(l).askWith(ctx, askMove, t.Meta.ID, wish, &told); asked {
 		return told.result(err)
 	}
 	return l.place.Move(ctx, t, placement.MoveWish(wish))
+}
+
+// Shares asks the planner how all queues stand.
+func (l *live) Shares(ctx context.Context) ([]api.QueueShare, error) {
+	var told []api.QueueShare
+	if asked, err := (*part)(l).ask(ctx, askShares, "", &told); asked {
+		return told, err
+	}
+	out, ok := l.place.Shares()
+	if !ok {
+		return nil, errNotLeading
+	}
+	return out, nil
+}
+
+// Share asks the planner how one queue stands.
+func (l *live) Share(ctx context.Context, queue string) (api.QueueShare, error) {
+	var told api.QueueShare
+	if asked, err := (*part)(l).ask(ctx, askShare, queue, &told); asked {
+		return told, err
+	}
+	out, ok := l.place.Share(queue)
+	if !ok {
+		return out, errNotLeading
+	}
+	return out, nil
 }
 
 // Replicas shows what the engine and the link know.

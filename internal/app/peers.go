@@ -93,24 +93,13 @@ func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, erro
 // The questions that servers ask the leader.
 const (
 	askCapacity = "capacity"
+	askPreview  = "preview"
+	askShare    = "share"
+	askShares   = "shares"
 	askWhy      = "why"
 	askReplicas = "replicas"
-	askMove     = "move" // about a moveQuestion
+	askMove     = "move"
 )
-
-// moveQuestion is a wish as it travels to the leader.
-func moveQuestion(taskID string, wish server.MoveWish) string {
-	data, err := json.Marshal(moveAsked{taskID, wish})
-	if err != nil {
-		return "" // strings always marshal
-	}
-	return string(data)
-}
-
-type moveAsked struct {
-	Task string          `json:"task"`
-	Wish server.MoveWish `json:"wish"`
-}
 
 // moveAnswer carries a refusal with its reason: a fault of the call itself would lose it.
 type moveAnswer struct {
@@ -129,16 +118,16 @@ func (a *moveAnswer) result(err error) (api.Move, error) {
 }
 
 // answerMove is the leader's side.
-func (p *part) answerMove(ctx context.Context, question string) (any, error) {
-	var asked moveAsked
-	if err := json.Unmarshal([]byte(question), &asked); err != nil {
+func (p *part) answerMove(ctx context.Context, taskID string, body []byte) (any, error) {
+	var wish server.MoveWish
+	if err := json.Unmarshal(body, &wish); err != nil {
 		return nil, err
 	}
-	task, err := p.taskByID(ctx, asked.Task)
+	task, err := p.taskByID(ctx, taskID)
 	if err != nil {
 		return nil, err
 	}
-	m, err := (*live)(p).Move(ctx, task, asked.Wish)
+	m, err := (*live)(p).Move(ctx, task, wish)
 	if err != nil {
 		e := fault.From(err)
 		return moveAnswer{Code: e.Code, Reason: e.Reason, Message: e.Message, Hint: e.Hint}, nil
@@ -147,21 +136,30 @@ func (p *part) answerMove(ctx context.Context, question string) (any, error) {
 }
 
 // answer is what the leader tells another server.
-func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) {
+func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]byte, error) {
 	var out any
 	var err error
 	switch kind {
 	case askWhy:
 		var task *api.TrainingTask
-		if task, err = p.taskByID(ctx, taskID); err == nil {
+		if task, err = p.taskByID(ctx, about); err == nil {
 			out, err = (*live)(p).Why(ctx, task)
 		}
 	case askCapacity:
 		out, err = (*live)(p).Capacity(ctx)
 	case askReplicas:
-		out, err = (*live)(p).Replicas(ctx, taskID)
+		out, err = (*live)(p).Replicas(ctx, about)
+	case askShares:
+		out, err = (*live)(p).Shares(ctx)
+	case askShare:
+		out, err = (*live)(p).Share(ctx, about)
+	case askPreview:
+		var task api.TrainingTask
+		if err = json.Unmarshal(body, &task); err == nil {
+			out, err = (*live)(p).Preview(ctx, &task)
+		}
 	case askMove:
-		out, err = p.answerMove(ctx, taskID)
+		out, err = p.answerMove(ctx, about, body)
 	default:
 		err = fault.New(fault.NotFound, "NoSuchQuestion", fault.T("There is no question %q.", "不存在问题 %q。", kind))
 	}
@@ -172,11 +170,22 @@ func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) 
 }
 
 // ask puts a question to the leader; false: we lead ourselves, or there is nobody else.
-func (p *part) ask(ctx context.Context, kind, taskID string, into any) (asked bool, err error) {
+func (p *part) ask(ctx context.Context, kind, about string, into any) (asked bool, err error) {
+	return p.askWith(ctx, kind, about, nil, into)
+}
+
+// askWith is ask with something that the name alone does not say.
+func (p *part) askWith(ctx context.Context, kind, about string, body, into any) (asked bool, err error) {
 	if p.peers == nil || p.engine.Load() != nil {
 		return false, nil
 	}
-	data, err := p.peers.Ask(ctx, kind, taskID)
+	var data []byte
+	if body != nil {
+		if data, err = json.Marshal(body); err != nil {
+			return true, err
+		}
+	}
+	data, err = p.peers.Ask(ctx, kind, about, data)
 	if err != nil {
 		return true, err
 	}

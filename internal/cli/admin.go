@@ -19,8 +19,7 @@ func (a *app) zoneCommand() *cobra.Command {
 
 func (a *app) queueCommand() *cobra.Command {
 	return group("queue", Both("Queues", "队列"),
-		a.listCommand(api.KindQueue, "list", Both("List queues", "列出队列")),
-		a.shareCommand(),
+		a.queueListCommand(), a.queueDescribeCommand(), a.shareCommand(),
 		a.pauseCommand("pause", true, Both("Let everything in the queue wait", "暂停队列，其中任务保持等待")),
 		a.pauseCommand("resume", false, Both("Let the queue go on", "恢复队列")))
 }

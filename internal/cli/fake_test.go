@@ -47,6 +47,7 @@ type fake struct {
 	recipe api.Recipe
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
+	shares  []api.QueueShare
 }
 
 func newFake(t *testing.T) *fake {
@@ -139,6 +140,19 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.calls = append(f.calls, call)
 	f.mu.Unlock()
 	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	if path[0] == "shares" {
+		if len(path) == 1 {
+			answer(w, map[string]any{"items": f.shares})
+			return
+		}
+		i := slices.IndexFunc(f.shares, func(x api.QueueShare) bool { return x.Queue == path[1] })
+		if i < 0 {
+			notFound(w, "queue "+path[1])
+			return
+		}
+		answer(w, f.shares[i])
+		return
+	}
 	if call == "POST /placements/preview" {
 		if f.planned == nil {
 			refuse(w, fault.New(fault.Unavailable, "NotLeading", fault.T("It does not lead.", "不是主节点。")))

@@ -57,11 +57,20 @@ func (l *listFlags) options(s *session, kind api.Kind) (client.ListOptions, erro
 	return o, nil
 }
 
-// run lists a kind; it says so on stderr when there is more.
+// run lists a kind.
 func (l *listFlags) run(ctx context.Context, s *session, kind api.Kind) error {
-	opts, err := l.options(s, kind)
+	objs, err := l.collect(ctx, s, kind)
 	if err != nil {
 		return err
+	}
+	return s.list(kind, objs)
+}
+
+// collect brings what the flags ask for; it says so on stderr when there is more.
+func (l *listFlags) collect(ctx context.Context, s *session, kind api.Kind) ([]api.Object, error) {
+	opts, err := l.options(s, kind)
+	if err != nil {
+		return nil, err
 	}
 	var objs []api.Object
 	more := false
@@ -74,12 +83,12 @@ func (l *listFlags) run(ctx context.Context, s *session, kind api.Kind) error {
 		return true
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if more {
 		s.say("Only the first %d are shown; see --limit.", "仅显示前 %d 条；可用 --limit 调整。", l.limit)
 	}
-	return s.list(kind, objs)
+	return objs, nil
 }
 
 func (a *app) getCommand() *cobra.Command {

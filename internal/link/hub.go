@@ -48,7 +48,7 @@ type HubConfig struct {
 	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
 	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
 	// Answer says what only the leader knows, as JSON; nil where there are no other servers.
-	Answer func(ctx context.Context, kind, taskID string) ([]byte, error)
+	Answer func(ctx context.Context, kind, about string, body []byte) ([]byte, error)
 	// Tails gives other servers what is in memory of a task's log; nil where there are none.
 	Tails Tails
 	// Peered: Peers runs on this hub, so that launchers stay while the leader changes.

@@ -193,7 +193,7 @@ func (p *Peers) followOne(ctx context.Context, s Server) (connected bool, err er
 }
 
 // Ask brings what only the leader knows; fault Unavailable when there is none to ask.
-func (p *Peers) Ask(ctx context.Context, kind, taskID string) ([]byte, error) {
+func (p *Peers) Ask(ctx context.Context, kind, taskID string, body []byte) ([]byte, error) {
 	s, ok := p.leader()
 	if !ok {
 		return nil, noLeader(nil)
@@ -204,7 +204,7 @@ func (p *Peers) Ask(ctx context.Context, kind, taskID string) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	a, err := linkpb.NewPeerClient(conn).Ask(ctx, &linkpb.Question{Kind: kind, TaskId: taskID})
+	a, err := linkpb.NewPeerClient(conn).Ask(ctx, &linkpb.Question{Kind: kind, TaskId: taskID, Json: body})
 	if err != nil {
 		return nil, noLeader(err)
 	}

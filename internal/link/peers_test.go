@@ -62,7 +62,9 @@ func (w *world) peered(name string) *replicaServer {
 	})
 	s.hub = NewHub(HubConfig{
 		Blob: w.store, Logs: s.book, Tokens: w.tokens, Log: w.quiet(), Clock: w.clock, Peered: true, Tails: s.book,
-		Answer: func(_ context.Context, kind, task string) ([]byte, error) { return []byte(name + kind + task), nil },
+		Answer: func(_ context.Context, kind, task string, body []byte) ([]byte, error) {
+			return append([]byte(name+kind+task), body...), nil
+		},
 	})
 	l, err := net.Listen("unix", filepath.Join(w.dir, name))
 	if err != nil {
@@ -247,8 +249,8 @@ func TestStrangers(t *testing.T) {
 	}
 	for name, p := range map[string]*Peers{"stranger": stranger, "friend": friend} {
 		p.Set([]Server{{Name: "p", Address: s.addr, Epoch: 3}})
-		got, err := p.Ask(t.Context(), "why", "t")
-		if name == "stranger" && err == nil || name == "friend" && (err != nil || string(got) != "pwhyt") {
+		got, err := p.Ask(t.Context(), "why", "t", []byte("?"))
+		if name == "stranger" && err == nil || name == "friend" && (err != nil || string(got) != "pwhyt?") {
 			t.Errorf("%s: %q %v", name, got, err)
 		}
 		conn, err := p.conn(s.addr)

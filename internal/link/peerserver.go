@@ -100,7 +100,7 @@ func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answe
 	if len(q.GetKind()) > 32 || len(q.GetTaskId()) > maxQuestion {
 		return nil, refuse("no such question")
 	}
-	data, err := p.hub.cfg.Answer(ctx, q.GetKind(), q.GetTaskId())
+	data, err := p.hub.cfg.Answer(ctx, q.GetKind(), q.GetTaskId(), q.GetJson())
 	if err != nil {
 		return nil, toStatus(err)
 	}

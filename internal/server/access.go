@@ -48,6 +48,8 @@ var access = map[string]rule{
 	"backup":             {all, none, none, none, power, false},
 	"listEvents":         {all, all, own, own, read, false},
 	"listCapacity":       {all, all, all, all, read, false},
+	"listShare":          {all, all, all, all, read, false},
+	"getShare":           {all, all, all, all, read, false}, // tasks of others have no name there
 	"sumUsage":           {all, all, own, own, read, false},
 	"getArchive":         {all, all, all, all, read, false},
 	"putArchive":         {all, all, all, none, tasks, false},

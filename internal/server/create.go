@@ -170,7 +170,7 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 		b.object = sealed
 		b.ops, err = s.admitSecret(ctx, sealed, nil)
 	case *api.Queue:
-		err = s.checkQueue(ctx, o)
+		b.ops, err = s.checkQueue(ctx, o)
 	}
 	if err != nil {
 		b.undo()

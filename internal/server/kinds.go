@@ -23,7 +23,7 @@ func (s *Server) allRoutes(reg *schemas) []*route {
 	}
 	routes = append(routes, s.taskRoutes(reg)...)
 	routes = append(routes, s.nodeRoutes(reg)...)
-	routes = append(routes, s.previewRoutes(reg)...)
+	routes = append(routes, append(s.previewRoutes(reg), s.shareRoutes(reg)...)...)
 	routes = append(routes, s.sessionRoutes(reg)...)
 	return append(append(routes, s.eventRoutes(reg)...), append(s.usageRoutes(reg), s.capacityRoutes(reg)...)...)
 }

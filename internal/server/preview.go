@@ -210,23 +210,3 @@ func (s *Server) writeMeasured(ctx context.Context, zone *api.Zone, seen map[str
 	rev, err := s.commit(ctx, store.Update(next))
 	return next, rev, err
 }
-
-// checkQueue refuses a queue that does not fit into the tree of the others.
-func (s *Server) checkQueue(ctx context.Context, q *api.Queue) error {
-	if q.Spec.Parent == "" && len(q.Spec.Guarantee) == 0 {
-		return nil
-	}
-	snap, err := s.Store.List(ctx, api.KindQueue, "", s.newest.Load())
-	if err != nil {
-		return err
-	}
-	var others []*api.Queue
-	snap.Ascend("", func(o api.Object) bool {
-		others = append(others, o.(*api.Queue))
-		return true
-	})
-	if fields := api.CheckQueues(q, others); len(fields) > 0 {
-		return fault.New(fault.Invalid, "InvalidField", fault.T("The queue does not fit into the tree.", "队列与现有层级不符。")).WithFields(fields...)
-	}
-	return nil
-}

@@ -60,6 +60,9 @@ type Live interface {
 	Move(ctx context.Context, task *api.TrainingTask, wish MoveWish) (api.Move, error)
 	// Capacity says what there is of each device type.
 	Capacity(ctx context.Context) ([]CapacityView, error)
+	// Shares says how every queue stands, Share how one does; nothing is used of one unknown.
+	Shares(ctx context.Context) ([]api.QueueShare, error)
+	Share(ctx context.Context, queue string) (api.QueueShare, error)
 }
 
 // Explanation is one dominant reason, its evidence, and what would change it.

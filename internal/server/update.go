@@ -122,7 +122,7 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 		next.Spec = given.(*api.Zone).Spec
 	case *api.Queue:
 		next.Spec = given.(*api.Queue).Spec
-		check = func() error { return s.checkQueue(ctx, next) }
+		check = func() (err error) { guards, err = s.checkQueue(ctx, next); return err }
 	case *api.Project:
 		next.Spec = given.(*api.Project).Spec
 		check = func() (err error) {

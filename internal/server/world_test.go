@@ -50,6 +50,7 @@ type world struct {
 type fakeLive struct {
 	mu       sync.Mutex
 	replicas map[string][]ReplicaView
+	waits    []string // ids of tasks that wait
 }
 
 func (l *fakeLive) Why(_ context.Context, task *api.TrainingTask) (Explanation, error) {
@@ -64,6 +65,21 @@ func (l *fakeLive) Replicas(_ context.Context, taskID string) ([]ReplicaView, er
 
 func (l *fakeLive) Capacity(context.Context) ([]CapacityView, error) {
 	return []CapacityView{{Type: "A100", Total: 8, Used: 2.5, Free: 5.5, Stranded: 0.5, Largest: 4}}, nil
+}
+
+// Shares are of the default queue, Share of any, with who waits in it.
+func (l *fakeLive) Shares(context.Context) ([]api.QueueShare, error) {
+	return []api.QueueShare{{Queue: "default", Weight: 1, FairShare: 1, Used: map[string]float64{"devices": 2.5}, Waiting: 1}}, nil
+}
+
+func (l *fakeLive) Share(_ context.Context, queue string) (api.QueueShare, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := api.QueueShare{Queue: queue, Weight: 1, FairShare: 1, Waiting: len(l.waits)}
+	for _, id := range l.waits {
+		out.Waits = append(out.Waits, api.ShareTask{ID: id, Queue: queue, Devices: 1, Reason: "NoFit", Message: api.T("No node fits.", "没有合适的节点。")})
+	}
+	return out, nil
 }
 
 func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Preview, error) {

@@ -56,7 +56,12 @@ func TestBadConfigurationsAreRefusedByQueueAndRule(t *testing.T) {
 			if err := tree.Set([]fair.Queue{{Name: "kept", Limit: []int64{3}}}); err != nil {
 				t.Fatal(err)
 			}
-			err := tree.Set(tc.queues)
+			err := fair.Check(tc.queues, total)
+			if over := tree.Set(tc.queues); (over == nil) != (tc.want.Problem == fair.OverCommitted && tc.want.Other == "") {
+				t.Errorf("only what the cluster lacks may be set: %v", over)
+			} else if over == nil {
+				return // nodes come and go
+			}
 			var got *fair.Error
 			if !errors.As(err, &got) {
 				t.Fatalf("got %v", err)

@@ -54,9 +54,10 @@ func New(halfLife time.Duration) *Tree {
 func (t *Tree) SetTotal(total []int64) { t.total = slices.Clone(total) }
 
 // Set replaces the whole configuration, or refuses it and changes nothing. What is in use stays
-// charged: a queue that is gone but still used goes on as one that was never set.
+// charged: a queue that is gone but still used goes on as one that was never set. Guarantees are not
+// held against what there is: nodes come and go.
 func (t *Tree) Set(queues []Queue) error {
-	if err := Check(queues, t.total); err != nil {
+	if err := Check(queues, nil); err != nil {
 		return err
 	}
 	old := t.byName

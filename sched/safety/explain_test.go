@@ -2,6 +2,10 @@ package safety
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fermi-cluster/fermi/sched"
@@ -9,65 +13,122 @@ import (
 
 // settled is a scenario stopped where the planner has nothing more to decide.
 func settled(t *testing.T, seed uint64) *world {
-	w := newWorld(seed)
+	w, why := settle(seed)
+	if why != "" {
+		t.Errorf("seed %d: %s", seed, why)
+	}
+	return w
+}
+
+func settle(seed uint64) (w *world, why string) {
+	w = newWorld(seed)
 	for range 50 {
 		w.submit(w.newWorkload())
 	}
 	for range 3 {
 		w.event()
 		w.carryOut(70)
-		if why := w.turn(); why != "" {
-			t.Fatalf("seed %d: %s", seed, why)
+		if why = w.turn(); why != "" {
+			return w, why
 		}
 	}
 	for range 20 {
 		starts := w.st.starts
-		if why := w.turn(); why != "" {
-			t.Fatalf("seed %d: %s", seed, why)
-		}
-		if w.st.starts == starts {
-			return w
+		if why = w.turn(); why != "" || w.st.starts == starts {
+			return w, why
 		}
 	}
-	t.Fatalf("seed %d: no rest", seed)
-	return nil
+	return w, "no rest"
 }
 
-// TestTheChangeAdmits applies the change each explanation suggests, in the same scenario played
-// again, and expects the workload to start in the next turn.
+// tally counts what explanations said and what was tried of it.
+type tally struct {
+	mu      sync.Mutex
+	reasons map[string]int
+	kinds   map[sched.ChangeKind]int
+	tried   int
+}
+
+// changeKinds is every change an explanation can suggest.
+var changeKinds = []sched.ChangeKind{
+	sched.ChangeReplicas, sched.ChangeDevices, sched.ChangeType, sched.ChangeZones, sched.ChangeTopology, sched.ChangeSplit,
+	sched.ChangeMaxLatency, sched.ChangePriority, sched.ChangeLimit, sched.ChangeResume, sched.ChangeUncordon,
+}
+
+// enoughExplained is from how many scenarios on every kind of change must have been tried, and 2,000 in all.
+const enoughExplained = 400
+
+// TestTheChangeAdmits applies the changes that explanations suggest, each in the same scenario played
+// again, and expects the workload to start in the next turn. FERMI_EXPLAINED is how many scenarios.
 func TestTheChangeAdmits(t *testing.T) {
-	kinds, reasons := map[sched.ChangeKind]int{}, map[string]int{}
-	explained := 0
-	for seed := range number(t, "FERMI_EXPLAINED", 40) {
-		w := settled(t, seed)
-		var list []string
-		changes := map[string]sched.Explanation{}
-		for _, id := range sorted(w.b.waits) {
-			ex, ok := sched.Explain(w.now, w.c, w.q, id)
-			if !ok || ex.Message.EN == "" || ex.Message.ZH == "" || (ex.Change.Kind != "" && ex.Action.ZH == "") {
-				t.Fatalf("seed %d: %s has no explanation: %+v", seed, id, ex)
+	count := number(t, "FERMI_EXPLAINED", 40)
+	all := tally{reasons: map[string]int{}, kinds: map[sched.ChangeKind]int{}}
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for seed := next.Add(1) - 1; seed < count && !t.Failed(); seed = next.Add(1) - 1 {
+				all.explainAll(t, seed)
 			}
-			reasons[ex.Reason]++
-			explained++
-			if ex.Change.Kind != "" {
-				list = append(list, id)
-				changes[id] = ex
-			}
-		}
-		if res := sched.Plan(w.now, w.c, w.q, w.p); len(res.Decisions) > 0 {
-			t.Fatalf("seed %d: to explain changed something: %v", seed, ids(res))
-		}
-		for range min(6, len(list)) {
-			id := pick(w, list...)
-			kinds[changes[id].Change.Kind]++
-			if why := apply(settled(t, seed), id, changes[id].Change); why != "" {
-				t.Errorf("seed %d: %s waits: %s %s\n%+v: %s", seed, id, changes[id].Reason, changes[id].Message.EN, changes[id].Change, why)
-			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d changes applied, by kind: %v; reasons seen: %v", all.tried, all.kinds, all.reasons)
+	if len(all.reasons) < 8 || len(all.kinds) < 7 {
+		t.Error("too little was seen")
+	}
+	for _, kind := range changeKinds {
+		if count >= enoughExplained && all.kinds[kind] == 0 {
+			t.Errorf("%s was never tried", kind)
 		}
 	}
-	t.Logf("%d explained: %v; applied: %v", explained, reasons, kinds)
-	if len(reasons) < 8 || len(kinds) < 7 {
-		t.Error("too little was seen:", reasons, kinds)
+	if count >= enoughExplained && all.tried < 2000 {
+		t.Errorf("only %d were tried", all.tried)
+	}
+}
+
+// explainAll explains all that wait in one scenario, and tries a few of the changes, rare kinds first.
+func (y *tally) explainAll(t *testing.T, seed uint64) {
+	w := settled(t, seed)
+	var list []string
+	changes := map[string]sched.Explanation{}
+	for _, id := range sorted(w.b.waits) {
+		ex, ok := sched.Explain(w.now, w.c, w.q, id)
+		if !ok || ex.Message.EN == "" || ex.Message.ZH == "" || (ex.Change.Kind != "" && ex.Action.ZH == "") {
+			t.Errorf("seed %d: %s has no explanation: %+v", seed, id, ex)
+			return
+		}
+		y.note(ex.Reason, "")
+		if ex.Change.Kind != "" {
+			list = append(list, id)
+			changes[id] = ex
+		}
+	}
+	if res := sched.Plan(w.now, w.c, w.q, w.p); len(res.Decisions) > 0 {
+		t.Errorf("seed %d: to explain changed something: %v", seed, ids(res))
+	}
+	seen := map[sched.ChangeKind]int{}
+	for _, id := range list {
+		seen[changes[id].Change.Kind]++
+	}
+	slices.SortStableFunc(list, func(a, b string) int { return seen[changes[a].Change.Kind] - seen[changes[b].Change.Kind] })
+	for _, id := range list[:min(8, len(list))] {
+		y.note("", changes[id].Change.Kind)
+		if why := apply(settled(t, seed), id, changes[id].Change); why != "" {
+			t.Errorf("seed %d: %s waits: %s %s\n%+v: %s", seed, id, changes[id].Reason, changes[id].Message.EN, changes[id].Change, why)
+		}
+	}
+}
+
+func (y *tally) note(reason string, kind sched.ChangeKind) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if reason != "" {
+		y.reasons[reason]++
+	}
+	if kind != "" {
+		y.kinds[kind]++
+		y.tried++
 	}
 }
 

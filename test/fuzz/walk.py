@@ -59,7 +59,7 @@ class Walk:
 
     def run(self):
         self.again = {}
-        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage", "listCapacity":
+        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage", "listCapacity", "listShare":
             self.call(id)
         self.archive()
         for kind, manifest in MANIFESTS.items():
@@ -131,8 +131,12 @@ class Walk:
         # One that runs while the fuzzing does, and one that never will: placements and reasons to look at.
         sleeper = {"metadata": {"name": "sleeper"}, "spec": {"roles": [{"command": ["sleep", "86400"]}]}}
         self.call("createTrainingTask", body=sleeper)
-        giant = {"metadata": {"name": "giant"}, "spec": {"roles": [{"command": ["true"], "resources": {"accelerators": {"count": 64}}}]}}
-        self.call("createTrainingTask", body=giant)
+        self.call("createQueue", body={"metadata": {"name": "halted"}, "spec": {"paused": True}})
+        waiter = {"metadata": {"name": "waiter"}, "spec": {"queue": "halted", "roles": [{"command": ["true"]}]}}
+        self.call("createTrainingTask", body=waiter)
+        self.until(lambda: self.call("getShare", name="halted").json()["data"]["waiting"] == 1)
+        self.call("getShare", expect=404, name="none")
+        self.names["shares", ""] = ["halted", "default"]
         self.until(lambda: self.call("listPlacement").json()["data"]["items"])
         placement = self.call("listPlacement").json()["data"]["items"][0]["metadata"]["name"]
         self.read("Placement", placement)
@@ -142,7 +146,7 @@ class Walk:
         go = [f"go-{i}" for i in range(4)]
         for name in go:
             self.call("createTrainingTask", body=TASK | {"metadata": {"name": name}})
-        self.leave("training-tasks", ["walked", "sleeper", "giant"], go)
+        self.leave("training-tasks", ["walked", "sleeper", "waiter"], go)
         self.names["placements", ""] = [placement]
 
     def node(self):

@@ -12,6 +12,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
 	"github.com/fermi-cluster/fermi/sched/cost"
+	"github.com/fermi-cluster/fermi/sched/fair"
 )
 
 // model is the planner's view, kept in step with the store. Its owner locks it.
@@ -27,6 +28,7 @@ type model struct {
 	nodes   map[string]uint32            // node name → number
 	zones   map[string]*api.Zone
 	shares  map[string]*api.Queue
+	told    []fair.Queue          // as last told to the planner
 	types   int                   // how many amounts there were when the queues were told
 	known   map[string]sched.Zone // as last told to the planner
 	log     *slog.Logger

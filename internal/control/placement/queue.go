@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -20,7 +21,8 @@ func (m *model) dropQueue(name string) {
 }
 
 // tellQueues gives the planner all queues anew: there are few, and they change seldom. The server
-// has checked the tree; should it be wrong all the same, the planner keeps the last good one.
+// has checked the tree; should it be wrong all the same, because two were changed at once or one is
+// not heard of yet, what makes no sense is left out of the one queue that it is about.
 func (m *model) tellQueues() {
 	all := make([]fair.Queue, 0, len(m.shares))
 	for _, name := range slices.Sorted(maps.Keys(m.shares)) {
@@ -31,8 +33,47 @@ func (m *model) tellQueues() {
 		})
 	}
 	m.types = len(m.cluster.Total())
-	if err := m.queues.Set(all, nil); err != nil {
+	defer func() { m.told = all }()
+	err := m.queues.Set(all, nil)
+	for range 2 * len(all) {
+		var bad *fair.Error
+		if !errors.As(err, &bad) {
+			break
+		}
+		m.log.Warn("a queue makes no sense beside the others; a part of it is left out", "queue", bad.Queue, "error", err)
+		mend(all, bad)
+		err = m.queues.Set(all, nil)
+	}
+	if err != nil {
 		m.log.Error("the queues are refused; the last ones stay in force", "error", err)
+	}
+}
+
+// overcommitted says that the queues are guaranteed more than the cluster has: nodes come and go, so it
+// is no error, but not all can be met at once.
+func (m *model) overcommitted() api.Text {
+	var bad *fair.Error
+	if !errors.As(fair.Check(m.told, m.cluster.Total()), &bad) || bad.Problem != fair.OverCommitted || bad.Other != "" {
+		return api.Text{}
+	}
+	name, unit := m.resource(bad.Resource)
+	return api.T("All queues together are guaranteed %g %s, the cluster has %g: not all of it can be met at once.",
+		"所有队列合计保障 %g %s，而集群只有 %g：无法同时兑现。", float64(bad.Got)/unit, name, float64(bad.Bound)/unit)
+}
+
+// mend takes what is wrong out of a queue.
+func mend(all []fair.Queue, bad *fair.Error) {
+	i := slices.IndexFunc(all, func(q fair.Queue) bool { return q.Name == bad.Queue })
+	if i < 0 {
+		return
+	}
+	switch q := &all[i]; bad.Problem {
+	case fair.UnknownParent, fair.Cycle, fair.TooDeep:
+		q.Parent = ""
+	case fair.NegativeWeight:
+		q.Weight = 1
+	default: // about its guarantee
+		q.Guarantee = nil
 	}
 }
 

@@ -1819,7 +1819,8 @@ func (x *Order) GetStop() *StopOrder {
 type Question struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskId        string                 `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // or another name that it is about
+	Json          []byte                 `protobuf:"bytes,3,opt,name=json,proto3" json:"json,omitempty"`                   // what further belongs to the question
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1866,6 +1867,13 @@ func (x *Question) GetTaskId() string {
 		return x.TaskId
 	}
 	return ""
+}
+
+func (x *Question) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
 }
 
 type Answer struct {
@@ -2155,10 +2163,11 @@ const file_link_proto_rawDesc = "" +
 	"\x05Order\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12!\n" +
 	"\x02go\x18\x02 \x01(\v2\x11.fermi.link.v1.GoR\x02go\x12,\n" +
-	"\x04stop\x18\x03 \x01(\v2\x18.fermi.link.v1.StopOrderR\x04stop\"7\n" +
+	"\x04stop\x18\x03 \x01(\v2\x18.fermi.link.v1.StopOrderR\x04stop\"K\n" +
 	"\bQuestion\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x17\n" +
-	"\atask_id\x18\x02 \x01(\tR\x06taskId\"\x1c\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
+	"\x04json\x18\x03 \x01(\fR\x04json\"\x1c\n" +
 	"\x06Answer\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\fR\x04json\"&\n" +
 	"\vTailRequest\x12\x17\n" +

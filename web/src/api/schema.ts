@@ -423,6 +423,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/shares": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What each queue may use, uses and is owed now. */
+        get: operations["listShare"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/shares/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One queue, and who waits and runs in it and below it. */
+        get: operations["getShare"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -1712,6 +1746,48 @@ export interface components {
             spec?: components["schemas"]["QueueSpec"];
             status?: components["schemas"]["QueueStatus"];
         };
+        QueueShare: {
+            /** @description Used beyond its guarantee, of what somebody is guaranteed: it may be taken back. */
+            borrowed?: {
+                [key: string]: number;
+            };
+            children?: string[] | null;
+            /** @description Which resource that is. */
+            dominant?: string;
+            /**
+             * Format: double
+             * @description The part of the cluster it may count on now: its parent's, divided by weight among siblings that use something or wait, and no less than its guarantee.
+             */
+            fairShare: number;
+            guarantee?: {
+                [key: string]: number;
+            };
+            limit?: {
+                [key: string]: number;
+            };
+            parent?: string;
+            /** @description It, or a queue above it, lets nothing start. */
+            paused?: boolean;
+            queue: string;
+            /** Format: int64 */
+            running: number;
+            /** @description Of one queue: the largest that run, at most ten. */
+            runs?: components["schemas"]["ShareTask"][] | null;
+            /**
+             * Format: double
+             * @description The largest part it uses of any one resource of the cluster, 0 to 1.
+             */
+            share: number;
+            used?: {
+                [key: string]: number;
+            };
+            /** Format: int64 */
+            waiting: number;
+            /** @description Of one queue: the tasks next in turn, at most ten. Those that you may not see have no name. */
+            waits?: components["schemas"]["ShareTask"][] | null;
+            /** Format: int64 */
+            weight: number;
+        };
         QueueSpec: {
             /** @description What it gets back when others borrowed it: cpu (cores), memory (GiB), devices, or a device type such as A100. */
             guarantee?: {
@@ -2021,6 +2097,24 @@ export interface components {
             task?: string;
             token: string;
             user: string;
+        };
+        ShareTask: {
+            /** Format: double */
+            devices: number;
+            /** Format: date-time */
+            estimatedStart?: string;
+            id?: string;
+            message?: components["schemas"]["Text"];
+            name?: string;
+            project?: string;
+            queue: string;
+            /** @description Why it waits. */
+            reason?: string;
+            /**
+             * Format: date-time
+             * @description When it was submitted, or started.
+             */
+            since?: string;
         };
         SignInBody: {
             /** @description A one-time code, alone. */
@@ -4155,6 +4249,83 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    listShare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["QueueShare"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    getShare: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["QueueShare"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     listToken: {
