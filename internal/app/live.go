@@ -106,6 +106,15 @@ func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
 	return out, nil
 }
 
+// Outage asks the planner.
+func (l *live) Outage(ctx context.Context, zone string) (api.Outage, error) {
+	var told api.Outage
+	if asked, err := (*part)(l).ask(ctx, askOutage, zone, &told); asked {
+		return told, err
+	}
+	return l.place.Outage(zone)
+}
+
 // Preview asks the planner.
 func (l *live) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
 	return l.place.Preview(ctx, t)

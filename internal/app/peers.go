@@ -92,11 +92,12 @@ func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, erro
 // The questions that servers ask the leader.
 const (
 	askCapacity = "capacity"
+	askOutage   = "outage"
 	askWhy      = "why"
 	askReplicas = "replicas"
 )
 
-// answer is what the leader tells another server.
+// answer is what the leader tells another server about a task, or whatever the question is about.
 func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) {
 	var out any
 	var err error
@@ -108,6 +109,8 @@ func (p *part) answer(ctx context.Context, kind, taskID string) ([]byte, error) 
 		}
 	case askCapacity:
 		out, err = (*live)(p).Capacity(ctx)
+	case askOutage:
+		out, err = (*live)(p).Outage(ctx, taskID)
 	case askReplicas:
 		out, err = (*live)(p).Replicas(ctx, taskID)
 	default:

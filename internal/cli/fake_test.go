@@ -43,6 +43,7 @@ type fake struct {
 	url    string
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
+	lost    api.Outage
 }
 
 func newFake(t *testing.T) *fake {
@@ -134,6 +135,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.calls = append(f.calls, call)
 	f.mu.Unlock()
 	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	if call == "GET /zones/beijing-1/outage" {
+		answer(w, f.lost)
+		return
+	}
 	if call == "POST /placements/preview" {
 		if f.planned == nil {
 			refuse(w, fault.New(fault.Unavailable, "NotLeading", fault.T("It does not lead.", "不是主节点。")))

@@ -30,6 +30,11 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 			},
 		},
 		{
+			method: http.MethodGet, path: prefix + "/zones/{name}/outage", id: "previewOutage", tag: zone.Plural, kind: zone.Kind,
+			summary: "Where each task of this zone would go if the zone were lost now, or why it would wait. Nothing changes.",
+			data:    schemaOf[api.Outage](reg), handle: s.outage,
+		},
+		{
 			method: http.MethodPost, path: prefix + "/zones/{name}/latency", id: "measureZone", tag: zone.Plural, kind: zone.Kind, verb: "measure",
 			summary: "Report measured round trips from this zone; they replace declared ones.", data: reg.kind(zone), handle: s.measureZone,
 			body: &bodySpec{schema: schemaOf[measurements](reg), media: []string{"application/json"}, required: true},
@@ -37,9 +42,11 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 	}
 }
 
+var errNoPlanner = fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+
 func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+		return nil, errNoPlanner
 	}
 	data, err := c.readBody(s.Limits.Body)
 	if err != nil {
@@ -75,6 +82,21 @@ func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	return &reply{data: p}, nil
+}
+
+func (s *Server) outage(ctx context.Context, c *call) (*reply, error) {
+	if s.Live == nil {
+		return nil, errNoPlanner
+	}
+	zone := c.r.PathValue("name")
+	if _, err := s.find(ctx, api.Key{Kind: api.KindZone, Name: zone}, 0); err != nil {
+		return nil, err
+	}
+	out, err := s.Live.Outage(ctx, zone)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{data: out}, nil
 }
 
 func (s *Server) mayPreview(ctx context.Context, w *caller, task *api.TrainingTask) error {

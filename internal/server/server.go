@@ -57,6 +57,8 @@ type Live interface {
 	Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error)
 	// Capacity says what there is of each device type.
 	Capacity(ctx context.Context) ([]CapacityView, error)
+	// Outage says where the tasks of a zone would go if it were lost now.
+	Outage(ctx context.Context, zone string) (api.Outage, error)
 }
 
 // Explanation is one dominant reason, its evidence, and what would change it.

@@ -65,6 +65,10 @@ func (l *fakeLive) Capacity(context.Context) ([]CapacityView, error) {
 	return []CapacityView{{Type: "A100", Total: 8, Used: 2.5, Free: 5.5, Stranded: 0.5, Largest: 4}}, nil
 }
 
+func (l *fakeLive) Outage(_ context.Context, zone string) (api.Outage, error) {
+	return api.Outage{Zone: zone, Move: 1, Items: []api.OutageTask{{Project: "lab", Name: "t", Replicas: 2, Lost: 1, To: map[string]int{"b": 2}}}}, nil
+}
+
 func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Preview, error) {
 	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Spec.Roles[0].Replicas}}, nil
 }
