@@ -202,6 +202,7 @@ func TestHA(t *testing.T) {
 			}
 		}
 	}
+	w.checkMeasured()
 	cancel()
 	wg.Wait()
 	found := l.settle(t)

@@ -945,6 +945,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/zones/{name}/outage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where each task of this zone would go if the zone were lost now, or why it would wait. Nothing changes. */
+        get: operations["previewOutage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -1104,6 +1121,15 @@ export interface components {
         };
         CredentialRef: {
             secret: string;
+        };
+        DataPlace: {
+            /**
+             * @description As 2Ti.
+             * @example 16Gi
+             */
+            bytes: string;
+            /** @description Zones that have a whole copy. */
+            zones: string[] | null;
         };
         Device: {
             /** Format: int64 */
@@ -1435,6 +1461,45 @@ export interface components {
             reason?: string;
             tenancy?: string;
         };
+        Outage: {
+            /** @description The first to be served first; at most 1000. */
+            items: components["schemas"]["OutageTask"][] | null;
+            /**
+             * Format: int64
+             * @description Tasks that are not in items.
+             */
+            more?: number;
+            /**
+             * Format: int64
+             * @description Tasks that would start elsewhere at once.
+             */
+            move: number;
+            /**
+             * Format: int64
+             * @description Tasks that would wait.
+             */
+            wait: number;
+            zone: string;
+        };
+        OutageTask: {
+            action?: components["schemas"]["Text"];
+            /**
+             * Format: int64
+             * @description Replicas that stand in the zone.
+             */
+            lost: number;
+            message?: components["schemas"]["Text"];
+            name: string;
+            project: string;
+            /** @description Machine-readable: why it would wait. */
+            reason?: string;
+            /** Format: int64 */
+            replicas: number;
+            /** @description Where it would go: replicas by zone. */
+            to?: {
+                [key: string]: number;
+            };
+        };
         OutputFile: {
             /** Format: date-time */
             modified: string;
@@ -1474,6 +1539,11 @@ export interface components {
             /** @description Over expectedTime, from the start, or from now where that is unknown. */
             expected?: components["schemas"]["ExpectedTotals"];
             latency: components["schemas"]["LatencyNote"];
+            /**
+             * @description How long it takes to bring spec.zones.data there, at the bandwidth between the zones, 1 Gbit/s where none is declared.
+             * @example 1h30m
+             */
+            moving?: string;
             /** @description planned, cheaper, faster, greener, safer or sooner. */
             name: string;
             /** Format: int64 */
@@ -1952,7 +2022,7 @@ export interface components {
              */
             deadline?: string;
             /**
-             * @description cheap or green: wait for the cheapest or cleanest hours before the deadline.
+             * @description cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime.
              * @enum {string}
              */
             deferrable?: "cheap" | "green";
@@ -2097,6 +2167,11 @@ export interface components {
             degraded?: boolean;
             /** Format: int64 */
             devices?: number;
+            /**
+             * Format: int64
+             * @description Replicas that stand in other zones: what the loss of this one leaves.
+             */
+            lossLeaves: number;
             /** Format: int64 */
             nodes: number;
             region?: string;
@@ -2107,6 +2182,8 @@ export interface components {
         ZoneRules: {
             /** @description Zone names; all when absent. */
             allow?: string[] | null;
+            /** @description What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes. */
+            data?: components["schemas"]["DataPlace"][] | null;
             deny?: string[] | null;
             /**
              * @description Largest usual round trip between two replicas' zones, as 2ms; no bound when absent.
@@ -2122,7 +2199,7 @@ export interface components {
             split?: {
                 [key: string]: number;
             };
-            /** @description Stand in at least two zones, so that the loss of one leaves minReplicas. */
+            /** @description Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas. */
             surviveZoneLoss?: boolean;
         };
         ZoneSpec: {
@@ -6265,6 +6342,45 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    previewOutage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Outage"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     healthz: {
