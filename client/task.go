@@ -215,6 +215,12 @@ func (c *Client) Share(ctx context.Context, queue string) (api.QueueShare, error
 	return out, err
 }
 
+// Outage says where the tasks of a zone would go if it were lost now.
+func (c *Client) Outage(ctx context.Context, zone string) (out api.Outage, err error) {
+	err = c.read(ctx, "/zones/"+url.PathEscape(zone)+"/outage", nil, &out)
+	return out, err
+}
+
 // Replica is one launcher's part of a task.
 type Replica struct {
 	Name     string     `json:"name"`

@@ -128,3 +128,25 @@ type StartWindow struct {
 	Start  time.Time      `json:"start"`
 	Totals ExpectedTotals `json:"totals"`
 }
+
+// Outage is what would become of the tasks in a zone if it were lost now.
+type Outage struct {
+	Zone  string       `json:"zone"`
+	Move  int          `json:"move" doc:"Tasks that would start elsewhere at once."`
+	Wait  int          `json:"wait" doc:"Tasks that would wait."`
+	Items []OutageTask `json:"items" doc:"The first to be served first; at most 1000."`
+	More  int          `json:"more,omitempty" doc:"Tasks that are not in items."`
+}
+
+// OutageTask is one of them. A task that loses a replica is placed anew as a whole.
+type OutageTask struct {
+	Project  string `json:"project"`
+	Name     string `json:"name"`
+	Replicas int    `json:"replicas"`
+	Lost     int    `json:"lost" doc:"Replicas that stand in the zone."`
+	// To is empty for one that would wait.
+	To      map[string]int `json:"to,omitempty" doc:"Where it would go: replicas by zone."`
+	Reason  string         `json:"reason,omitempty" doc:"Machine-readable: why it would wait."`
+	Message Text           `json:"message,omitzero"`
+	Action  Text           `json:"action,omitzero"`
+}

@@ -58,6 +58,7 @@ type Config struct {
 	Etcd         store.Outside // embedded when it has no endpoints
 	EtcdPrefix   string
 	PeerListen   string // where the other servers of an outside etcd dial us
+	Zone         string // that this server stands in, to measure the way to others; "" is unknown
 	Past         Past
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)

@@ -108,6 +108,15 @@ func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
 	return out, nil
 }
 
+// Outage asks the planner.
+func (l *live) Outage(ctx context.Context, zone string) (api.Outage, error) {
+	var told api.Outage
+	if asked, err := (*part)(l).ask(ctx, askOutage, zone, &told); asked {
+		return told, err
+	}
+	return l.place.Outage(zone)
+}
+
 // Preview asks the planner, here or on the leader.
 func (l *live) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
 	var told api.Preview

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/control/probe"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/run"
@@ -40,7 +41,7 @@ func (p *part) openPeers() (err error) {
 			WithHint(fault.T("Choose another address with --peer-listen.", "可用 --peer-listen 换一个地址。")).Because(err)
 	}
 	p.peers, err = link.NewPeers(link.PeersConfig{
-		Hub: p.hub, Key: p.linkKey, Name: p.cfg.Name, Self: p.peerL.Addr().String(), Contact: p.store.Contact,
+		Hub: p.hub, Key: p.linkKey, Name: p.cfg.Name, Self: p.peerL.Addr().String(), Zone: p.cfg.Zone, Contact: p.store.Contact,
 		Log: p.cfg.Log.With("part", "peers"), Clock: clock.Real,
 	})
 	return err
@@ -70,6 +71,18 @@ func (p *part) runPeers(ctx context.Context) error {
 		})
 		return nil
 	})
+	if p.cfg.Zone != "" {
+		g.Add("probe", func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-p.store.Ready():
+			}
+			return probe.New(probe.Config{
+				Zone: p.cfg.Zone, Peers: p.peers, Store: p.store, Clock: clock.Real, Log: p.cfg.Log.With("part", "probe"),
+			}).Run(ctx)
+		})
+	}
 	return g.Run(ctx)
 }
 
@@ -96,6 +109,7 @@ const (
 	askPreview  = "preview"
 	askShare    = "share"
 	askShares   = "shares"
+	askOutage   = "outage"
 	askWhy      = "why"
 	askReplicas = "replicas"
 	askMove     = "move"
@@ -147,6 +161,8 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 		}
 	case askCapacity:
 		out, err = (*live)(p).Capacity(ctx)
+	case askOutage:
+		out, err = (*live)(p).Outage(ctx, about)
 	case askReplicas:
 		out, err = (*live)(p).Replicas(ctx, about)
 	case askShares:

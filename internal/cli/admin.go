@@ -14,7 +14,7 @@ import (
 
 func (a *app) zoneCommand() *cobra.Command {
 	return group("zone", Both("Availability zones", "可用区"),
-		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")))
+		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), a.outageCommand())
 }
 
 func (a *app) queueCommand() *cobra.Command {

@@ -48,6 +48,7 @@ type fake struct {
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
 	shares  []api.QueueShare
+	lost    api.Outage
 }
 
 func newFake(t *testing.T) *fake {
@@ -140,6 +141,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.calls = append(f.calls, call)
 	f.mu.Unlock()
 	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	if call == "GET /zones/beijing-1/outage" {
+		answer(w, f.lost)
+		return
+	}
 	if path[0] == "shares" {
 		if len(path) == 1 {
 			answer(w, map[string]any{"items": f.shares})

@@ -31,6 +31,7 @@ type Settings struct {
 	EtcdKey       string
 	EtcdPrefix    string
 	PeerListen    string
+	Zone          string
 	LogLevel      string
 	LogFormat     string
 	ArchiveAfter  time.Duration
@@ -71,6 +72,7 @@ var table = []entry{
 	{"etcd.key", "", "key file of etcd.cert", func(s *Settings) value { return (*text)(&s.EtcdKey) }},
 	{"etcd.prefix", "/fermi/v1/", "beginning of every key, for several clusters in one etcd outside", func(s *Settings) value { return (*text)(&s.EtcdPrefix) }},
 	{"peer.listen", "127.0.0.1:0", "address where the other servers reach this one (mutual TLS by the shared link.key)", func(s *Settings) value { return (*text)(&s.PeerListen) }},
+	{"zone", "", "zone this server stands in: it measures the latency to servers of other zones", func(s *Settings) value { return (*text)(&s.Zone) }},
 	{"history.url", "", "postgres://USER@HOST/DATABASE?sslmode=verify-full of a PostgreSQL for history; SQLite in shared when empty", func(s *Settings) value { return (*address)(&s.HistoryURL) }},
 	{"history.password.file", "", "file with the password for history.url; without it PGPASSFILE and PGPASSWORD count", func(s *Settings) value { return (*text)(&s.HistoryPasswordFile) }},
 	{"log.level", "info", "debug, info, warn or error", func(s *Settings) value { return (*text)(&s.LogLevel) }},

@@ -119,6 +119,7 @@ func TestRefusals(t *testing.T) {
 		{"etcd, prefix", "", nil, []string{"--etcd-prefix", "fermi"}, []string{"etcd.prefix"}},
 		{"peer, everywhere", "", nil, []string{"--peer-listen", "0.0.0.0:7071"}, []string{"peer.listen"}},
 		{"peer, no port", "", nil, []string{"--peer-listen", "10.0.0.7"}, []string{"peer.listen"}},
+		{"zone", "", nil, []string{"--zone", "北京-1"}, []string{"zone"}},
 		{"history, no URL", "", nil, []string{"--history-url", "db"}, []string{"history.url"}},
 		{"history, no host", "", nil, []string{"--history-url", "postgres:///fermi"}, []string{"history.url"}},
 		{"history, SQLite", "", nil, []string{"--history-url", "sqlite:///x"}, []string{"history.url"}},

@@ -3,6 +3,7 @@ package conf
 import (
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,5 +52,10 @@ func (s *Settings) etcd() []fault.Field {
 	} else if host == "" || host == "0.0.0.0" || host == "::" {
 		add("peer.listen", "%s names no address; the other servers must be able to dial it.", "%s 未指明地址；其他服务需要能够拨通它。", strconv.Quote(s.PeerListen))
 	}
+	if s.Zone != "" && !zoneName.MatchString(s.Zone) {
+		add("zone", "%s is not the name of a zone such as beijing-1.", "%s 不是合法的可用区名称，例如 beijing-1。", strconv.Quote(s.Zone))
+	}
 	return out
 }
+
+var zoneName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)

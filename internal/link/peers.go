@@ -42,12 +42,13 @@ type Tails interface {
 	Tail(ctx context.Context, taskID string, emit func(replica string, offset int64, data []byte, durable int64) error, synced func() error) error
 }
 
-// PeersConfig is what Peers need; all must be given.
+// PeersConfig is what Peers need; all but Zone must be given.
 type PeersConfig struct {
 	Hub  *Hub
 	Key  []byte // the cluster's link key
 	Name string // ours
 	Self string // our own address
+	Zone string // that we stand in; "" is unknown
 	// Contact says why this server could not even know of a leader; nil: it could.
 	Contact func() error
 	Log     *slog.Logger

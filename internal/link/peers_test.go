@@ -75,7 +75,7 @@ func (w *world) peered(name string) *replicaServer {
 		w.t.Fatal(err)
 	}
 	s.addr = pl.Addr().String()
-	if s.peers, err = NewPeers(PeersConfig{Hub: s.hub, Key: clusterKey, Name: name, Self: s.addr, Contact: s.contact, Log: w.quiet(), Clock: clock.Real}); err != nil {
+	if s.peers, err = NewPeers(PeersConfig{Hub: s.hub, Key: clusterKey, Name: name, Self: s.addr, Zone: "zone of " + s.addr, Contact: s.contact, Log: w.quiet(), Clock: clock.Real}); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

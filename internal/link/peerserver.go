@@ -59,6 +59,7 @@ func peerCredentials(linkKey []byte) (credentials.TransportCredentials, error) {
 type peerServer struct {
 	linkpb.UnimplementedPeerServer
 	hub     *Hub
+	zone    string
 	readers *sync.WaitGroup
 }
 
@@ -71,7 +72,7 @@ func (p *Peers) Serve(ctx context.Context, l net.Listener) error {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: beatEvery, PermitWithoutStream: true}),
 		grpc.ConnectionTimeout(silenceLimit), grpc.MaxConcurrentStreams(10_000), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
 	)
-	linkpb.RegisterPeerServer(srv, &peerServer{hub: p.cfg.Hub, readers: &readers})
+	linkpb.RegisterPeerServer(srv, &peerServer{hub: p.cfg.Hub, zone: p.cfg.Zone, readers: &readers})
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	var err error
@@ -92,8 +93,11 @@ func (p *Peers) Serve(ctx context.Context, l net.Listener) error {
 // maxQuestion bounds what a question is about: a task's id, or a wish about one.
 const maxQuestion = 128 << 10
 
-// Ask answers from what the leader knows.
+// Ask answers from what the leader knows, and a ping at once.
 func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answer, error) {
+	if q.GetKind() == pingKind {
+		return &linkpb.Answer{Json: []byte(p.zone)}, nil
+	}
 	if p.hub.cfg.Answer == nil || !p.hub.isLeading() {
 		return nil, errNotLeading
 	}

@@ -90,6 +90,7 @@ var access = map[string]rule{
 	"createZone":         {all, all, none, none, power, false},
 	"updateZone":         {all, all, none, none, power, false},
 	"deleteZone":         {all, all, none, none, power, false},
+	"previewOutage":      {all, all, none, none, read, false}, // names tasks of all projects
 	"measureZone":        {all, all, none, none, power, false},
 	"listNode":           {all, all, all, all, read, false},
 	"getNode":            {all, all, all, all, read, false},

@@ -32,6 +32,11 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 			query:   scopeParams(task), data: schemaOf[api.Recipe](reg), handle: s.recipe, body: wishBody(reg),
 		},
 		{
+			method: http.MethodGet, path: prefix + "/zones/{name}/outage", id: "previewOutage", tag: zone.Plural, kind: zone.Kind,
+			summary: "Where each task of this zone would go if the zone were lost now, or why it would wait. Nothing changes.",
+			data:    schemaOf[api.Outage](reg), handle: s.outage,
+		},
+		{
 			method: http.MethodPost, path: prefix + "/zones/{name}/latency", id: "measureZone", tag: zone.Plural, kind: zone.Kind, verb: "measure",
 			summary: "Report measured round trips from this zone; they replace declared ones.", data: reg.kind(zone), handle: s.measureZone,
 			body: &bodySpec{schema: schemaOf[measurements](reg), media: []string{"application/json"}, required: true},
@@ -100,6 +105,21 @@ func (s *Server) wish(ctx context.Context, c *call, id string) (*api.TrainingTas
 		return nil, err
 	}
 	return task, nil
+}
+
+func (s *Server) outage(ctx context.Context, c *call) (*reply, error) {
+	if s.Live == nil {
+		return nil, noPlanner
+	}
+	zone := c.r.PathValue("name")
+	if _, err := s.find(ctx, api.Key{Kind: api.KindZone, Name: zone}, 0); err != nil {
+		return nil, err
+	}
+	out, err := s.Live.Outage(ctx, zone)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{data: out}, nil
 }
 
 // mayAbout refuses who may not do this about a task: by the table's own row, not by who may change it.

@@ -28,7 +28,15 @@ func TestPreviewRoute(t *testing.T) {
 	w.refused("POST", "/api/v1/placements/preview", `{"spec":{"roles":[{"command":["x"]}],"queue":"none"}}`, 400, "InvalidField")
 	w.refused("POST", "/api/v1/placements/preview", `{"spec":{"roles":[{"command":["x"]}],"zones":{"sameRegion":"always"}}}`, 400, "InvalidField")
 	w.refused("POST", "/api/v1/placements/preview", ``, 400, "BadManifest")
+	w.put(&api.Zone{Meta: api.Meta{Name: "a"}, Spec: api.ZoneSpec{Region: "r"}})
+	var lost api.Outage
+	w.ok("GET", "/api/v1/zones/a/outage", nil, &lost)
+	if lost.Zone != "a" || lost.Items[0].To["b"] != 2 {
+		t.Errorf("%+v", lost)
+	}
+	w.refused("GET", "/api/v1/zones/none/outage", nil, 404, "NotFound")
 	w.server.Live = nil
+	w.refused("GET", "/api/v1/zones/a/outage", nil, 503, "NoPlanner")
 	w.refused("POST", "/api/v1/placements/preview", manifest("a"), 503, "NoPlanner")
 }
 

@@ -63,6 +63,8 @@ type Live interface {
 	// Shares says how every queue stands, Share how one does; nothing is used of one unknown.
 	Shares(ctx context.Context) ([]api.QueueShare, error)
 	Share(ctx context.Context, queue string) (api.QueueShare, error)
+	// Outage says where the tasks of a zone would go if it were lost now.
+	Outage(ctx context.Context, zone string) (api.Outage, error)
 }
 
 // Explanation is one dominant reason, its evidence, and what would change it.

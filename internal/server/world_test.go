@@ -82,6 +82,10 @@ func (l *fakeLive) Share(_ context.Context, queue string) (api.QueueShare, error
 	return out, nil
 }
 
+func (l *fakeLive) Outage(_ context.Context, zone string) (api.Outage, error) {
+	return api.Outage{Zone: zone, Move: 1, Items: []api.OutageTask{{Project: "lab", Name: "t", Replicas: 2, Lost: 1, To: map[string]int{"b": 2}}}}, nil
+}
+
 func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Preview, error) {
 	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Spec.Roles[0].Replicas}}, nil
 }

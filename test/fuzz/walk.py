@@ -167,6 +167,8 @@ class Walk:
         for name in "near", "far":
             self.call("createZone", body={"metadata": {"name": name}, "spec": {"region": "walk"}})
         self.call("measureZone", name="near", body={"to": {"far": {"p50Ms": 1.5, "p99Ms": 3, "samples": 10}}})
+        self.call("previewOutage", name=zone)
+        self.call("previewOutage", expect=404, name="none")
         self.call("measureZone", expect=404, name="none", body={"to": {zone: {"p50Ms": 1.5, "p99Ms": 3, "samples": 10}}})
 
     def sessions(self):

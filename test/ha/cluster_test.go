@@ -43,6 +43,9 @@ type world struct {
 	headless gaps
 }
 
+// zones of the demo in which the servers stand.
+var zones = []string{"beijing-1", "beijing-2", "shanghai-1"}
+
 func newWorld(t *testing.T, rnd *rand.Rand) *world {
 	t.Helper()
 	bin, err := harness.Binary()
@@ -73,7 +76,7 @@ func newWorld(t *testing.T, rnd *rand.Rand) *world {
 		h := w.net.host(21 + i)
 		n := &node{host: h, Cluster: &harness.Cluster{
 			Bin: bin, Dir: filepath.Join(dir, fmt.Sprintf("n%d", i), "d"), Addr: h.ip + ":7070", Verb: "server",
-			Args: append([]string{"--peer-listen", h.ip + ":7071"}, args...), Wrap: h.wrap(),
+			Args: append([]string{"--peer-listen", h.ip + ":7071", "--zone", zones[i]}, args...), Wrap: h.wrap(),
 		}}
 		must(t, os.MkdirAll(filepath.Dir(n.Dir), 0o700))
 		t.Cleanup(func() {

@@ -196,6 +196,7 @@ func TestHA(t *testing.T) {
 			worst.merge(r)
 		}
 	}
+	w.checkMeasured()
 	cancel()
 	wg.Wait()
 	found := l.settle(t)

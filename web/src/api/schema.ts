@@ -1013,6 +1013,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/zones/{name}/outage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where each task of this zone would go if the zone were lost now, or why it would wait. Nothing changes. */
+        get: operations["previewOutage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -1568,6 +1585,45 @@ export interface components {
             reason?: string;
             tenancy?: string;
         };
+        Outage: {
+            /** @description The first to be served first; at most 1000. */
+            items: components["schemas"]["OutageTask"][] | null;
+            /**
+             * Format: int64
+             * @description Tasks that are not in items.
+             */
+            more?: number;
+            /**
+             * Format: int64
+             * @description Tasks that would start elsewhere at once.
+             */
+            move: number;
+            /**
+             * Format: int64
+             * @description Tasks that would wait.
+             */
+            wait: number;
+            zone: string;
+        };
+        OutageTask: {
+            action?: components["schemas"]["Text"];
+            /**
+             * Format: int64
+             * @description Replicas that stand in the zone.
+             */
+            lost: number;
+            message?: components["schemas"]["Text"];
+            name: string;
+            project: string;
+            /** @description Machine-readable: why it would wait. */
+            reason?: string;
+            /** Format: int64 */
+            replicas: number;
+            /** @description Where it would go: replicas by zone. */
+            to?: {
+                [key: string]: number;
+            };
+        };
         OutputFile: {
             /** Format: date-time */
             modified: string;
@@ -1613,6 +1669,7 @@ export interface components {
              */
             moving?: string;
             /** @description planned, cheaper, faster, greener, safer or sooner; current is where a task to be moved stands. */
+            /** @description planned, cheaper, faster, greener, safer or sooner. */
             name: string;
             /** Format: int64 */
             nodeCount: number;
@@ -6823,6 +6880,45 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    previewOutage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Outage"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     healthz: {
