@@ -1669,7 +1669,6 @@ export interface components {
              */
             moving?: string;
             /** @description planned, cheaper, faster, greener, safer or sooner; current is where a task to be moved stands. */
-            /** @description planned, cheaper, faster, greener, safer or sooner. */
             name: string;
             /** Format: int64 */
             nodeCount: number;
@@ -1842,6 +1841,8 @@ export interface components {
             waiting: number;
             /** @description Of one queue: the tasks next in turn, at most ten. Those that you may not see have no name. */
             waits?: components["schemas"]["ShareTask"][] | null;
+            /** @description Guarantees that can't all be met at once. */
+            warning?: components["schemas"]["Text"];
             /** Format: int64 */
             weight: number;
         };
