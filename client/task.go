@@ -47,6 +47,13 @@ func (c *Client) Preview(ctx context.Context, task *api.TrainingTask) (api.Previ
 	return out, err
 }
 
+// Recipe is what the framework makes of a task: environment, files and commands.
+func (c *Client) Recipe(ctx context.Context, task *api.TrainingTask) (api.Recipe, error) {
+	var out api.Recipe
+	err := c.write(ctx, http.MethodPost, "/training-tasks/recipe", inProject(task.Meta.Project), task, &out)
+	return out, err
+}
+
 func taskPath(name, verb string) (string, error) {
 	p, err := objectPath(api.KindTrainingTask, name)
 	return p + "/" + verb, err

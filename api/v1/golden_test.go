@@ -38,6 +38,10 @@ func whole() map[Kind]Object {
 			Meta: meta(MustInfo(KindTrainingTask), "GPT大模型分布式训练"),
 			Spec: TrainingTaskSpec{
 				Description: "说明", Framework: "plain",
+				Strategy: &Strategy{
+					StrategyHybrid, 2, 8, 4, 1, EngineDeepSpeed, ptr(1), OffloadCPU, 64, 4, 8, ControllerMPI, Duration(10 * time.Minute), "eth0",
+				},
+				Precision: PrecisionBF16, GradCompression: CompressPowerSGD,
 				Roles: []Role{{
 					Name: "worker", Replicas: 2, MinReplicas: ptr(2), MaxReplicas: ptr(2),
 					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
