@@ -1,5 +1,5 @@
-// Package sim is the time machine: it replays a trace through the very same planner and judgement
-// that run the live cluster, on a virtual clock.
+// Package sim is the time machine: it replays a trace, the past of a live cluster or its present
+// with a change, through the very same planner and judgement that run it, on a virtual clock.
 //
 // Place: layer 6, an assembly like app. It feeds api objects to control/placement's Planner, which
 // translates and decides as the controller does, and plays the rest of the world: time passes,

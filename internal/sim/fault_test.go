@@ -45,10 +45,11 @@ func TestRateHasTwoTerms(t *testing.T) {
 	f := DefaultFaults()
 	f.RepairMedian, f.RepairSigma = time.Second, 0 // the job is always on all of its nodes
 	f.Cluster, f.Relapse = 1, 0                    // fewer are enough to count
+	f.NodeDay, f.LargeJob = 0.1, 8
 	for _, c := range []struct {
 		nodes, days int
 		want        float64
-	}{{128, 800, 3.3e-3*128 + 1.9}, {64, 6000, 3.3e-3 * 64}} {
+	}{{8, 800, 0.1*8 + 1.9}, {4, 5000, 0.1 * 4}} {
 		cfg := config(jobs([3]int{8 * c.nodes, 0, c.days * 24 * 60}), c.nodes)
 		cfg.Faults, cfg.Seed, cfg.Checkpoint, cfg.Restart = f, 3, time.Minute, 0
 		r := mustRun(t, cfg)

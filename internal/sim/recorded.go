@@ -11,7 +11,7 @@ import (
 // Recorded reads what a live server remembers: the tasks that ended within span as a trace, and
 // its zones, nodes and queues as they are now.
 func Recorded(ctx context.Context, c *client.Client, span time.Duration, now time.Time) (Config, error) {
-	cfg := Config{Begin: now.Add(-span), Trace: Trace{Name: "history"}}
+	cfg := Config{Begin: now.Add(-span), Trace: Trace{Name: "history"}, AsSpecified: true}
 	jobs, err := pastJobs(ctx, c, cfg.Begin, maxRows)
 	if err != nil {
 		return Config{}, err

@@ -59,8 +59,11 @@ var (
 	wordsForm = regexp.MustCompile(`^(\d{1,6}) ?(?:nodes? in |个节点@|@)(\S{1,64})$`)
 )
 
-// maxNodes is the most a simulated cluster may have.
-const maxNodes = 200_000
+// maxNodes is the most a simulated cluster may have, maxAdded the most devices of one addition.
+const (
+	maxNodes = 50_000
+	maxAdded = 400_000
+)
 
 // AddNodes adds COUNTxDEVICES:TYPE[@ZONE], where a zone that is not there is made with the default
 // price, or "COUNT nodes in ZONE", like most that the zone has.
@@ -95,8 +98,8 @@ func (cfg *Config) AddNodes(text string) error {
 		return err
 	}
 	devices, _ := strconv.Atoi(m[2])
-	if devices > 64 {
-		return fault.New(fault.Invalid, "BadNodes", fault.T("A node has at most 64 devices.", "每节点最多 64 张卡。"))
+	if devices > 64 || count*devices > maxAdded {
+		return fault.New(fault.Invalid, "BadNodes", fault.T("A node has at most 64 devices, all together %d.", "每节点最多 64 张卡，合计不超过 %d 张。", maxAdded))
 	}
 	zone := cmp.Or(m[4], "sim")
 	if z := cfg.zone(zone); z != nil {

@@ -141,3 +141,19 @@ func TestFairness(t *testing.T) {
 		t.Errorf("%v with more due to who has less", got)
 	}
 }
+
+func FuzzChange(f *testing.F) {
+	for _, seed := range [][3]string{{"4x8:A100@z", "1 nodes in z", "default=2x"}, {"4 nodes in 北京-2", "z-00001", "default=3"}, {"1@z", "", "=1e300x"}} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	base := config(jobs([3]int{8, 0, 60}), 2)
+	f.Fuzz(func(t *testing.T, add, remove, weight string) {
+		changed, err := base.With(Change{Add: []string{add}, Remove: []string{remove}, Weight: []string{weight}})
+		if err == nil && (len(changed.Nodes) > maxNodes || len(changed.Queues) != 1 || changed.Queues[0].Spec.Weight < 1) {
+			t.Fatalf("%d nodes, %+v", len(changed.Nodes), changed.Queues)
+		}
+		if len(base.Nodes) != 2 || len(base.Queues) != 0 {
+			t.Fatal("the base was changed")
+		}
+	})
+}
