@@ -209,6 +209,7 @@ func (p *part) assemble() (err error) {
 	}
 	p.place = placement.New(placement.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "placement"), Host: "this", Processes: p.cfg.Processes,
+		Past: p.history,
 	})
 	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
 	p.train = train.New(train.Config{

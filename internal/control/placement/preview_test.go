@@ -39,7 +39,7 @@ func demo(t *testing.T, change func([]api.Zone)) (*store.Store, *placement.Contr
 }
 
 // lead runs a leader over these zones and nodes.
-func lead(t testing.TB, s *store.Store, zones []api.Zone, nodes []api.Node) *placement.Controller {
+func lead(t testing.TB, s *store.Store, zones []api.Zone, nodes []api.Node, change ...func(*placement.Config)) *placement.Controller {
 	t.Helper()
 	syncer := node.New(node.Config{
 		Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Zones: zones,
@@ -49,7 +49,11 @@ func lead(t testing.TB, s *store.Store, zones []api.Zone, nodes []api.Node) *pla
 		t.Fatal(err)
 	}
 	commit(t, s, store.Create(&api.Queue{Meta: api.Meta{ID: id.Default.New("queue"), Name: "q"}}))
-	c := placement.New(placement.Config{Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Host: "h", Processes: 100_000})
+	cfg := placement.Config{Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Host: "h", Processes: 100_000}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c := placement.New(cfg)
 	leading, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
