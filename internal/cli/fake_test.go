@@ -43,6 +43,7 @@ type fake struct {
 	url    string
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
+	usage   client.Usage
 }
 
 func newFake(t *testing.T) *fake {
@@ -157,6 +158,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, map[string]string{"version": "v9"})
 	case call == "GET /events":
 		answer(w, map[string]any{"items": f.events})
+	case call == "GET /usage":
+		answer(w, f.usage)
 	case call == "POST /backup":
 		fmt.Fprint(w, "tar bytes")
 	case call == "POST /archives":
