@@ -1135,6 +1135,11 @@ export interface components {
             basis: string;
             /** Format: double */
             percent: number;
+            /**
+             * Format: int64
+             * @description How many of those.
+             */
+            runs?: number;
         };
         EnergyNote: {
             /** @description estimated: from tables of device power. */
@@ -2026,24 +2031,41 @@ export interface components {
         };
         UsageList: {
             by: string;
+            /** @description not measured: bytes between zones are not counted yet, nor charged in costs. */
+            crossingTraffic: string;
             /** Format: date-time */
             from: string;
+            /** @description Those with the most cost first. */
             items: components["schemas"]["UsageSum"][] | null;
             /** Format: date-time */
             to: string;
+            /** @description Of all, also of those beyond limit. */
+            total: components["schemas"]["UsageSum"];
         };
         UsageSum: {
             /** Format: double */
             coreHours: number;
+            /** @description By currency: every second at the price that the zone had then. */
+            costs: components["schemas"]["PriceTotal"][] | null;
             /**
              * Format: double
-             * @description At the price of the time the replica ran.
+             * @description A shared device counts by its share.
              */
-            cost: number;
-            /** Format: double */
             deviceHours: number;
-            /** @description Name of the project, user, zone or device type; id of the task. */
+            /** @description estimated: from tables of power, for devices at work all the time. */
+            energyBasis: string;
+            /**
+             * Format: double
+             * @description CO₂; absent where a zone did not say how clean its power is.
+             */
+            grams?: number;
+            /** @description Name of the project, user or zone; device type; id of the task. */
             key: string;
+            /**
+             * Format: double
+             * @description With cooling.
+             */
+            kwh: number;
             /** Format: double */
             memoryGiBHours: number;
             /** @description Of a task. */
@@ -2180,6 +2202,11 @@ export interface components {
             message?: components["schemas"]["Text"];
             /** Format: int64 */
             nodes?: number;
+            /**
+             * Format: date-time
+             * @description Since when the present prices, power and carbon hold; since it was made when absent.
+             */
+            pricedSince?: string;
             /** Format: int64 */
             ready?: number;
             /** @description Machine-readable: SetByHand, AllWell, NoNodes, EngineUnreachable, NodesNotReady or SlowLinks. */
@@ -4851,7 +4878,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description What to add up by. */
-                by?: "project" | "user" | "task" | "zone" | "type";
+                by?: "project" | "user" | "task" | "zone" | "device";
                 /** @description Only this project; all that you may see when absent. */
                 project?: string;
                 /** @description RFC 3339, or how long ago; 30 days ago when absent. */
