@@ -91,6 +91,7 @@ type LatencyNote struct {
 type EfficiencyNote struct {
 	Percent float64 `json:"percent"`
 	Basis   string  `json:"basis" doc:"estimated, or measured on finished tasks of the same recipe."`
+	Runs    int     `json:"runs,omitempty" doc:"How many of those."`
 }
 
 // EnergyNote is power and carbon at the start.

@@ -211,6 +211,7 @@ func (p *part) assemble() (err error) {
 	}
 	p.place = placement.New(placement.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "placement"), Host: "this", Processes: p.cfg.Processes,
+		Past: p.history,
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})

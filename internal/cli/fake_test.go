@@ -49,6 +49,7 @@ type fake struct {
 	planned *api.Preview
 	shares  []api.QueueShare
 	lost    api.Outage
+	usage   client.Usage
 }
 
 func newFake(t *testing.T) *fake {
@@ -185,6 +186,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, map[string]string{"version": "v9"})
 	case call == "GET /events":
 		answer(w, map[string]any{"items": f.events})
+	case call == "GET /usage":
+		answer(w, f.usage)
 	case call == "POST /backup":
 		fmt.Fprint(w, "tar bytes")
 	case call == "POST /archives":

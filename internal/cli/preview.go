@@ -75,7 +75,7 @@ func (s *session) options(list []api.PlacementOption) error {
 		}
 		rows[i] = []cell{
 			text(optionWord(o.Name).In(s.lang)), text(strings.Join(zones, ",")), text(strconv.Itoa(o.NodeCount)), text(latency),
-			text(fmt.Sprintf("≈%.0f%%", o.Efficiency.Percent)), text(strings.Join(prices, " + ")), text(carbon), text(fmt.Sprintf("%d%%", o.RackLoss.Percent)),
+			text(efficiency(o.Efficiency)), text(strings.Join(prices, " + ")), text(carbon), text(fmt.Sprintf("%d%%", o.RackLoss.Percent)),
 		}
 	}
 	return writeTable(s.out, optionColumns, rows, s.lang, screenOf(s.out))
@@ -87,12 +87,17 @@ func (s *session) priceLines(o *api.PlacementOption) {
 		line := s.t("devices %s + CPU %s + memory %s = %s an hour", "加速卡 %s + CPU %s + 内存 %s = 每小时 %s",
 			money(p.Devices, p.Currency), money(p.CPU, p.Currency), money(p.Memory, p.Currency), money(p.Total, p.Currency))
 		if p.CrossingGB > 0 {
-			line += s.t("; traffic between zones %s a GB", "；跨区流量每 GB %s", money(p.CrossingGB, p.Currency))
+			line += s.t("; traffic between zones apart: %s a GB, how much is not measured", "；跨区流量另计：每 GB %s，用量未计量", money(p.CrossingGB, p.Currency))
 		}
 		if p.Spot {
 			line += s.t(" (spot)", "（竞价）")
 		}
 		putLine(s.out, line)
+	}
+	if e := o.Efficiency; e.Basis == "measured" {
+		putLine(s.out, s.t("efficiency: measured from %d runs of the same recipe", "效率：由 %d 次同类任务实测", e.Runs))
+	} else if o.NodeCount > 1 {
+		putLine(s.out, s.t("efficiency: estimated", "效率：估算"))
 	}
 	if o.Expected != nil {
 		putLine(s.out, s.t("the whole run: %s", "全程合计：%s", s.totals(*o.Expected)))
@@ -108,6 +113,14 @@ func (s *session) priceLines(o *api.PlacementOption) {
 	if o.Latency.Source != "" {
 		putLine(s.out, clean(o.Latency.From+" – "+o.Latency.To+": "+o.Latency.Action.In(s.lang)))
 	}
+}
+
+// efficiency is marked where it is only estimated.
+func efficiency(e api.EfficiencyNote) string {
+	if e.Basis == "measured" {
+		return fmt.Sprintf("%.0f%%", e.Percent)
+	}
+	return fmt.Sprintf("≈%.0f%%", e.Percent)
 }
 
 func (s *session) totals(t api.ExpectedTotals) string {

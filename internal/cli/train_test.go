@@ -109,14 +109,17 @@ func TestTrainRunDetachAndDryRun(t *testing.T) {
 	planned, cheaper := option("planned", "beijing-1", 161.6), option("cheaper", "shanghai-1", 100)
 	planned.Latency = api.LatencyNote{P50Ms: 1.3, From: "a", To: "b", Source: "declared", Action: fault.T("fine", "好")}
 	planned.Expected = &api.ExpectedTotals{Prices: []api.PriceTotal{{Currency: "CNY", Total: 323.2}}, KWh: 16, Grams: &total}
+	planned.Prices[0].CrossingGB = 0.3
+	cheaper.Efficiency = api.EfficiencyNote{Percent: 90, Basis: "measured", Runs: 3}
 	cheaper.Text, cheaper.Change = fault.T("less", "少"), fault.T("zones", "区")
 	f.planned = &api.Preview{Fits: true, StartBasis: "now", Planned: &planned, Alternatives: []api.PlacementOption{cheaper}}
 	check(t, f.fermi(t, "", "train", "run", "--dry-run", "--name", "x2", "--expected-time", "2h", "--", "sleep", "9"), result{out: `task/x2 created (dry run)
 It would start now.
 OPTION   ZONES       NODES         LATENCY  EFFICIENCY  PRICE/H    CO₂/H  RACK LOSS
 planned  beijing-1       2  1.3ms declared        ≈90%  ¥161.60  ≈4.5 kg       100%
-cheaper  shanghai-1      2               -        ≈90%  ¥100.00  ≈4.5 kg       100%
-devices ¥136.00 + CPU ¥25.60 + memory ¥0.00 = ¥161.60 an hour
+cheaper  shanghai-1      2               -         90%  ¥100.00  ≈4.5 kg       100%
+devices ¥136.00 + CPU ¥25.60 + memory ¥0.00 = ¥161.60 an hour; traffic between zones apart: ¥0.30 a GB, how much is not measured
+efficiency: estimated
 the whole run: ¥323.20, ≈16.0 kWh, ≈9.0 kg CO₂
 a – b: fine
 cheaper: zones; less

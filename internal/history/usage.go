@@ -130,7 +130,7 @@ type Run struct {
 	Nodes     int
 	Zones     []string
 	Ran       time.Duration // of all attempts
-	Last      time.Duration // of the last
+	Last      time.Duration // of one that needed a single attempt; else 0
 	Declared  time.Duration // 0: nothing
 	Succeeded bool
 	Ended     time.Time

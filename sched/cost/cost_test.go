@@ -192,15 +192,15 @@ func TestLatency(t *testing.T) {
 
 func TestEfficiency(t *testing.T) {
 	for nodes, want := range map[int]int{1: 1000, 2: 900, 3: 885, 4: 870, 8: 850, 16: 830, 1024: 710} {
-		if got, measured := Efficiency(nodes, Latency{P50: 1.3}, nil); got != want || measured {
+		if got, measured := Efficiency(nodes, Latency{P50: 1.3}, nil); got != want || measured != 0 {
 			t.Errorf("%d nodes: %d", nodes, got)
 		}
 	}
 	samples := []Sample{{8, "near", 930}, {8, "near", 910}, {8, "near", 960}, {8, "far", 400}, {4, "near", 5000}}
-	if got, measured := Efficiency(8, Latency{P50: 1.3}, samples); got != 930 || !measured {
+	if got, measured := Efficiency(8, Latency{P50: 1.3}, samples); got != 930 || measured != 3 {
 		t.Errorf("measured: %d %v", got, measured)
 	}
-	if _, measured := Efficiency(4, Latency{}, samples); measured {
+	if _, measured := Efficiency(4, Latency{}, samples); measured != 0 {
 		t.Error("an impossible sample counts")
 	}
 	last := 1001

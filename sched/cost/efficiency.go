@@ -27,10 +27,10 @@ const (
 	gbpsPenalty = 0.05
 )
 
-// Efficiency is the share of the devices' power that reaches the work, in thousandths, and whether
-// that was measured. With samples of the same number of nodes and class it is their median; else the
-// estimate, falling with latency and with bandwidth below a full link.
-func Efficiency(nodes int, worst Latency, samples []Sample) (thousandths int, measured bool) {
+// Efficiency is the share of the devices' power that reaches the work, in thousandths, and on how many
+// runs that was measured. With samples of the same number of nodes and class it is their median; with
+// none it is the estimate, falling with latency and with bandwidth below a full link.
+func Efficiency(nodes int, worst Latency, samples []Sample) (thousandths, runs int) {
 	var seen []int
 	class := ClassOf(worst.P50).Name
 	for _, s := range samples {
@@ -40,7 +40,7 @@ func Efficiency(nodes int, worst Latency, samples []Sample) (thousandths int, me
 	}
 	if len(seen) > 0 {
 		slices.Sort(seen)
-		return seen[(len(seen)-1)/2], true
+		return seen[(len(seen)-1)/2], len(seen)
 	}
 	e := float64(onNodes(nodes))
 	if worst.P50 > freeMs {
@@ -49,7 +49,7 @@ func Efficiency(nodes int, worst Latency, samples []Sample) (thousandths int, me
 	if worst.Gbps > 0 && worst.Gbps < fullGbps {
 		e /= 1 + float64((fullGbps/worst.Gbps-1)*gbpsPenalty) // the conversion keeps machines from fusing it
 	}
-	return int(e + 0.5), false
+	return int(e + 0.5), 0
 }
 
 // onNodes is the estimate within one region: straight between the rows of the table.

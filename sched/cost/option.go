@@ -40,9 +40,9 @@ func (z *Zones) Judge(parts []Part, wish Wish, at time.Time) Place {
 	far := z.Farthest(names)
 	p.price(z, wish, at)
 	p.Latency = noteOf(far)
-	share, measured := Efficiency(p.NodeCount, far, wish.Samples)
-	p.Efficiency = api.EfficiencyNote{Percent: float64(share) / 10, Basis: "estimated"}
-	if measured {
+	share, runs := Efficiency(p.NodeCount, far, wish.Samples)
+	p.Efficiency = api.EfficiencyNote{Percent: float64(share) / 10, Basis: "estimated", Runs: runs}
+	if runs > 0 {
 		p.Efficiency.Basis = "measured"
 	}
 	p.burn(z, at)

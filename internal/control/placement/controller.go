@@ -25,6 +25,8 @@ type Config struct {
 	// Host and Processes bound what virtual nodes really start on this machine.
 	Host      string
 	Processes int
+	// Past is what a new leader learns from; nil: nothing.
+	Past Past
 }
 
 // commits in flight at once: etcd takes three times as many fenced writes so as one by one.
@@ -53,11 +55,14 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	if err := c.fill(ctx, epoch); err != nil {
 		return err
 	}
+	var learning sync.WaitGroup
 	defer func() {
+		learning.Wait()
 		c.mu.Lock()
 		c.m = nil
 		c.mu.Unlock()
 	}()
+	learning.Go(func() { c.learn(ctx) })
 	for ctx.Err() == nil {
 		retry, wake := c.turn(ctx, epoch)
 		changes, err := c.next(ctx, feed, retry, wake)
@@ -195,6 +200,9 @@ func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, w
 	return retry, wake
 }
 
+// reasonPreempted is why a gang had to go that gave way to another.
+const reasonPreempted = "Preempted"
+
 // preempt asks gangs to leave for others; those start once these have gone.
 func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions []sched.Eviction) (retry bool) {
 	for _, e := range evictions {
@@ -207,7 +215,7 @@ func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions [
 		err := error(fault.New(fault.Conflict, "Stale", fault.T("The placement is not seen yet.", "尚未看到该放置。")))
 		if p != nil {
 			err = c.evict(ctx, epoch, p, api.Eviction{
-				Reason: "Preempted", Grace: api.Duration(e.Grace),
+				Reason: reasonPreempted, Grace: api.Duration(e.Grace),
 				Message: fault.T("It gives way to another task (%s) and is placed again.", "为其他任务让出资源（%s），将重新调度。", e.Why),
 			})
 		}

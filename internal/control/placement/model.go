@@ -32,6 +32,7 @@ type model struct {
 	types   int                   // how many amounts there were when the queues were told
 	known   map[string]sched.Zone // as last told to the planner
 	log     *slog.Logger
+	trials  *cost.Trials // what finished tasks showed
 	// host is the machine behind virtual nodes.
 	host string
 	now  func() time.Time // nil: as of the last turn
@@ -41,7 +42,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
 		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.TrainingTask{},
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
-		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host,
+		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host, trials: cost.NewTrials(),
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
 		doubts: map[string]*api.Placement{},
 	}
@@ -190,6 +191,9 @@ func (m *model) setTask(t *api.TrainingTask) {
 	id := t.Meta.ID
 	waits := (t.Status.Phase == api.PhasePending || t.Status.Phase == "") && !t.Spec.Stop && t.Meta.DeletedAt == nil
 	if !waits {
+		if t.Status.Phase.Finished() {
+			m.showed(t)
+		}
 		m.dropTask(id)
 		return
 	}

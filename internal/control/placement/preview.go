@@ -96,7 +96,7 @@ func (c *Controller) gather(ctx context.Context, t *api.TrainingTask) (*preview,
 	now := c.cfg.Clock.Now().UTC()
 	p := &preview{
 		c: c, task: t, now: now, nodes: map[uint32]*api.Node{},
-		wish: cost.Wish{Spot: t.Spec.Preemptible, Expected: t.Spec.ExpectedTime.Std()},
+		wish: cost.Wish{Spot: t.Spec.Preemptible, Expected: t.Spec.ExpectedTime.Std(), Samples: c.samples(t)},
 	}
 	list, err := c.cfg.Store.List(ctx, api.KindZone, "", 0)
 	if err != nil {

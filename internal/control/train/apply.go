@@ -28,6 +28,11 @@ func (c *Controller) apply(ctx context.Context, s seen, p plan) error {
 			return fmt.Errorf("write usage: %w", err)
 		}
 	}
+	if p.commit && p.status.Phase.Finished() && !s.task.Status.Phase.Finished() {
+		if err := c.writeRun(ctx, s, p); err != nil {
+			return fmt.Errorf("write run: %w", err)
+		}
+	}
 	task := s.task
 	if p.commit {
 		var err error

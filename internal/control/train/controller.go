@@ -20,6 +20,7 @@ import (
 type History interface {
 	history.Events
 	history.Usage
+	PutRun(ctx context.Context, r history.Run) error
 	PutArchived(ctx context.Context, rows ...history.Archived) error
 }
 

@@ -40,6 +40,22 @@ func (c *Controller) writeUsage(ctx context.Context, s seen) error {
 	return c.cfg.History.PutUsage(ctx, rows...)
 }
 
+// writeRun keeps what the task teaches, by task: writing twice is writing once. One that never ran
+// teaches nothing.
+func (c *Controller) writeRun(ctx context.Context, s seen, p plan) error {
+	rows, err := c.cfg.History.UsageOf(ctx, s.task.Meta.ID)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	nodes := map[string]bool{}
+	for i := range s.members {
+		nodes[s.members[i].node] = true
+	}
+	task := *s.task
+	task.Status = p.status
+	return c.cfg.History.PutRun(ctx, history.RunOf(&task, len(nodes), history.Together(rows)))
+}
+
 // usageRow is member i's row; ok is false while it has neither started nor ended.
 func (c *Controller) usageRow(s seen, i int) (history.UsageRow, bool) {
 	m := &s.members[i]

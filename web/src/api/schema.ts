@@ -1229,6 +1229,11 @@ export interface components {
             basis: string;
             /** Format: double */
             percent: number;
+            /**
+             * Format: int64
+             * @description How many of those.
+             */
+            runs?: number;
         };
         EnergyNote: {
             /** @description estimated: from tables of device power. */
