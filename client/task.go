@@ -47,6 +47,13 @@ func (c *Client) Preview(ctx context.Context, task *api.TrainingTask) (api.Previ
 	return out, err
 }
 
+// Recipe is what the framework makes of a task: environment, files and commands.
+func (c *Client) Recipe(ctx context.Context, task *api.TrainingTask) (api.Recipe, error) {
+	var out api.Recipe
+	err := c.write(ctx, http.MethodPost, "/training-tasks/recipe", inProject(task.Meta.Project), task, &out)
+	return out, err
+}
+
 func taskPath(name, verb string) (string, error) {
 	p, err := objectPath(api.KindTrainingTask, name)
 	return p + "/" + verb, err
@@ -127,7 +134,7 @@ func (c *Client) Why(ctx context.Context, project, name string) (Explanation, er
 
 // UsageOptions select sums of usage.
 type UsageOptions struct {
-	By       string // project, user, task, zone or type
+	By       string // project, user, task, zone or device
 	Project  string
 	From, To string // RFC 3339, or a duration back from now
 	Limit    int
@@ -135,22 +142,27 @@ type UsageOptions struct {
 
 // UsageSum is what one key used.
 type UsageSum struct {
-	Key         string  `json:"key"`
-	Name        string  `json:"name,omitempty"`
-	Replicas    int     `json:"replicas"`
-	Running     int     `json:"running"`
-	DeviceHours float64 `json:"deviceHours"`
-	CoreHours   float64 `json:"coreHours"`
-	MemoryGBh   float64 `json:"memoryGiBHours"`
-	Cost        float64 `json:"cost"`
+	Key         string           `json:"key"`
+	Name        string           `json:"name,omitempty"`
+	Replicas    int              `json:"replicas"`
+	Running     int              `json:"running"`
+	DeviceHours float64          `json:"deviceHours"`
+	CoreHours   float64          `json:"coreHours"`
+	MemoryGBh   float64          `json:"memoryGiBHours"`
+	Costs       []api.PriceTotal `json:"costs"`
+	KWh         float64          `json:"kwh"`
+	Grams       *float64         `json:"grams,omitempty"` // nil where a zone did not say how clean its power is
+	EnergyBasis string           `json:"energyBasis"`     // estimated
 }
 
 // Usage is sums over a span of time.
 type Usage struct {
-	From  time.Time  `json:"from"`
-	To    time.Time  `json:"to"`
-	By    string     `json:"by"`
-	Items []UsageSum `json:"items"`
+	From     time.Time  `json:"from"`
+	To       time.Time  `json:"to"`
+	By       string     `json:"by"`
+	Items    []UsageSum `json:"items"`
+	Total    UsageSum   `json:"total"`
+	Crossing string     `json:"crossingTraffic"` // not measured
 }
 
 // Usage adds up who used how much.

@@ -43,6 +43,8 @@ type fake struct {
 	url    string
 	// moves are what would admit every task.
 	moves []api.TaskMove
+	// recipe answers every question for one.
+	recipe api.Recipe
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
 }
@@ -143,6 +145,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer(w, f.planned)
+		return
+	}
+	if call == "POST /training-tasks/recipe" {
+		answer(w, f.recipe)
 		return
 	}
 	for _, info := range api.Kinds {

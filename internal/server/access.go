@@ -75,6 +75,7 @@ var access = map[string]rule{
 	"getPlacement":       {all, all, own, own, read, false},
 	"watchPlacement":     {all, all, own, own, read, false},
 	"previewPlacement":   {all, all, own, own, read, false},
+	"previewRecipe":      {all, all, own, own, read, false},
 	"listSecret":         {all, all, own, own, read, false}, // never with its values
 	"getSecret":          {all, all, own, own, read, false},
 	"watchSecret":        {all, all, own, own, read, false},

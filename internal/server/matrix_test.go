@@ -173,7 +173,7 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		return []ask{{path, `{"user":"x1","password":"nobody has it"}`, true}}
 	case "putArchive":
 		return []ask{{path, "bytes " + p.name, true}}
-	case "previewPlacement":
+	case "previewPlacement", "previewRecipe":
 		return []ask{{path, manifest("p", func(t *api.TrainingTask) { t.Meta.Project = "lab" }), p.inside}}
 	case "moveTask":
 		zone := m.target(api.KindZone, "").GetMeta().Name

@@ -119,6 +119,9 @@ type Config struct {
 	Contact func() error
 	// Hosts are the names of this server beside localhost; requests for others are refused.
 	Hosts []string
+	// Refuse is nil, or the fault Invalid of a task that could never start, judged by the state at
+	// minRevision at least; without it everything may wait. Quick, and safe for concurrent use.
+	Refuse func(ctx context.Context, task *api.TrainingTask, minRevision int64) error
 	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
 	SoleOwner func() string
 	// Ready says why /readyz must refuse; nil is ready.

@@ -159,6 +159,8 @@ class Walk:
         wish = {"metadata": {"name": "wish"}, "spec": {"roles": [{"command": ["true"]}]}}
         self.call("previewPlacement", body=wish)
         self.call("previewPlacement", expect=400, body={"spec": {}})
+        self.call("previewRecipe", body=wish | {"spec": wish["spec"] | {"framework": "deepspeed", "precision": "fp16"}})
+        self.call("previewRecipe", expect=400, body=wish | {"spec": wish["spec"] | {"framework": "pytorch-ddp", "strategy": {"tensor": 2}}})
         zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
         for name in "near", "far":
             self.call("createZone", body={"metadata": {"name": name}, "spec": {"region": "walk"}})

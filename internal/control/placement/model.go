@@ -70,7 +70,13 @@ func (m *model) setZone(z *api.Zone) {
 // day, else declared ones; where there is neither, the planner assumes. A measurement that grows old
 // is dropped at the next change of any zone.
 func asPlanned(z *api.Zone, all []*api.Zone, far *cost.Zones) sched.Zone {
-	s := sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{}}
+	s := sched.Zone{
+		Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{},
+		Bandwidth: map[string]int64{}, Cost: cost.ZoneOf(z),
+	}
+	for to, gbps := range z.Spec.BandwidthGbps {
+		s.Bandwidth[to] = int64(gbps * 1e9 / 8)
+	}
 	for _, other := range all {
 		if l := far.Between(z.Meta.Name, other.Meta.Name); l.Source == cost.Measured || l.Source == cost.Declared {
 			s.Latency[other.Meta.Name] = time.Duration(l.P50 * float64(time.Millisecond))
@@ -82,6 +88,7 @@ func asPlanned(z *api.Zone, all []*api.Zone, far *cost.Zones) sched.Zone {
 func (m *model) dropZone(name string) {
 	delete(m.zones, name)
 	delete(m.known, name)
+	m.cluster.RemoveZone(name)
 }
 
 func (m *model) setNode(n *api.Node) {
@@ -284,6 +291,16 @@ func workload(t *api.TrainingTask) *sched.Workload {
 	}
 	if z := t.Spec.Zones; z != nil {
 		w.Allow, w.Deny, w.Split, w.MaxLatency = z.Allow, z.Deny, z.Split, z.MaxLatency.Std()
+		w.OneRegion, w.Survive = z.SameRegion == api.RegionRequire, z.SurviveZoneLoss
+		for _, d := range z.Data {
+			w.Data = append(w.Data, sched.Datum{Bytes: d.Bytes, Zones: d.Zones})
+		}
+	}
+	if t.Status.Attempt == 0 { // what has run once is not held back again
+		w.Defer = t.Spec.Deferrable
+	}
+	if limit := t.Spec.Timeouts; limit != nil && limit.Pending > 0 {
+		w.StartBy = t.Meta.CreatedAt.Add(limit.Pending.Std())
 	}
 	if top := t.Spec.Topology; top != nil {
 		w.Topology = sched.Topology{Spread: top.Mode == api.TopologySpread, MaxPerRack: top.MaxPerRack}

@@ -62,7 +62,7 @@ func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Prev
 	out := api.Preview{Fits: true, Start: &p.now, StartBasis: "now"}
 	planned := p.judge(p.parts(w, at))
 	shown := planned.PlacementOption
-	shown.Name = cost.Planned
+	shown.Name, shown.Moving = cost.Planned, c.moving(w, shown.Zones)
 	out.Planned = &shown
 	others, err := p.elsewhere(ctx, w, planned)
 	if err != nil {
@@ -70,6 +70,10 @@ func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Prev
 	}
 	out.Alternatives = cost.Choose(planned, others, maxAlternatives)
 	out.Windows = p.windows(p.parts(w, at))
+	if hold, ok := c.window(p.now, w); ok {
+		out.Fits, out.Start, out.StartBasis = false, &hold.Start, "predicted"
+		out.Reason, out.Message, out.Action = hold.Reason, hold.Message, hold.Action
+	}
 	if why, paused := c.paused(w); paused {
 		out.Fits, out.Start, out.StartBasis = false, nil, "unknown"
 		out.Reason, out.Message, out.Action = why.Reason, why.Message, why.Action
@@ -155,6 +159,29 @@ func (c *Controller) paused(w *sched.Workload) (sched.Explanation, bool) {
 	return why, why.Reason == sched.ReasonQueuePaused
 }
 
+// window says that the task fits, but waits for better hours.
+func (c *Controller) window(now time.Time, w *sched.Workload) (sched.Explanation, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return sched.Explanation{}, false
+	}
+	win, ok := sched.WindowOf(now, c.m.cluster, c.m.queues, w)
+	return win.Explain(now), ok
+}
+
+// moving is how long it takes to bring the task's data to these zones.
+func (c *Controller) moving(w *sched.Workload, zones []api.ZonePart) (longest api.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, z := range zones {
+		if c.m != nil {
+			longest = max(longest, api.Duration(sched.Moving(c.m.cluster, w, z.Zone).Round(time.Second)))
+		}
+	}
+	return longest
+}
+
 func (p *preview) judge(parts []cost.Part) cost.Place { return p.zones.Judge(parts, p.wish, p.now) }
 
 func (p *preview) windows(parts []cost.Part) []api.StartWindow {
@@ -226,6 +253,7 @@ func (p *preview) elsewhere(ctx context.Context, w *sched.Workload, planned cost
 			if place.Change = change; change.IsZero() {
 				place.Change = allowText(place.Zones)
 			}
+			place.Moving = p.c.moving(w, place.Zones)
 			out = append(out, place)
 		}
 		return err

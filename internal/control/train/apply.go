@@ -121,12 +121,19 @@ func (c *Controller) stillLeading(ctx context.Context) (int64, error) {
 
 // startAll starts replicas side by side: each is a process to spawn.
 func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
+	if len(p.start) == 0 {
+		return nil
+	}
 	uid := 0
-	if len(p.start) > 0 && c.cfg.UID != nil {
+	if c.cfg.UID != nil {
 		var err error
 		if uid, err = c.cfg.UID(ctx, task.Meta.Project, c.epoch); err != nil {
 			return err
 		}
+	}
+	made, err := c.recipe(s, task)
+	if err != nil {
+		return err
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(p.start))
@@ -137,6 +144,7 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 			defer func() { <-gate }()
 			r := c.replica(s, i, task)
 			r.UID = uid
+			withRecipe(&r, made, i)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
@@ -171,13 +179,20 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 	slot := slotOf(s.placement, m.role, m.index)
 	if n := c.node(slot.Node); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
-		for bit, d := range n.Spec.Devices {
-			if slot.Devices&(1<<bit) != 0 {
-				r.Devices = append(r.Devices, d)
-			}
-		}
+		r.Devices = devicesOf(n, slot)
 	}
 	return r
+}
+
+// devicesOf are the assigned ones.
+func devicesOf(n *api.Node, slot api.Slot) []api.Device {
+	var out []api.Device
+	for bit, d := range n.Spec.Devices {
+		if slot.Devices&(1<<bit) != 0 {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 func slotOf(p *api.Placement, role string, index int) api.Slot {

@@ -214,6 +214,11 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 		known[ob.Name] = ob
 	}
 	s.members = c.members(s, known)
+	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
+		if _, err := c.recipe(s, s.task); err != nil {
+			s.unfit = fault.From(err)
+		}
+	}
 	for _, ob := range known {
 		s.others = append(s.others, ob)
 	}

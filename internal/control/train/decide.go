@@ -16,6 +16,8 @@ type seen struct {
 	placement *api.Placement // nil: none
 	members   []member       // of the current attempt, in rank order; empty without placement
 	others    []engine.Observation
+	// unfit says why the framework can't be started on this placement; nil where it can, or is plain.
+	unfit *fault.Error
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 }
@@ -242,6 +244,12 @@ func (s *seen) leave(p *plan, now time.Time) {
 func (s *seen) begin(p *plan, now time.Time) {
 	if !s.endAll(p) {
 		return // old replicas first
+	}
+	if s.unfit != nil {
+		code := 1
+		p.status.ExitCode = &code
+		s.finish(p, now, api.PhaseFailed, s.unfit.Reason, s.unfit.Message)
+		return
 	}
 	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
 	p.status.PlacedAt = &now

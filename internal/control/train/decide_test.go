@@ -114,6 +114,13 @@ func TestDecide(t *testing.T) {
 			seen{task: task(api.PhasePending, 0, 0), placement: placed(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
 			want{Phase: api.PhaseInitializing, Reason: "Placed", Attempt: 1, Commit: true},
 		},
+		"a place where the framework can't start ends the task": {
+			seen{
+				task: task(api.PhasePending, 0, 0), placement: placed(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)},
+				unfit: fault.New(fault.Invalid, "BadRecipe", fault.T("No.", "不。")),
+			},
+			want{Phase: api.PhaseFailed, Reason: "BadRecipe", Commit: true, Usage: true, DropPlace: true},
+		},
 		"missing replicas are started": {
 			seen{task: task(api.PhaseInitializing, 1, 0), placement: placed(), members: []member{at(0, 1, engine.StateCreated, true, nil), at(1, 1, "", false, nil)}},
 			want{Phase: api.PhaseInitializing, Attempt: 1, Commit: true, Start: []int{1}},
