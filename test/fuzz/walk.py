@@ -140,8 +140,10 @@ class Walk:
         self.until(lambda: self.call("listPlacement").json()["data"]["items"])
         placement = self.call("listPlacement").json()["data"]["items"][0]["metadata"]["name"]
         self.read("Placement", placement)
-        zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
-        self.call("moveTask", name="sleeper", body={"zone": zone, "preview": True})
+        self.until(lambda: self.call("getTrainingTask", name="sleeper").json()["data"]["status"]["phase"] == "Running")
+        self.call("createZone", body={"metadata": {"name": "nobody"}, "spec": {"region": "walk"}})
+        self.call("moveTask", name="sleeper", body={"zone": "nobody", "preview": True})
+        self.call("moveTask", expect=409, name="sleeper", body={"zone": "nobody"})
         self.call("moveTask", expect=400, name="sleeper", body={"zone": "nowhere"})
         go = [f"go-{i}" for i in range(4)]
         for name in go:
