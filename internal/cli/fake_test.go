@@ -41,10 +41,10 @@ type fake struct {
 	// follow, when set, holds log streams open until it is closed.
 	follow chan struct{}
 	url    string
-	// recipe answers every question for one.
-	recipe api.Recipe
 	// moves are what would admit every task.
 	moves []api.TaskMove
+	// recipe answers every question for one.
+	recipe api.Recipe
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
 }

@@ -39,6 +39,8 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 	}
 }
 
+var noPlanner = fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+
 // wishBody is a task that is only asked about.
 func wishBody(reg *schemas) *bodySpec {
 	return &bodySpec{
@@ -46,8 +48,6 @@ func wishBody(reg *schemas) *bodySpec {
 		media:  manifestMedia, required: true, doc: "The task's manifest, JSON or YAML.",
 	}
 }
-
-var noPlanner = fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
 
 func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if s.Live == nil {
