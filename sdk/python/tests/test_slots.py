@@ -243,13 +243,13 @@ class Saves(Folder):
             pid = os.fork()
             if pid == 0:
                 _save_for_ever(self.l0, size, begin)
+            os.close(begin)
             os.read(ready, 1 + rng.randrange(4))  # a byte a save: so many were taken
             for _ in range(rng.randrange(2000)):
                 pass
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             os.close(ready)
-            os.close(begin)
             memory, session = self.l0()
             for step in memory.held():
                 session.restore = step

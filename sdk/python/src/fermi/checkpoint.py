@@ -160,8 +160,7 @@ class L0:
             self._thread.start()
 
     def _commit(self):
-        while True:
-            slot, step, length, tree, copied = self._work.get()
+        for slot, step, length, tree, copied in iter(self._work.get, None):
             try:
                 session = self._session
                 total = slot.commit(session.rank, session.world, session.generation, step, length, tree)
@@ -198,6 +197,9 @@ class L0:
 
     def close(self):
         self.flush()
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
         for slot in self._slots:
             slot.close()
         os.close(self._lock_file)
