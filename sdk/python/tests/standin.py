@@ -184,7 +184,7 @@ class Launcher:
         whole = set.intersection(*self.held.values())
         restore = max(whole) if whole else None
         self.restores.append(restore)
-        self.tell("welcome", {"generation": self.generation, "restore": restore})
+        self.tell("welcome", {"generation": self.generation, "restore": restore, "offers": True})
 
     def tell(self, name, body):
         for peer in list(self.peers.values()):

@@ -163,7 +163,7 @@ fermi.init()
 got = fermi.checkpoint.restore()
 sampler = fermi.Sampler(10, 3)
 fermi.set_seed(1)
-for step, ids in enumerate(sampler):
+for step, ids in enumerate(sampler, 1):
     fermi.report(step=step, loss=0.5)
     saved = fermi.checkpoint.save(step, {"rng": fermi.rng_state(), "sampler": sampler.state_dict()})
     with fermi.phase("eval"):
@@ -182,7 +182,7 @@ print(fermi.rank(), fermi.world_size(), fermi.generation(), got, bool(saved), fe
 import fermi
 fermi.init()
 got = fermi.checkpoint.restore()
-step = got.step + 1 if got else 0
+step = got.step + 1 if got else 1
 assert not got or got.state == {"x": [step - 1] * 3}, got
 for step in range(step, step + 6):
     fermi.checkpoint.save(step, {"x": [step] * 3})
@@ -191,7 +191,7 @@ fermi.checkpoint.save(step + 1, {"x": [step + 1] * 3})
 print(step + 1)
 """
         outputs = [self.run_script(text, FERMI_SHM=folder).stdout for _ in range(3)]
-        self.assertEqual(outputs, ["6\n", "13\n", "20\n"])
+        self.assertEqual(outputs, ["7\n", "14\n", "21\n"])
 
     def test_random_states_come_back(self):
         import random

@@ -122,7 +122,7 @@ def _die_after(limit):
 class Saves(Folder):
     def l0(self, watermark=None, restore=None):
         session = _session.Session({"RANK": "0", "WORLD_SIZE": "1"})
-        session.watermark, session.restore = watermark, restore
+        session.watermark, session.restore, session.may_offer = watermark, restore, True
         session.link = Quiet()
         memory = checkpoint.L0(self.folder, session)
         return memory, session
@@ -143,6 +143,19 @@ class Saves(Folder):
         self.assertEqual(sorted(s.header.step for s in memory._slots), [2, 3, 4])
         self.assertFalse(memory.save(4, state_of(4, 100)))  # held already
         self.assertEqual(memory.skipped, 3)
+        with self.assertRaisesRegex(ValueError, "steps count from 1"):
+            memory.save(0, {})
+        memory.close()
+
+    def test_nothing_is_offered_to_a_launcher_that_would_not_answer(self):
+        memory, session = self.l0()
+        session.may_offer = False
+        for step in range(1, 20):
+            memory.save(step, state_of(step, 100))
+        memory.flush()
+        self.assertNotIn("held", [name for name, _ in session.link.sent])
+        session.watermark = 3
+        self.assertTrue(memory.save(20, state_of(20, 100)))
         memory.close()
 
     def test_steps_are_given_up_only_when_the_coordinator_knows(self):
@@ -201,7 +214,7 @@ class Saves(Folder):
 
     def test_a_state_grows_and_shrinks(self):
         memory, session = self.l0()
-        for step, size in enumerate((100, 300000, 10, 9 << 20, 0, 5000)):
+        for step, size in enumerate((100, 300000, 10, 9 << 20, 0, 5000), 1):
             session.watermark = step - 1
             self.assertTrue(memory.save(step, state_of(step, size)))
             memory.flush()

@@ -3,7 +3,7 @@
     import fermi
     fermi.init()
     got = fermi.checkpoint.restore()
-    for step in range(got.step + 1 if got else 0, steps):
+    for step in range(got.step + 1 if got else 1, steps + 1):
         ...
         fermi.report(step=step, loss=loss)
         fermi.checkpoint.save(step, {"model": model.state_dict(), "rng": fermi.rng_state()})

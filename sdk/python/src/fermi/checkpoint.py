@@ -9,6 +9,7 @@ Ranks that skipped different steps could hold, for ever, steps that no step is c
 skips in a row a rank offers to give up what is newer than the watermark: it says the rest as `held`, and
 overwrites nothing until the coordinator answers {"watermark": {"step": …, "held": true}}: from then on
 the steps given up can't become the watermark any more, and if one had become it before, the answer says so.
+Only a launcher whose welcome has "offers": true is asked; another would never answer.
 """
 
 import atexit
@@ -84,6 +85,8 @@ class L0:
                 slot.wipe()
 
     def save(self, step, state):
+        if step < 1:
+            raise ValueError("step %d: steps count from 1, what has been done" % step)
         begin = time.monotonic()
         self._session.poll()
         self._give_up()
@@ -126,7 +129,7 @@ class L0:
 
     def _offer(self):
         self._stuck += 1
-        if self._stuck < STUCK or self._offered:
+        if self._stuck < STUCK or self._offered or not self._session.may_offer:
             return
         watermark = self._session.watermark
         with self._mutex:
@@ -236,7 +239,7 @@ def attach(session):
 
 
 def save(step, state):
-    """Takes the state as of this step; returns at once. True when taken; otherwise .why says why not.
+    """Takes the state after this step, the first of which is 1; returns at once. True when taken; otherwise .why says why not.
 
     state is made of dicts, lists, tuples and sets of tensors, arrays, bytes and plain values, for
     example {"model": model.state_dict(), "rng": fermi.rng_state(), "sampler": sampler.state_dict()}.
