@@ -141,6 +141,29 @@ class Modes(Ranks):
         self.assertEqual(run("changing", (6, 4), (12, 2), (18, 3), (24, 4)), whole)
         self.assertEqual(run("alone", (24, 1)), whole)
 
+    def test_the_cost_of_virtual_ranks(self):
+        for world in (2, 4):
+            (line,) = self.outputs(self.launcher(["torch_ranks.py", "cost"], world))
+            self.assertRegex(line, "DDP .* ms, virtual ranks .* ms")
+            print(line)
+
+    def test_a_forked_rank_begins_at_once(self):
+        """Prints the time from the request to the first line of a program that imports torch."""
+        script = os.path.join(self.folder, "first.py")
+        with open(script, "w") as file:
+            file.write("import torch, fermi\nprint(torch.ones(3).sum().item(), flush=True)\n")
+        times = []
+        for _ in range(10):
+            read, write = os.pipe()
+            begin = time.perf_counter()
+            name, body = self.standby.fork([sys.executable, script], standin.rank_environ(), self.folder, write, write)
+            os.close(write)
+            with open(read) as pipe:
+                self.assertEqual(pipe.readline(), "3.0\n", body)
+                times.append(time.perf_counter() - begin)
+            self.assertEqual(os.waitpid(body["pid"], 0)[1], 0)
+        print("fork to first line with torch: %.0f ms (median of 10)" % (sorted(times)[5] * 1e3))
+
     def test_gradients_are_compressed_on_an_unchanged_script(self):
         def run(name, **env):
             script = [os.path.join(HERE, "torch_ranks.py"), "compression"]
