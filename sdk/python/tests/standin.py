@@ -163,6 +163,7 @@ class Launcher:
             peer.sock.close()
             if self.peers.get(peer.rank) is peer:
                 del self.peers[peer.rank]
+                self.events.append((peer.rank, "gone", {}))
 
     def _handle(self, rank, name, body):
         self.events.append((rank, name, body))

@@ -230,6 +230,26 @@ while True:
     fermi.report(step=step)
 """
 
+    def test_the_last_save_is_whole_and_told_when_a_rank_ends(self):
+        text = "import fermi\nfermi.init()\nassert fermi.checkpoint.save(1, {'x': bytes(20 << 20)})\n"
+        launcher = standin.Launcher(["-c", text], 1)
+        self.addCleanup(launcher.close)
+        launcher.start()
+        told = []
+        while launcher.pids or launcher.peers:
+            told += [name for _, name, _ in launcher.turn()]
+        self.assertEqual(launcher.codes, {0: 0}, launcher.output())
+        self.assertIn("saved", told)
+
+    def test_a_rank_of_another_generation_is_told_so(self):
+        launcher = standin.Launcher(["-c", "import fermi\nfermi.init()\n"], 1)
+        self.addCleanup(launcher.close)
+        launcher._welcome = lambda: launcher.peers[0].sock.shutdown(2)
+        launcher.start()
+        launcher.until(lambda rank, name, body: name == "exit")
+        self.assertEqual(launcher.codes, {0: 1})
+        self.assertIn("hung up: is it of generation 1?", launcher.output())
+
     def test_ranks_killed_at_any_moment_restore_the_newest_common_step(self):
         import random
 

@@ -14,6 +14,7 @@ Without a launcher (on a laptop, in a test) every call does nothing and the scri
 library only; torch and numpy are used where the script uses them.
 """
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -70,6 +71,8 @@ def init():
             memory.settle()
     elif held:
         session.restore = session.watermark = held[-1]
+    if memory:
+        atexit.register(checkpoint.flush)  # before the session's own: the last save is still told
 
 
 def rank():

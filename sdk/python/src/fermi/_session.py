@@ -50,7 +50,8 @@ class Session:
         self.link.send("held", {"steps": held}, must=True)
         welcome = self._await("welcome", WELCOME)
         if welcome is None:
-            raise ConnectionError("the launcher did not welcome rank %d within %d s" % (self.rank, WELCOME))
+            why = "within %d s" % WELCOME if self.link.open else "and hung up: is it of generation %d?" % self.generation
+            raise ConnectionError("the launcher did not welcome rank %d %s" % (self.rank, why))
         self.generation = _whole(welcome, "generation", self.generation)
         self.restore = _whole(welcome, "restore", None)
         self.watermark = self.restore

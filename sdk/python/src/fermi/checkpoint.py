@@ -12,7 +12,6 @@ the steps given up can't become the watermark any more, and if one had become it
 Only a launcher whose welcome has "offers": true is asked; another would never answer.
 """
 
-import atexit
 import fcntl
 import os
 import queue
@@ -234,7 +233,6 @@ def attach(session):
     if session.shm and (os.environ.get("FERMI_SOCKET") or session.world == 1):
         _l0 = L0(session.shm, session)
         session.gauges["saves_skipped"] = lambda: _l0.skipped if _l0 and _l0.skipped else None
-        atexit.register(flush)
     return _l0
 
 
