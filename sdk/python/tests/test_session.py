@@ -43,9 +43,8 @@ class Wire(unittest.TestCase):
 
     def test_a_launcher_that_does_not_read_never_blocks_a_rank(self):
         link, server = self.link()
-        for step in range(100_000):
-            link.send("progress", {"step": step, "metrics": {"x": 1.0}})
-        self.assertGreater(link.dropped, 0)
+        while link.dropped < 100:
+            link.send("progress", {"step": 1, "metrics": {"x" * 1000: 1.0}})
         self.assertTrue(link.send("saved", {"step": 1}, must=True))
         read = threading.Thread(target=lambda: self.drain(server))
         read.start()

@@ -33,12 +33,12 @@ class Folder(unittest.TestCase):
 class Slots(Folder):
     def test_a_slot_reads_back_in_another_process_as_it_was(self):
         path = os.path.join(self.folder, "x")
-        self.write(path, 12, 20 << 20)  # several chunks
+        self.write(path, 12, 9 << 20)  # several chunks
         slot = _slots.Slot(path)
         self.assertEqual(slot.verify().step, 12)
         tree, data = slot.read()
         with data:
-            self.assertEqual(_tree.decode(tree, data), state_of(12, 20 << 20))
+            self.assertEqual(_tree.decode(tree, data), state_of(12, 9 << 20))
         slot.close()
 
     def test_every_flipped_bit_that_counts_is_found(self):
@@ -250,8 +250,8 @@ class Saves(Folder):
     def test_kill_dash_nine_at_random_moments(self):
         """A process saves as fast as it can and is killed; whatever is whole then is what was saved."""
         rng = random.Random(4)
-        size, whole = 200_000, 0
-        for _ in range(40):
+        size, whole = 50_000, 0
+        for _ in range(30):
             ready, begin = os.pipe()
             pid = os.fork()
             if pid == 0:
@@ -277,7 +277,7 @@ def _save_for_ever(l0, size, begin):
         memory, session = l0()
         held = memory.held()
         step = session.watermark = held[-1] if held else 0
-        states = [state_of(s, size) for s in range(step + 1, step + 20)]
+        states = [state_of(s, size) for s in range(step + 1, step + 10)]
         while True:
             for state in states:
                 if memory.save(state["step"], state):
