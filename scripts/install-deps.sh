@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what a bare Debian with Go lacks: a C compiler and libc headers (cgo for the device
 # library and the race detector), certificates and git. Says what it does; does nothing, and needs
-# no rights, when nothing is missing. Arguments are more tools that somebody needs, as TOOL:PACKAGE.
+# no rights, when nothing is missing. Arguments are more tools that somebody needs, as TOOL:PACKAGE, or
+# as PATH:PACKAGE for what is no command.
 set -euo pipefail
 
 if ! command -v go >/dev/null; then
@@ -15,7 +16,7 @@ command -v gcc >/dev/null || missing+=(gcc)
 command -v git >/dev/null || missing+=(git)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] || missing+=(ca-certificates)
 for more in "$@"; do
-	command -v "${more%%:*}" >/dev/null || missing+=("${more#*:}")
+	command -v "${more%%:*}" >/dev/null || [[ ${more%%:*} == /* && -e ${more%%:*} ]] || missing+=("${more#*:}")
 done
 
 if [ ${#missing[@]} -eq 0 ]; then

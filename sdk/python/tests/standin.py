@@ -97,6 +97,7 @@ class Launcher:
         self.selector.register(self.listener, selectors.EVENT_READ, self._accept)
         self.generation = 0
         self.pids, self.peers, self.codes = {}, {}, {}
+        self.processes = {}  # by pid; a Popen nobody holds any more would reap its child itself
         self.held, self.saved, self.watermark, self.restores = {}, {}, None, []
         self.events = []  # (rank, name, body) since the last turn
         self.port = None
@@ -139,7 +140,9 @@ class Launcher:
                 raise AssertionError(body)
             pid = body["pid"]
         else:
-            pid = subprocess.Popen(argv, env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log).pid
+            process = subprocess.Popen(argv, env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+            pid = process.pid
+            self.processes[pid] = process
         self.pids[rank] = pid
         fd = os.pidfd_open(pid)
         self.selector.register(fd, selectors.EVENT_READ, lambda: self._exit(rank, pid, fd))
@@ -160,6 +163,7 @@ class Launcher:
             peer.sock.close()
             if self.peers.get(peer.rank) is peer:
                 del self.peers[peer.rank]
+                self.events.append((peer.rank, "gone", {}))
 
     def _handle(self, rank, name, body):
         self.events.append((rank, name, body))
@@ -181,7 +185,7 @@ class Launcher:
         whole = set.intersection(*self.held.values())
         restore = max(whole) if whole else None
         self.restores.append(restore)
-        self.tell("welcome", {"generation": self.generation, "restore": restore})
+        self.tell("welcome", {"generation": self.generation, "restore": restore, "offers": True})
 
     def tell(self, name, body):
         for peer in list(self.peers.values()):
@@ -191,6 +195,8 @@ class Launcher:
         self.selector.unregister(fd)
         os.close(fd)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if pid in self.processes:
+            self.processes.pop(pid).returncode = code
         if self.pids.get(rank) == pid:
             del self.pids[rank]
             self.codes[rank] = code
@@ -217,13 +223,14 @@ class Launcher:
                     return event
 
     def kill(self, ranks=None):
-        """SIGKILL, and waits until they are gone."""
+        """SIGKILL, and waits until they are gone; returns what else happened meanwhile."""
         pids = [self.pids[r] for r in (ranks if ranks is not None else list(self.pids)) if r in self.pids]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
+        events = []
         while any(pid in self.pids.values() for pid in pids):
-            self.turn()
-        self.events = []
+            events += self.turn()
+        return [e for e in events if e[1] != "exit"]
 
     def finish(self):
         """Runs to the end; all ranks must end well."""

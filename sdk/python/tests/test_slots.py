@@ -33,12 +33,12 @@ class Folder(unittest.TestCase):
 class Slots(Folder):
     def test_a_slot_reads_back_in_another_process_as_it_was(self):
         path = os.path.join(self.folder, "x")
-        self.write(path, 12, 20 << 20)  # several chunks
+        self.write(path, 12, 9 << 20)  # several chunks
         slot = _slots.Slot(path)
         self.assertEqual(slot.verify().step, 12)
         tree, data = slot.read()
         with data:
-            self.assertEqual(_tree.decode(tree, data), state_of(12, 20 << 20))
+            self.assertEqual(_tree.decode(tree, data), state_of(12, 9 << 20))
         slot.close()
 
     def test_every_flipped_bit_that_counts_is_found(self):
@@ -122,7 +122,7 @@ def _die_after(limit):
 class Saves(Folder):
     def l0(self, watermark=None, restore=None):
         session = _session.Session({"RANK": "0", "WORLD_SIZE": "1"})
-        session.watermark, session.restore = watermark, restore
+        session.watermark, session.restore, session.may_offer = watermark, restore, True
         session.link = Quiet()
         memory = checkpoint.L0(self.folder, session)
         return memory, session
@@ -143,6 +143,19 @@ class Saves(Folder):
         self.assertEqual(sorted(s.header.step for s in memory._slots), [2, 3, 4])
         self.assertFalse(memory.save(4, state_of(4, 100)))  # held already
         self.assertEqual(memory.skipped, 3)
+        with self.assertRaisesRegex(ValueError, "steps count from 1"):
+            memory.save(0, {})
+        memory.close()
+
+    def test_nothing_is_offered_to_a_launcher_that_would_not_answer(self):
+        memory, session = self.l0()
+        session.may_offer = False
+        for step in range(1, 20):
+            memory.save(step, state_of(step, 100))
+        memory.flush()
+        self.assertNotIn("held", [name for name, _ in session.link.sent])
+        session.watermark = 3
+        self.assertTrue(memory.save(20, state_of(20, 100)))
         memory.close()
 
     def test_steps_are_given_up_only_when_the_coordinator_knows(self):
@@ -201,7 +214,7 @@ class Saves(Folder):
 
     def test_a_state_grows_and_shrinks(self):
         memory, session = self.l0()
-        for step, size in enumerate((100, 300000, 10, 9 << 20, 0, 5000)):
+        for step, size in enumerate((100, 300000, 10, 9 << 20, 0, 5000), 1):
             session.watermark = step - 1
             self.assertTrue(memory.save(step, state_of(step, size)))
             memory.flush()
@@ -237,19 +250,19 @@ class Saves(Folder):
     def test_kill_dash_nine_at_random_moments(self):
         """A process saves as fast as it can and is killed; whatever is whole then is what was saved."""
         rng = random.Random(4)
-        size, whole = 200_000, 0
-        for _ in range(40):
+        size, whole = 50_000, 0
+        for _ in range(30):
             ready, begin = os.pipe()
             pid = os.fork()
             if pid == 0:
                 _save_for_ever(self.l0, size, begin)
+            os.close(begin)
             os.read(ready, 1 + rng.randrange(4))  # a byte a save: so many were taken
             for _ in range(rng.randrange(2000)):
                 pass
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             os.close(ready)
-            os.close(begin)
             memory, session = self.l0()
             for step in memory.held():
                 session.restore = step
@@ -264,7 +277,7 @@ def _save_for_ever(l0, size, begin):
         memory, session = l0()
         held = memory.held()
         step = session.watermark = held[-1] if held else 0
-        states = [state_of(s, size) for s in range(step + 1, step + 20)]
+        states = [state_of(s, size) for s in range(step + 1, step + 10)]
         while True:
             for state in states:
                 if memory.save(state["step"], state):

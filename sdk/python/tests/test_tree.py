@@ -46,7 +46,8 @@ class Trees(unittest.TestCase):
                 back = through(state)
                 self.assertEqual(back, state)
                 self.assertIs(type(back), type(state))
-                self.assertEqual(repr(back), repr(state))
+                if not isinstance(state, (set, frozenset)):  # those have no order
+                    self.assertEqual(repr(back), repr(state))
 
     def test_numbers_that_json_has_not_keep_their_bits(self):
         odd = struct.unpack("<d", bytes.fromhex("010000000000f87f"))[0]

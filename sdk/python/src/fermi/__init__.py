@@ -3,7 +3,7 @@
     import fermi
     fermi.init()
     got = fermi.checkpoint.restore()
-    for step in range(got.step + 1 if got else 0, steps):
+    for step in range(got.step + 1 if got else 1, steps + 1):
         ...
         fermi.report(step=step, loss=loss)
         fermi.checkpoint.save(step, {"model": model.state_dict(), "rng": fermi.rng_state()})
@@ -14,6 +14,7 @@ Without a launcher (on a laptop, in a test) every call does nothing and the scri
 library only; torch and numpy are used where the script uses them.
 """
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -70,6 +71,8 @@ def init():
             memory.settle()
     elif held:
         session.restore = session.watermark = held[-1]
+    if memory:
+        atexit.register(checkpoint.flush)  # before the session's own: the last save is still told
 
 
 def rank():

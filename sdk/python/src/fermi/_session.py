@@ -32,6 +32,7 @@ class Session:
         self.link = None
         self.restore = None  # the step to restore, None: nothing
         self.watermark = None  # newest step whole on every rank
+        self.may_offer = False  # the launcher answers a rank that gives up steps
         self.released = False  # the coordinator knows of the steps this rank offered to give up
         self.stop = None  # {"grace", "reason"} once asked
         self.checkpoints = 0  # how often one was asked for
@@ -49,10 +50,12 @@ class Session:
         self.link.send("held", {"steps": held}, must=True)
         welcome = self._await("welcome", WELCOME)
         if welcome is None:
-            raise ConnectionError("the launcher did not welcome rank %d within %d s" % (self.rank, WELCOME))
+            why = "within %d s" % WELCOME if self.link.open else "and hung up: is it of generation %d?" % self.generation
+            raise ConnectionError("the launcher did not welcome rank %d %s" % (self.rank, why))
         self.generation = _whole(welcome, "generation", self.generation)
         self.restore = _whole(welcome, "restore", None)
         self.watermark = self.restore
+        self.may_offer = welcome.get("offers") is True
         atexit.register(self.close)  # what was said last still goes out
 
     def _await(self, name, seconds):

@@ -9,9 +9,9 @@ Ranks that skipped different steps could hold, for ever, steps that no step is c
 skips in a row a rank offers to give up what is newer than the watermark: it says the rest as `held`, and
 overwrites nothing until the coordinator answers {"watermark": {"step": …, "held": true}}: from then on
 the steps given up can't become the watermark any more, and if one had become it before, the answer says so.
+Only a launcher whose welcome has "offers": true is asked; another would never answer.
 """
 
-import atexit
 import fcntl
 import os
 import queue
@@ -84,6 +84,8 @@ class L0:
                 slot.wipe()
 
     def save(self, step, state):
+        if step < 1:
+            raise ValueError("step %d: steps count from 1, what has been done" % step)
         begin = time.monotonic()
         self._session.poll()
         self._give_up()
@@ -126,7 +128,7 @@ class L0:
 
     def _offer(self):
         self._stuck += 1
-        if self._stuck < STUCK or self._offered:
+        if self._stuck < STUCK or self._offered or not self._session.may_offer:
             return
         watermark = self._session.watermark
         with self._mutex:
@@ -160,8 +162,7 @@ class L0:
             self._thread.start()
 
     def _commit(self):
-        while True:
-            slot, step, length, tree, copied = self._work.get()
+        for slot, step, length, tree, copied in iter(self._work.get, None):
             try:
                 session = self._session
                 total = slot.commit(session.rank, session.world, session.generation, step, length, tree)
@@ -198,6 +199,9 @@ class L0:
 
     def close(self):
         self.flush()
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
         for slot in self._slots:
             slot.close()
         os.close(self._lock_file)
@@ -229,12 +233,11 @@ def attach(session):
     if session.shm and (os.environ.get("FERMI_SOCKET") or session.world == 1):
         _l0 = L0(session.shm, session)
         session.gauges["saves_skipped"] = lambda: _l0.skipped if _l0 and _l0.skipped else None
-        atexit.register(flush)
     return _l0
 
 
 def save(step, state):
-    """Takes the state as of this step; returns at once. True when taken; otherwise .why says why not.
+    """Takes the state after this step, the first of which is 1; returns at once. True when taken; otherwise .why says why not.
 
     state is made of dicts, lists, tuples and sets of tensors, arrays, bytes and plain values, for
     example {"model": model.state_dict(), "rng": fermi.rng_state(), "sampler": sampler.state_dict()}.
