@@ -32,6 +32,7 @@ const (
 	maxRestarts  = 10_000
 	maxPriority  = 10_000
 	maxAccel     = 64
+	maxRanks     = 64
 )
 
 var _ interface {
@@ -48,6 +49,9 @@ func (t *TrainingTask) Default() {
 	}
 	for i := range s.Roles {
 		s.Roles[i].fill()
+		if r := &s.Roles[i]; r.Ranks == 0 && s.Framework != FrameworkPlain {
+			r.Ranks = r.Resources.Accelerators.Count
+		}
 	}
 	if s.Restart == nil {
 		s.Restart = &RestartPolicy{}
@@ -166,6 +170,7 @@ func (f *faults) role(at string, r *Role) {
 		f.add(at+".name", "%s is not a role name: use 1 to %d lower-case letters, digits and '-', such as worker.", "%s 不是合法的角色名：请使用 1 到 %d 个小写字母、数字或 '-'，例如 worker。", quote(r.Name), maxRoleName)
 	}
 	f.count(at+".replicas", r.Replicas, 1, maxReplicas)
+	f.count(at+".ranks", r.RankCount(), 1, maxRanks)
 	f.elastic(at, r)
 	f.resources(at+".resources", &r.Resources)
 	f.argv(at, r)

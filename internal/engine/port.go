@@ -27,8 +27,7 @@ type Replica struct {
 	Role        string `json:"role"`
 	Index       int    `json:"index"`
 	Attempt     int    `json:"attempt"`
-	Rank        int    `json:"rank"`  // over all roles in order
-	World       int    `json:"world"` // replicas in the gang
+	Ranks       int    `json:"ranks"` // processes of this replica
 	Zone        string `json:"zone"`
 	Node        string `json:"node"`
 
