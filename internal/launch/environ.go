@@ -102,7 +102,7 @@ func (l *launcher) rankEnviron(g link.Generation) [][]string {
 		if g.World > 1 {
 			for name, value := range map[string]string{
 				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),
-				"GROUP_RANK": strconv.Itoa(l.replica.Index), "MASTER_ADDR": host, "MASTER_PORT": port,
+				"GROUP_RANK": strconv.Itoa(g.FirstRank / n), "MASTER_ADDR": host, "MASTER_PORT": port,
 			} {
 				if !own[name] {
 					env.set(name, value)

@@ -94,7 +94,12 @@ func (r *ranks) take(i int, w word) {
 	case w.Saved != nil:
 		r.held[i] = newest(append(r.held[i], w.Saved.Step))
 	case w.Held != nil:
-		r.held[i] = newest(slices.Clone(w.Held.Steps))
+		// Said before it knows where to go on from: of what lies there beyond that only what it saved
+		// in this generation is of this run.
+		known := r.held[i]
+		r.held[i] = newest(slices.DeleteFunc(slices.Clone(w.Held.Steps), func(step int64) bool {
+			return step > r.now.Restore && !slices.Contains(known, step)
+		}))
 	case w.Progress != nil:
 		r.steps[i] = w.Progress.Step
 	default:
