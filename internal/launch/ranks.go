@@ -21,11 +21,14 @@ type ranks struct {
 	mark    int64           // the watermark of now
 	stopped *wordStop
 	conns   map[*rankConn]struct{}
-	pending bool // a saved step waits to be told
+	pending bool // something waits to be told, at due
+	due     time.Time
 }
 
-// tellPause gathers what many ranks save at about the same time.
-const tellPause = 10 * time.Millisecond
+const (
+	savedPause    = 10 * time.Millisecond // gathers what many ranks save at about the same time
+	progressPause = time.Second           // how far they are is only shown
+)
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
 	return &ranks{tell: tell, held: make([][]int64, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}}
@@ -90,6 +93,7 @@ func (r *ranks) common() []int64 {
 func (r *ranks) take(i int, w word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	pause := savedPause
 	switch {
 	case w.Saved != nil:
 		r.held[i] = newest(append(r.held[i], w.Saved.Step))
@@ -102,6 +106,7 @@ func (r *ranks) take(i int, w word) {
 		}))
 	case w.Progress != nil:
 		r.steps[i] = w.Progress.Step
+		pause = progressPause
 	default:
 		return
 	}
@@ -110,16 +115,23 @@ func (r *ranks) take(i int, w word) {
 			r.raise(all[len(all)-1])
 		}
 	}
-	if !r.pending {
-		r.pending = true
-		time.AfterFunc(tellPause, func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if r.pending {
-				r.report()
-			}
-		})
+	r.later(pause)
+}
+
+// later reports after a pause, or earlier if that is on its way already; mu held.
+func (r *ranks) later(pause time.Duration) {
+	due := time.Now().Add(pause)
+	if r.pending && !due.Before(r.due) {
+		return
 	}
+	r.pending, r.due = true, due
+	time.AfterFunc(pause, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.pending && r.due.Equal(due) {
+			r.report()
+		}
+	})
 }
 
 // newest sorts, and keeps no more than a leader wants to know.

@@ -148,7 +148,10 @@ func (w *warden) failed() {
 func (w *warden) cut() {
 	w.ending = true
 	w.kill = w.l.clock.Now()
-	w.tree.signal(unix.SIGKILL)
+	for pid := range w.reaper.main { // our children, not yet reaped: no look at /proc is needed
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	w.tree.signal(unix.SIGKILL) // and what they left
 	w.poll = pollMin
 	w.tick = w.l.clock.After(w.poll)
 }

@@ -193,6 +193,9 @@ func (h *Hub) noteFacts(f *follower, name engine.Name, parts Parts, m *linkpb.Fa
 		changed = true
 	}
 	k := h.knownOf(name)
+	if !mine {
+		k.ranks = nil // as attach does
+	}
 	before := k.state
 	k.advance(engine.State(m.GetState()))
 	if u := m.GetUsage(); u != nil {

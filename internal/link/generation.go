@@ -177,12 +177,11 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 		(old.GetFailed() == nil) != (m.GetFailed() == nil)
 }
 
-// tellRanks passes on what a launcher said of its ranks: a change of members is everybody's
-// business, a saved step only the watermark's.
+// tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,
+// a saved step only the watermark's.
 func (h *Hub) tellRanks(taskID string, name engine.Name, changed bool) {
 	if changed {
 		h.cfg.Notify(taskID, name)
-		return
 	}
-	h.cfg.Saved(taskID)
+	h.cfg.Saved(taskID, changed)
 }

@@ -39,8 +39,9 @@ type HubConfig struct {
 	// Notify is called (it must not block for long) when something about a replica changed:
 	// attached, detached, started, exited, done.
 	Notify func(taskID string, name engine.Name)
-	// Saved is called (it must not block) when a launcher's ranks hold another step.
-	Saved func(taskID string)
+	// Saved is called (it must not block) when a launcher's ranks may hold another step; anew: it may
+	// have missed what it was told before.
+	Saved func(taskID string, anew bool)
 	// ArchiveOf says which code archive a task's replicas may fetch, "" for none; so that a token
 	// reaches only its own code.
 	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
@@ -110,7 +111,7 @@ func NewHub(cfg HubConfig) *Hub {
 		cfg.Notify = func(string, engine.Name) {}
 	}
 	if cfg.Saved == nil {
-		cfg.Saved = func(string) {}
+		cfg.Saved = func(string, bool) {}
 	}
 	return &Hub{
 		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{},
@@ -254,6 +255,7 @@ func (h *Hub) attach(p *peer, state engine.State) error {
 	}
 	k := h.knownOf(p.name)
 	k.session = p.session
+	k.ranks = nil // it says so again, and until then nobody acts on what it said elsewhere
 	k.advance(state)
 	h.mark(p.name)
 	return nil

@@ -14,18 +14,19 @@ type watermarks struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	dirty map[string]struct{} // task ids
-	told  map[string]mark
+	dirty map[string]bool // task ids; true: tell it again in any case
+	told  map[string]mark // of the loop alone
 }
 
 type mark struct{ generation, step int64 }
 
 func newWatermarks() *watermarks {
-	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]struct{}{}, told: map[string]mark{}}
+	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, told: map[string]mark{}}
 }
 
-// Saved says that ranks of a task hold another step. It never blocks.
-func (c *Controller) Saved(taskID string) {
+// Saved says that ranks of a task may hold another step, or, anew, that one of its launchers may have
+// missed what was told. It never blocks.
+func (c *Controller) Saved(taskID string, anew bool) {
 	c.mu.Lock()
 	w := c.marks
 	c.mu.Unlock()
@@ -33,7 +34,7 @@ func (c *Controller) Saved(taskID string) {
 		return
 	}
 	w.mu.Lock()
-	w.dirty[taskID] = struct{}{}
+	w.dirty[taskID] = w.dirty[taskID] || anew
 	w.mu.Unlock()
 	select {
 	case w.wake <- struct{}{}:
@@ -41,11 +42,11 @@ func (c *Controller) Saved(taskID string) {
 	}
 }
 
-func (w *watermarks) take() map[string]struct{} {
+func (w *watermarks) take() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := w.dirty
-	w.dirty = map[string]struct{}{}
+	w.dirty = map[string]bool{}
 	return out
 }
 
@@ -57,7 +58,10 @@ func (c *Controller) watch(ctx context.Context, w *watermarks) {
 			return
 		case <-w.wake:
 		}
-		for id := range w.take() {
+		for id, anew := range w.take() {
+			if anew {
+				delete(w.told, id)
+			}
 			if err := c.tellWatermark(ctx, w, id); err != nil && ctx.Err() == nil {
 				c.cfg.Log.Warn("watermark not told", "task", id, "error", err)
 			}
@@ -65,8 +69,7 @@ func (c *Controller) watch(ctx context.Context, w *watermarks) {
 	}
 }
 
-// tellWatermark is one look at one task. A launcher that is not attached is told when it says again
-// what it holds.
+// tellWatermark is one look at one task. A launcher that is away is told when it is back.
 func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string) error {
 	c.mu.Lock()
 	key, ok := c.keys[id]
