@@ -40,7 +40,6 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	env.set("FERMI_ROLE", r.Role)
 	env.set("FERMI_REPLICA", string(r.Name))
 	env.set("FERMI_INDEX", strconv.Itoa(r.Index))
-	env.set("FERMI_ATTEMPT", strconv.Itoa(r.Attempt))
 	env.set("FERMI_NODE", r.Node)
 	env.set("FERMI_ZONE", r.Zone)
 	env.set("FERMI_OUTPUT", filepath.Join(dir, record.DirOutput))
@@ -97,8 +96,9 @@ func (l *launcher) rankEnviron(g link.Generation) [][]string {
 		env.set("FERMI_RANK", rank)
 		env.set("FERMI_WORLD_SIZE", strconv.Itoa(g.World))
 		env.set("FERMI_GENERATION", strconv.FormatInt(g.Number, 10))
+		env.set("FERMI_ATTEMPT", strconv.FormatInt(g.Number, 10)) // of the user: a restart is a restart
 		env.set("FERMI_SOCKET", l.socket.path)
-		env.set("FERMI_SHM", record.SharedMemory(l.replica.Name))
+		env.set("FERMI_SHM", l.memory)
 		if g.World > 1 {
 			for name, value := range map[string]string{
 				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),

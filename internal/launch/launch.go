@@ -52,6 +52,7 @@ type launcher struct {
 	tenant   record.Tenant            // zero: the process is who we are
 	ranks    *ranks
 	socket   *rankSocket      // of prepare, before the first process starts
+	memory   string           // $FERMI_SHM, likewise
 	last     *reservation     // the port of the running generation, should we lead it
 	next     *reservation     // of the one after it
 	said     int64            // the generation that is on disk

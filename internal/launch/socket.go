@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +18,9 @@ import (
 
 // fileSocket is $FERMI_SOCKET: in the replica's folder or, behind a wall, in its /tmp.
 const fileSocket = "fermi.sock"
+
+// dirMemory is $FERMI_SHM where there is no shared memory.
+const dirMemory = "shm"
 
 // maxSocketPath is what fits into a socket's address.
 const maxSocketPath = 107
@@ -210,17 +214,27 @@ func (c *rankConn) write(welcome answer) {
 	}
 }
 
-// makeSharedMemory makes $FERMI_SHM: memory that outlives a rank's process, though not its launcher.
+// makeSharedMemory makes $FERMI_SHM: memory that outlives a rank's process, though not its launcher. On
+// a machine without such a thing it is a folder, whose files are in memory as long as there is room.
 func (l *launcher) makeSharedMemory() error {
-	path := record.SharedMemory(l.replica.Name)
-	if err := errors.Join(os.RemoveAll(path), os.Mkdir(path, 0o700)); err != nil { // a launcher before us may have got so far
+	l.memory = record.SharedMemory(l.replica.Name)
+	make := func() error { return errors.Join(os.RemoveAll(l.memory), os.Mkdir(l.memory, 0o700)) } // a launcher before us may have got so far
+	err := make()
+	if errors.Is(err, fs.ErrNotExist) {
+		l.memory = filepath.Join(l.dir, dirMemory)
+		err = make()
+	}
+	if err != nil {
 		return err
 	}
-	return l.give(path)
+	return l.give(l.memory)
 }
 
 func (l *launcher) dropSharedMemory() {
-	if err := os.RemoveAll(record.SharedMemory(l.replica.Name)); err != nil {
+	if l.memory == "" {
+		return
+	}
+	if err := os.RemoveAll(l.memory); err != nil {
 		l.log.Error("shared memory could not be freed", "error", err)
 	}
 }

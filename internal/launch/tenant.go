@@ -69,7 +69,7 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 	for _, name := range seen {
 		wall.Binds = append(wall.Binds, filepath.Join(l.dir, name))
 	}
-	wall.Binds = append(wall.Binds, record.SharedMemory(r.Name))
+	wall.Binds = append(wall.Binds, l.memory)
 	if r.Code != nil {
 		wall.Folder = r.Code.Folder
 	}

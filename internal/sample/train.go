@@ -152,18 +152,28 @@ func Train(ctx context.Context, o Options, out io.Writer) (Result, error) {
 			return at, boss.lostPeer(ctx, o.Place, err)
 		}
 		at.Step++
-		if err := t.keep(kept, boss, at.Step); err != nil {
+		// Shown first: what was saved is never done again, so its line would be missing.
+		if err := errors.Join(t.show(&at, out, metrics), t.keep(kept, boss, at.Step)); err != nil {
 			return at, err
-		}
-		if at.Step%o.LogEvery == 0 || at.Step == o.Steps {
-			at.Loss, at.Accuracy = t.model.batch(t.work, t.data, nil)
-			fmt.Fprintf(out, "step=%d loss=%.4f acc=%.4f\n", at.Step, at.Loss, at.Accuracy)
-			if err := metrics.add(at); err != nil {
-				return at, err
-			}
 		}
 		wait(ctx, o.StepTime)
 	}
+	return t.finish(ctx, at, out, metrics)
+}
+
+// show prints how good the model is, every so many steps.
+func (t *trainer) show(at *Result, out io.Writer, metrics *metricsFile) error {
+	if at.Step%t.o.LogEvery != 0 && at.Step != t.o.Steps {
+		return nil
+	}
+	at.Loss, at.Accuracy = t.model.batch(t.work, t.data, nil)
+	fmt.Fprintf(out, "step=%d loss=%.4f acc=%.4f\n", at.Step, at.Loss, at.Accuracy)
+	return metrics.add(*at)
+}
+
+// finish saves, and says how far it came.
+func (t *trainer) finish(ctx context.Context, at Result, out io.Writer, metrics *metricsFile) (Result, error) {
+	o := t.o
 	at.Loss, at.Accuracy = t.model.batch(t.work, t.data, nil)
 	if err := errors.Join(save(o, at, t.model), metrics.close()); err != nil {
 		return at, err

@@ -156,6 +156,11 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 	if !s.allReady() {
 		return // they come back, or are found lost
 	}
+	if wait := backOff(recent, now); wait > 0 {
+		p.wake = wait
+		p.note("BackingOff", fault.T("It failed %d times within %s; the next start waits.", "%[2]s 内失败 %[1]d 次，下次启动将推迟。", lately(recent, now), backOffWindow))
+		return
+	}
 	p.status.Restarts = append(recent, now)
 	p.usage = true
 	s.open(p, p.status.Rendezvous.World)
@@ -165,6 +170,35 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 		EN: fmt.Sprintf("Restart %d of the window: %s", n, fail.Message.EN), ZH: fmt.Sprintf("窗口内第 %d 次重启：%s", n, fail.Message.ZH),
 	}
 	p.tell(false, "Restarting", "generation-"+itoa(p.status.Generation), p.status.Message)
+}
+
+// A failure is answered at once; only from the third restart within the window on each waits twice as
+// long as the one before.
+const (
+	backOffWindow = time.Minute
+	backOffAfter  = 3
+	backOffFirst  = time.Second
+	backOffMost   = 30 * time.Second
+)
+
+// lately counts the restarts within the window.
+func lately(restarts []time.Time, now time.Time) (n int) {
+	for _, t := range restarts {
+		if now.Sub(t) < backOffWindow {
+			n++
+		}
+	}
+	return n
+}
+
+// backOff is how long the next restart waits from now.
+func backOff(restarts []time.Time, now time.Time) time.Duration {
+	n := lately(restarts, now)
+	if n < backOffAfter {
+		return 0
+	}
+	pause := min(backOffFirst<<min(n-backOffAfter, 10), backOffMost)
+	return max(pause-now.Sub(restarts[len(restarts)-1]), 0)
 }
 
 // allReady says that every launcher is attached and has told what a generation needs to know.

@@ -53,6 +53,36 @@ func TestNewestCommon(t *testing.T) {
 	}
 }
 
+func TestBackOff(t *testing.T) {
+	ago := func(list ...time.Duration) (out []time.Time) {
+		for _, d := range list {
+			out = append(out, now.Add(-d))
+		}
+		return out
+	}
+	for _, c := range []struct {
+		restarts []time.Time
+		want     time.Duration
+	}{
+		{nil, 0}, {ago(0, 0), 0}, {ago(2*time.Second, time.Second, 100*time.Millisecond), 900 * time.Millisecond},
+		{ago(3, 2, 1, 0), 2 * time.Second}, {ago(time.Hour, time.Hour, 0), 0}, {ago(time.Minute-1, time.Minute-1, time.Minute-1), 0},
+		{ago(make([]time.Duration, 40)...), backOffMost},
+	} {
+		if got := backOff(c.restarts, now); got != c.want {
+			t.Errorf("%v: %v, not %v", c.restarts, got, c.want)
+		}
+	}
+	tk := task(api.PhaseRunning, 1, 1)
+	tk.Spec.Restart = &api.RestartPolicy{MaxRestarts: 9}
+	tk.Status.Restarts = ago(3, 2, 1)
+	m := at(0, 1, engine.StateRunning, true, nil)
+	m.said.Failed = &link.RankExit{Code: 1, Reason: engine.ReasonNonZero, At: now}
+	p := decide(seen{task: tk, placement: placed(), members: []member{m}, world: 1}, now)
+	if p.wake == 0 || p.status.Reason != "BackingOff" || p.status.Generation != 1 || len(p.goAhead) > 0 {
+		t.Errorf("%+v", summary(p))
+	}
+}
+
 // TestGenerations: what a failed rank brings about while its launcher lives.
 func TestGenerations(t *testing.T) {
 	early, late := now.Add(-2*time.Second), now.Add(-time.Second)
