@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // fileHyper is $FERMI_HP_FILE within the replica's folder.
@@ -65,8 +66,16 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	for _, name := range names {
 		env.set(api.HyperParameterEnv(name), hyperText(r.HyperParameters[name]))
 	}
-	for name, value := range visibleDevices(r.Devices) {
+	for name, value := range recipe.VisibleDevices(r.Devices) {
 		env.set(name, value)
+	}
+	if r.Recipe != nil {
+		env.set("FERMI_RECIPE", filepath.Join(dir, dirRecipe))
+		if len(r.Recipe.Each) == 0 {
+			for _, v := range r.Recipe.Env {
+				env.set(v.Name, inFolders(v.Value, dir))
+			}
+		}
 	}
 	for _, v := range r.Env {
 		if strings.HasPrefix(v.Name, "FERMI_") {
@@ -81,11 +90,18 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 }
 
 // rankEnviron is what each of the launcher's ranks has for itself. What torch and its like read is
-// the user's to set otherwise; a rank that is alone is not told that it is distributed.
+// the user's or the recipe's to set otherwise; a rank that is alone is not told that it is distributed.
 func (l *launcher) rankEnviron(g link.Generation) [][]string {
 	own := map[string]bool{}
 	for _, v := range l.replica.Env {
 		own[v.Name] = true
+	}
+	var recipes [][]api.EnvVar
+	if r := l.replica.Recipe; r != nil {
+		for _, v := range r.Env {
+			own[v.Name] = own[v.Name] || len(r.Each) == 0
+		}
+		recipes = r.Each
 	}
 	host, port, _ := net.SplitHostPort(g.Lead) // link has checked it
 	n := len(l.ranks.held)
@@ -99,12 +115,19 @@ func (l *launcher) rankEnviron(g link.Generation) [][]string {
 		env.set("FERMI_ATTEMPT", strconv.FormatInt(g.Number, 10)) // of the user: a restart is a restart
 		env.set("FERMI_SOCKET", l.socket.path)
 		env.set("FERMI_SHM", l.memory)
+		if i < len(recipes) {
+			for _, v := range recipes[i] {
+				if !own[v.Name] {
+					env.set(v.Name, inFolders(v.Value, l.dir))
+				}
+			}
+		}
 		if g.World > 1 {
 			for name, value := range map[string]string{
 				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),
 				"GROUP_RANK": strconv.Itoa(g.FirstRank / n), "MASTER_ADDR": host, "MASTER_PORT": port,
 			} {
-				if !own[name] {
+				if _, made := env.values[name]; !made && !own[name] {
 					env.set(name, value)
 				}
 			}
@@ -169,42 +192,4 @@ func writeHyper(r engine.Replica, dir string) error {
 		return fmt.Errorf("encode hyper-parameters: %w", err)
 	}
 	return os.WriteFile(filepath.Join(dir, fileHyper), append(data, '\n'), 0o600)
-}
-
-// visible says which variable of a vendor's runtime hides the other cards.
-var visible = []struct {
-	variable string
-	vendors  []string
-	uuids    bool // the runtime understands UUIDs, which can't be renumbered
-}{
-	{"CUDA_VISIBLE_DEVICES", []string{"nvidia"}, true},
-	{"HIP_VISIBLE_DEVICES", []string{"amd"}, false},
-	{"ASCEND_RT_VISIBLE_DEVICES", []string{"huawei", "ascend"}, false},
-	{"MLU_VISIBLE_DEVICES", []string{"cambricon"}, false},
-}
-
-// visibleDevices sets every vendor's variable: to exactly the assigned cards, to nothing where none
-// is assigned, so that no real card is seen by accident. Virtual devices are no cards.
-func visibleDevices(devices []api.Device) map[string]string {
-	vars := map[string]string{"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} // the order of our indices
-	for _, row := range visible {
-		var ids []string
-		var own []api.Device
-		for _, d := range devices {
-			if !d.Virtual && slices.Contains(row.vendors, strings.ToLower(d.Vendor)) {
-				own = append(own, d)
-			}
-		}
-		// Runtimes do not take a mixture: UUIDs only when every card has one.
-		byUUID := row.uuids && !slices.ContainsFunc(own, func(d api.Device) bool { return d.UUID == "" })
-		for _, d := range own {
-			if byUUID {
-				ids = append(ids, d.UUID)
-			} else {
-				ids = append(ids, strconv.Itoa(d.Index))
-			}
-		}
-		vars[row.variable] = strings.Join(ids, ",")
-	}
-	return vars
 }

@@ -162,8 +162,8 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	if l.tenant.UID != 0 {
 		start = l.walled
 	}
-	each := l.rankEnviron(g)
-	p, err := spawn(l.replica, dir, environ(l.replica, l.dir, l.secrets, l.creds, os.LookupEnv), each, g.FirstRank, l.spool, start)
+	r := settled(l.replica, l.dir)
+	p, err := spawn(r, dir, environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(g), g.FirstRank, l.spool, start)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/reconcile"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
@@ -188,6 +189,9 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if s.torn() {
+		return reconcile.Result{Wake: afterRemove}, nil
+	}
 	p := decide(s, c.cfg.Clock.Now().UTC())
 	if err := c.apply(ctx, s, p); err != nil {
 		return reconcile.Result{}, err
@@ -220,7 +224,12 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 		known[ob.Name] = ob
 	}
 	s.members = c.members(s, known)
-	s.world = s.table()
+	s.table()
+	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
+		if _, err := c.recipe(s, s.task); err != nil {
+			s.unfit = fault.From(err)
+		}
+	}
 	for _, ob := range known {
 		s.others = append(s.others, ob)
 	}
@@ -233,6 +242,12 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 	return s, nil
 }
 
+// torn says that the task was read before and the placement after the write that moved both on.
+func (s *seen) torn() bool {
+	phase := s.task.Status.Phase
+	return s.placement != nil && s.placement.Spec.Attempt > s.task.Status.Attempt && phase != "" && phase != api.PhasePending && !phase.Finished()
+}
+
 // members lists the replicas the current attempt must have, and takes them out of known.
 func (c *Controller) members(s seen, known map[engine.Name]engine.Observation) []member {
 	if s.placement == nil {
@@ -241,7 +256,7 @@ func (c *Controller) members(s seen, known map[engine.Name]engine.Observation) [
 	var out []member
 	ranks := map[string]int{}
 	for i := range s.task.Spec.Roles {
-		ranks[s.task.Spec.Roles[i].Name] = s.task.Spec.Roles[i].RankCount()
+		ranks[s.task.Spec.Roles[i].Name] = recipe.Started(s.task.Spec.Framework, &s.task.Spec.Roles[i])
 	}
 	for _, role := range s.placement.Spec.Roles {
 		for i, slot := range role.Slots {

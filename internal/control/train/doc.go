@@ -28,5 +28,7 @@
 //  4. A final phase is written in the same transaction that deletes the placement, after every
 //     replica has handed over its log and outputs and its usage is in history.
 //  5. A replica's folder goes only after 4.
-//  6. The watermark is a step that every rank holds, so the newest common step is never overwritten.
+//  6. A task that moves has both places until its processes have ended, and the new one from then
+//     on: one transaction makes it the place of the next attempt.
+//  7. The watermark is a step that every rank holds, so the newest common step is never overwritten.
 package train

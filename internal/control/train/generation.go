@@ -19,7 +19,7 @@ const leadHost = "127.0.0.1"
 
 // table gives every member its first rank: role by role and within one in the order of the topology,
 // so that neighbours in rank are neighbours in place.
-func (s *seen) table() (world int) {
+func (s *seen) table() {
 	order := make([]int, len(s.members))
 	for i := range order {
 		order[i] = i
@@ -36,12 +36,12 @@ func (s *seen) table() (world int) {
 			cmp.Compare(role[x.role], role[y.role]), cmp.Compare(x.zone, y.zone), cmp.Compare(x.leaf, y.leaf),
 			cmp.Compare(x.number, y.number), cmp.Compare(lowest(x.devices), lowest(y.devices)), cmp.Compare(x.index, y.index))
 	})
-	for _, i := range order {
+	s.order, s.world = order, 0
+	for place, i := range order {
 		m := &s.members[i]
-		m.first = world
-		world += m.ranks
+		m.place, m.first = place, s.world
+		s.world += m.ranks
 	}
-	return world
 }
 
 // lowest is the number of a mask's first device.
@@ -218,7 +218,7 @@ func (s *seen) budget(p *plan, now time.Time) (recent []time.Time, left int) {
 
 // order is what a member is told about the open generation. A launcher holds on after a failure
 // only while there are restarts left; otherwise it need not wait for us to end.
-func (s *seen) order(i int, status api.TrainingTaskStatus, hold bool) link.Generation {
+func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Generation {
 	r := status.Rendezvous
 	return link.Generation{
 		Number: int64(status.Generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,

@@ -20,8 +20,9 @@ func TestTable(t *testing.T) {
 		m("worker", 0, 2, "b", "l1", 1, 0), m("worker", 1, 2, "a", "l2", 9, 0), m("worker", 2, 2, "a", "l1", 7, 0b1100),
 		m("worker", 3, 2, "a", "l1", 7, 0b0011), m("ps", 0, 1, "a", "l1", 3, 0),
 	}}
-	if world := s.table(); world != 9 {
-		t.Error(world)
+	s.table()
+	if s.world != 9 {
+		t.Error(s.world)
 	}
 	var got []int
 	for _, m := range s.members {
