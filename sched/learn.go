@@ -7,8 +7,13 @@ import (
 	"github.com/fermi-cluster/fermi/sched/predict"
 )
 
-// Learn counts a run that ended before this process knew it: a new leader reads it from history.
-func (q *Queues) Learn(user, name string, devices int, ran, declared time.Duration) {
+// Learn says how long a workload ran that has finished.
+func (q *Queues) Learn(w *Workload, ran time.Duration) {
+	q.LearnRun(w.User, w.Name, devicesOf(w), ran, declared(w))
+}
+
+// LearnRun counts a run of which only this is known: a new leader reads it from history.
+func (q *Queues) LearnRun(user, name string, devices int, ran, declared time.Duration) {
 	q.learned.Learn(predict.Key{User: user, Name: name, Devices: devices}, ran, declared)
 }
 

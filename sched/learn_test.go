@@ -17,7 +17,7 @@ func TestLearnedLate(t *testing.T) {
 		for range rapid.IntRange(0, 30).Draw(rt, "runs") {
 			user, name := rapid.SampledFrom([]string{"u", "v"}).Draw(rt, "user"), rapid.SampledFrom([]string{"m", "n"}).Draw(rt, "name")
 			ran := time.Duration(rapid.IntRange(1, 1<<20).Draw(rt, "ran")) * time.Second
-			act = append(act, func(s *stage) { s.q.Learn(user, name, 1, ran, 0) })
+			act = append(act, func(s *stage) { s.q.LearnRun(user, name, 1, ran, 0) })
 		}
 		type before struct {
 			ran     time.Duration

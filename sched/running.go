@@ -88,11 +88,6 @@ func (q *Queues) Stop(now time.Time, id string, finished bool) {
 	q.Learn(r.Workload, ran)
 }
 
-// Learn says how long a workload ran that has finished: one that this process did not see.
-func (q *Queues) Learn(w *Workload, ran time.Duration) {
-	q.learned.Learn(predict.Key{User: w.User, Name: w.Name, Devices: devicesOf(w)}, ran, declared(w))
-}
-
 // Expect is how much longer a workload runs on average, having run for a while already.
 func (q *Queues) Expect(w *Workload, already time.Duration) time.Duration {
 	return q.estimate(w).Mean(already)

@@ -43,7 +43,7 @@ func whole() map[Kind]Object {
 				},
 				Precision: PrecisionBF16, GradCompression: CompressPowerSGD,
 				Roles: []Role{{
-					Name: "worker", Replicas: 2, MinReplicas: ptr(2), MaxReplicas: ptr(2),
+					Name: "worker", Replicas: 2, Ranks: 8, MinReplicas: ptr(2), MaxReplicas: ptr(2),
 					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
 					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
 					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src",
@@ -61,9 +61,9 @@ func whole() map[Kind]Object {
 				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true,
 			},
 			Status: TrainingTaskStatus{
-				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Restarts: []time.Time{at},
+				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7}, Restarts: []time.Time{at},
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
-				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, "node-1", 1, "SIGKILL", "Signaled", text, at},
+				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
 			},
 		},

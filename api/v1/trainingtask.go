@@ -77,6 +77,7 @@ type TrainingTaskSpec struct {
 type Role struct {
 	Name        string    `json:"name,omitempty" pattern:"^([a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?)?$" doc:"worker when absent."`
 	Replicas    int       `json:"replicas,omitempty" explicit:"nonzero" minimum:"1" maximum:"16384" doc:"1 when absent."`
+	Ranks       int       `json:"ranks,omitempty" explicit:"nonzero" minimum:"1" maximum:"64" doc:"Processes a replica; when absent 1, or one for each accelerator with a distributed framework."`
 	MinReplicas *int      `json:"minReplicas,omitempty"`
 	MaxReplicas *int      `json:"maxReplicas,omitempty"`
 	Resources   Resources `json:"resources,omitzero"`
@@ -86,6 +87,14 @@ type Role struct {
 	// SecretFiles appear in $FERMI_SECRETS while the process runs.
 	SecretFiles []SecretFile `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	WorkingDir  string       `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
+}
+
+// RankCount is how many processes a replica has.
+func (r *Role) RankCount() int {
+	if r.Ranks == 0 {
+		return 1
+	}
+	return r.Ranks
 }
 
 // EnvVar is one environment variable of the user's process.
@@ -228,8 +237,11 @@ type TrainingTaskStatus struct {
 	Message fault.Text `json:"message,omitzero"`
 	// Attempt numbers the sets of replicas; it only grows. 0: none was started yet.
 	Attempt int `json:"attempt,omitempty"`
-	// Generation is the attempt whose start was ordered; written before anyone is told.
-	Generation int `json:"generation,omitempty"`
+	// Generation numbers the memberships over all attempts; it only grows, and is written before
+	// anyone is told. An attempt has a first one and, when a rank failed, further ones.
+	Generation int `json:"generation,omitempty" doc:"Grows with every restart of the ranks, also within an attempt."`
+	// Rendezvous is the generation that is open; nil: the attempt has none yet.
+	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
 	// Restarts are the times of restarts within the policy's window.
 	Restarts   []time.Time  `json:"restarts,omitempty"`
 	PlacedAt   *time.Time   `json:"placedAt,omitempty"`
@@ -241,6 +253,14 @@ type TrainingTaskStatus struct {
 	// ExitCode is what `fermi train run` ends with: 0, the first failing code, or 128+signal.
 	ExitCode *int     `json:"exitCode,omitempty"`
 	Zones    []string `json:"zones,omitempty" doc:"Where it runs or ran."`
+}
+
+// Rendezvous is what all members of a generation are told alike, also by another leader.
+type Rendezvous struct {
+	Members string `json:"members" doc:"Hash of which replica has which ranks."`
+	Lead    string `json:"lead" doc:"host:port of rank 0."`
+	World   int    `json:"world" doc:"Ranks in all."`
+	Restore int64  `json:"restore,omitempty" doc:"The step it went on from; absent: the beginning."`
 }
 
 // ReplicaCount counts the replicas of the current attempt.
@@ -257,6 +277,7 @@ type ReplicaFailure struct {
 	Replica  string     `json:"replica"`
 	Role     string     `json:"role"`
 	Index    int        `json:"index"`
+	Rank     *int       `json:"rank,omitempty" doc:"Of the process; absent where the whole replica failed."`
 	Node     string     `json:"node"`
 	ExitCode int        `json:"exitCode"`
 	Signal   string     `json:"signal,omitempty"`

@@ -31,6 +31,7 @@ const (
 	maxRestarts  = 10_000
 	maxPriority  = 10_000
 	maxAccel     = 64
+	maxRanks     = 64
 )
 
 var _ interface {
@@ -150,6 +151,7 @@ func (f *faults) role(at string, r *Role) {
 		f.add(at+".name", "%s is not a role name: use 1 to %d lower-case letters, digits and '-', such as worker.", "%s 不是合法的角色名：请使用 1 到 %d 个小写字母、数字或 '-'，例如 worker。", quote(r.Name), maxRoleName)
 	}
 	f.count(at+".replicas", r.Replicas, 1, maxReplicas)
+	f.count(at+".ranks", r.RankCount(), 1, maxRanks)
 	f.elastic(at, r)
 	f.resources(at+".resources", &r.Resources)
 	f.argv(at, r)

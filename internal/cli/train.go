@@ -172,16 +172,16 @@ func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task 
 
 // runFlags are those of `train run`.
 type runFlags struct {
-	name, displayName, code  string
-	noCode, detach, dryRun   bool
-	git                      api.Git
-	replicas, gpus, priority int
-	gpuType, cpu, memory     string
-	priorityClass, queue     string
-	env, hp, zones           []string
-	credentials              []string
-	restarts                 int
-	timeout, expected        string
+	name, displayName, code         string
+	noCode, detach, dryRun          bool
+	git                             api.Git
+	replicas, ranks, gpus, priority int
+	gpuType, cpu, memory            string
+	priorityClass, queue            string
+	env, hp, zones                  []string
+	credentials                     []string
+	restarts                        int
+	timeout, expected               string
 }
 
 func (r *runFlags) add(cmd *cobra.Command) {
@@ -195,7 +195,8 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&r.git.Submodules, "submodules", false, Both("with the submodules of --git", "同时获取 --git 的子模块"))
 	f.StringVar(&r.git.Secret, "git-secret", "", Both("secret with the credentials of --git", "--git 使用的凭据（密钥名）"))
 	f.StringArrayVar(&r.credentials, "credential", nil, Both("secret of type registry or s3 for the usual clients; may be repeated", "供常用客户端使用的 registry 或 s3 类型密钥；可重复"))
-	f.IntVar(&r.replicas, "replicas", 1, Both("number of equal processes", "副本数"))
+	f.IntVar(&r.replicas, "replicas", 1, Both("number of equal replicas", "副本数"))
+	f.IntVar(&r.ranks, "ranks", 1, Both("processes a replica", "每个副本的进程数"))
 	f.IntVar(&r.gpus, "gpus", 0, Both("accelerators for each replica", "每个副本的加速卡数"))
 	f.StringVar(&r.gpuType, "gpu-type", "", Both("type of accelerator, such as A100", "加速卡型号，如 A100"))
 	f.StringVar(&r.cpu, "cpu", "", Both("cores for each replica: 4, 500m", "每个副本的 CPU：4、500m"))
@@ -295,6 +296,12 @@ func (r *runFlags) role(bad *faults, argv []string) api.Role {
 	if r.memory != "" {
 		role.Resources.Memory, err = api.ParseBytes(r.memory)
 		bad.check("--memory", err)
+	}
+	if r.ranks != 1 {
+		role.Ranks = r.ranks
+	}
+	if r.ranks < 1 {
+		bad.add("--ranks", fault.T("At least 1.", "至少为 1。"))
 	}
 	if r.replicas < 1 {
 		bad.add("--replicas", fault.T("At least 1.", "至少为 1。"))

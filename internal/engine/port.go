@@ -27,8 +27,7 @@ type Replica struct {
 	Role        string `json:"role"`
 	Index       int    `json:"index"`
 	Attempt     int    `json:"attempt"`
-	Rank        int    `json:"rank"`  // over all roles in order
-	World       int    `json:"world"` // replicas in the gang
+	Ranks       int    `json:"ranks"` // processes of this replica
 	Zone        string `json:"zone"`
 	Node        string `json:"node"`
 
@@ -58,6 +57,8 @@ type Replica struct {
 type Recipe struct {
 	Env   []api.EnvVar     `json:"env,omitempty"`
 	Files []api.RecipeFile `json:"files,omitempty"`
+	// Each is the environment of each rank, instead of Env, where a replica has several.
+	Each [][]api.EnvVar `json:"each,omitempty"`
 }
 
 // State is how far a replica got.

@@ -3,6 +3,7 @@ package launch
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
@@ -39,9 +41,6 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	env.set("FERMI_ROLE", r.Role)
 	env.set("FERMI_REPLICA", string(r.Name))
 	env.set("FERMI_INDEX", strconv.Itoa(r.Index))
-	env.set("FERMI_RANK", strconv.Itoa(r.Rank))
-	env.set("FERMI_WORLD_SIZE", strconv.Itoa(r.World))
-	env.set("FERMI_ATTEMPT", strconv.Itoa(r.Attempt))
 	env.set("FERMI_NODE", r.Node)
 	env.set("FERMI_ZONE", r.Zone)
 	env.set("FERMI_OUTPUT", filepath.Join(dir, record.DirOutput))
@@ -72,8 +71,10 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	}
 	if r.Recipe != nil {
 		env.set("FERMI_RECIPE", filepath.Join(dir, dirRecipe))
-		for _, v := range r.Recipe.Env {
-			env.set(v.Name, inFolders(v.Value, dir))
+		if len(r.Recipe.Each) == 0 {
+			for _, v := range r.Recipe.Env {
+				env.set(v.Name, inFolders(v.Value, dir))
+			}
 		}
 	}
 	for _, v := range r.Env {
@@ -86,6 +87,54 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		env.set(v.Name, v.Value)
 	}
 	return env.list()
+}
+
+// rankEnviron is what each of the launcher's ranks has for itself. What torch and its like read is
+// the user's or the recipe's to set otherwise; a rank that is alone is not told that it is distributed.
+func (l *launcher) rankEnviron(g link.Generation) [][]string {
+	own := map[string]bool{}
+	for _, v := range l.replica.Env {
+		own[v.Name] = true
+	}
+	var recipes [][]api.EnvVar
+	if r := l.replica.Recipe; r != nil {
+		for _, v := range r.Env {
+			own[v.Name] = own[v.Name] || len(r.Each) == 0
+		}
+		recipes = r.Each
+	}
+	host, port, _ := net.SplitHostPort(g.Lead) // link has checked it
+	n := len(l.ranks.held)
+	each := make([][]string, n)
+	for i := range each {
+		env := newEnv()
+		rank := strconv.Itoa(g.FirstRank + i)
+		env.set("FERMI_RANK", rank)
+		env.set("FERMI_WORLD_SIZE", strconv.Itoa(g.World))
+		env.set("FERMI_GENERATION", strconv.FormatInt(g.Number, 10))
+		env.set("FERMI_ATTEMPT", strconv.FormatInt(g.Number, 10)) // of the user: a restart is a restart
+		env.set("FERMI_SOCKET", l.socket.path)
+		env.set("FERMI_SHM", l.memory)
+		if i < len(recipes) {
+			for _, v := range recipes[i] {
+				if !own[v.Name] {
+					env.set(v.Name, inFolders(v.Value, l.dir))
+				}
+			}
+		}
+		if g.World > 1 {
+			for name, value := range map[string]string{
+				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),
+				"GROUP_RANK": strconv.Itoa(g.FirstRank / n), "MASTER_ADDR": host, "MASTER_PORT": port,
+			} {
+				if _, made := env.values[name]; !made && !own[name] {
+					env.set(name, value)
+				}
+			}
+		}
+		each[i] = env.list()
+	}
+	return each
 }
 
 // env keeps the order of first setting.

@@ -50,8 +50,16 @@ type launcher struct {
 	creds    credentials              // likewise
 	gitTries int                      // of prepare alone
 	tenant   record.Tenant            // zero: the process is who we are
+	ranks    *ranks
+	socket   *rankSocket      // of prepare, before the first process starts
+	memory   string           // $FERMI_SHM, likewise
+	last     *reservation     // the port of the running generation, should we lead it
+	next     *reservation     // of the one after it
+	said     int64            // the generation that is on disk
+	deadline <-chan time.Time // of the whole attempt; nil: none
+	spent    spent
 
-	goes     chan int64    // the epoch that said go
+	orders   *orders
 	children chan struct{} // a child ended
 	giveUp   chan struct{} // closed: the hand-over has waited long enough
 
@@ -99,7 +107,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	l := &launcher{
 		dir: cfg.Dir, patience: cfg.GiveUp, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
-		goes: make(chan int64, 1), children: make(chan struct{}, 1), giveUp: make(chan struct{}),
+		orders: newOrders(), children: make(chan struct{}, 1), giveUp: make(chan struct{}),
 	}
 	if err := l.run(ctx); err != nil {
 		l.log.Error("launcher ended", "error", err)
@@ -159,7 +167,7 @@ func (l *launcher) run(ctx context.Context) error {
 	if l.group, err = cgroup.Load(l.dir); err != nil {
 		l.log.Warn("cgroup unknown; processes are found by descent", "error", err)
 	}
-	l.spool, err = openSpool(filepath.Join(l.dir, record.FileLog), l.replica.Rank, l.clock, l.log)
+	l.spool, err = openSpool(filepath.Join(l.dir, record.FileLog), l.clock, l.log)
 	if err != nil {
 		return err
 	}
@@ -167,6 +175,7 @@ func (l *launcher) run(ctx context.Context) error {
 	if err := l.connect(ends, exited); err != nil {
 		return err
 	}
+	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -257,11 +266,11 @@ func (l *launcher) outputs(note func(string, ...any)) *outputs {
 }
 
 // Go is the leader's word, from the link.
-func (l *launcher) Go(epoch int64) {
-	select {
-	case l.goes <- epoch:
-	default: // said again
-	}
+func (l *launcher) Go(epoch int64, g link.Generation) { l.orders.give(order{epoch, g}) }
+
+// Watermark is the leader's word, from the link.
+func (l *launcher) Watermark(generation, step int64) {
+	l.ranks.watermark(generation, step)
 }
 
 // Stop is the leader's order, from the link.

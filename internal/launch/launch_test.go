@@ -551,7 +551,7 @@ func TestCode(t *testing.T) {
 			r := w.replica(func(r *engine.Replica) { r.Code, r.WorkingDir = &api.Code{Archive: digest}, c.dir }, "./run.sh")
 			l := r.launch()
 			eventually(t, "go or an end", func() bool {
-				return w.server.hub.Go(r.spec.Name, 1) == nil || r.has(record.FileExit)()
+				return w.server.hub.Go(r.spec.Name, 1, r.first()) == nil || r.has(record.FileExit)()
 			})
 			if err := l.wait(); err != nil {
 				t.Fatal(err)

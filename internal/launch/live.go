@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -59,20 +57,43 @@ const recordPoll = 2 * time.Second
 
 var errStopped = errors.New("stopped before it started")
 
-// live waits for go, runs the process and returns its end, the tree gone and the pipes drained.
+// live runs one generation after the other and returns the last one's end, the tree gone and the
+// pipes drained.
 func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	work, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
+	defer l.dropSharedMemory()
 	defer wg.Wait()
 	defer cancel()
-	code := make(chan error, 1)
-	wg.Go(func() { code <- l.prepare(work) })
-	proc, err := l.begin(ctx, code)
-	if err != nil {
+	if err := l.reserve(); err != nil {
 		return l.notStarted(err)
 	}
-	wg.Go(func() { outs.during(work) })
-	return l.supervise(ctx, proc)
+	defer l.freePorts()
+	code := make(chan error, 1)
+	wg.Go(func() { code <- l.prepare(work) })
+	l.ranks.ready(l.next.port)
+	var exit engine.Exit
+	for turn := 0; ; turn++ {
+		g, err := l.await(ctx, code, turn == 0)
+		if err != nil && turn > 0 {
+			return exit // nobody wants another generation: this is how it ended
+		}
+		var procs *processes
+		if err == nil {
+			procs, err = l.start(g)
+		}
+		if err != nil {
+			return l.notStarted(err)
+		}
+		if turn == 0 {
+			wg.Go(func() { l.socket.serve(work, l) })
+			wg.Go(func() { outs.during(work) })
+		}
+		var more bool
+		if exit, more = l.supervise(ctx, procs, g); !more {
+			return exit
+		}
+	}
 }
 
 func (l *launcher) notStarted(err error) engine.Exit {
@@ -92,52 +113,74 @@ func (l *launcher) notStarted(err error) engine.Exit {
 	return engine.Exit{Code: codeNotExecutable, Reason: engine.ReasonStartFailed, Message: both(text)}
 }
 
-// begin waits until the leader said go and the code is there, and starts the process.
-func (l *launcher) begin(ctx context.Context, code <-chan error) (*process, error) {
-	said, ready := false, false
-	for !said || !ready {
-		if l.wishedStop() {
-			return nil, errStopped
+// await waits until the leader opened a generation that was not started yet, and for the first one
+// until the code is there; the order is on disk when it returns.
+func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (link.Generation, error) {
+	var g *order
+	for {
+		if _, asked := l.stop.wish(); asked || l.wishedStop() {
+			return link.Generation{}, errStopped
+		}
+		if o := l.orders.after(l.said); o != nil {
+			said := record.Go{Epoch: o.epoch, Attempt: l.replica.Attempt, Generation: o.g.Number, At: l.clock.Now()}
+			if err := record.Write(l.dir, record.FileGo, said); err != nil {
+				return link.Generation{}, err
+			}
+			g, l.said = o, o.g.Number
+		}
+		if g != nil && !prepare {
+			return g.g, nil
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return link.Generation{}, ctx.Err()
 		case <-l.stop.ch:
-			return nil, errStopped
+			return link.Generation{}, errStopped
 		case err := <-code:
 			if err != nil {
-				return nil, err
+				return link.Generation{}, err
 			}
-			ready = true
-		case epoch := <-l.goes:
-			if said {
-				continue
-			}
-			if err := record.Write(l.dir, record.FileGo, record.Go{Epoch: epoch, Attempt: l.replica.Attempt, At: l.clock.Now()}); err != nil {
-				return nil, err
-			}
-			said = true
+			prepare = false
+		case <-l.orders.wake:
 		case <-l.clock.After(recordPoll):
 		}
 	}
-	if _, asked := l.stop.wish(); asked || l.wishedStop() {
-		return nil, errStopped
-	}
+}
+
+// start begins the ranks of a generation.
+func (l *launcher) start(g link.Generation) (*processes, error) {
 	dir, err := workDir(l.replica, filepath.Join(l.dir, record.DirCode))
 	if err != nil {
 		return nil, err
 	}
+	if err := l.takePort(); err != nil {
+		return nil, err
+	}
+	l.ranks.begin(g)
+	l.spool.first(g.FirstRank)
 	start := plain
 	if l.tenant.UID != 0 {
 		start = l.walled
 	}
 	r := settled(l.replica, l.dir)
-	return spawn(r, dir, environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.spool, start)
+	p, err := spawn(r, dir, environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(g), g.FirstRank, l.spool, start)
+	if err != nil {
+		return nil, err
+	}
+	l.ranks.started(l.next.port)
+	return p, nil
 }
 
 // prepare makes the folders and brings the code, while go is waited for.
 func (l *launcher) prepare(ctx context.Context) error {
 	if err := l.makeFolders(); err != nil {
+		return err
+	}
+	if err := l.makeSharedMemory(); err != nil {
+		return err
+	}
+	var err error
+	if l.socket, err = l.openSocket(); err != nil {
 		return err
 	}
 	if err := l.bringSecrets(ctx); err != nil {
@@ -265,151 +308,4 @@ func (l *launcher) fetch(ctx context.Context, digest, place string) error {
 func isOurs(err error) bool {
 	var f *fault.Error
 	return errors.As(err, &f)
-}
-
-// supervise watches the process until nothing of its tree is left.
-func (l *launcher) supervise(ctx context.Context, proc *process) engine.Exit {
-	w := &warden{
-		l: l, proc: proc, reaper: reaper{main: proc.pid, said: l.hear(proc)},
-		tree: &tree{self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log},
-	}
-	w.oomBefore = w.tree.oomKills()
-	at := l.clock.Now()
-	start := startRecord(proc.pid, l.cgroupPath(), at)
-	if err := record.Write(l.dir, record.FileStart, start); err != nil {
-		l.log.Error("start can't be recorded", "error", err) // go.json alone keeps a second start away
-	}
-	l.client.Started(at, proc.pid)
-	w.watch(ctx)
-	proc.drained()
-	return w.exit()
-}
-
-// warden is the loop around a living tree.
-type warden struct {
-	l         *launcher
-	proc      *process
-	tree      *tree
-	reaper    reaper
-	oomBefore int
-
-	why     string           // reason we end it ourselves; "" when it ends by itself
-	kill    time.Time        // from then on SIGKILL; zero: nobody is ending it
-	ending  bool             // the whole tree was asked to end
-	resting bool             // the main process has ended and others were left
-	peak    int64            // of the samples
-	poll    time.Duration    // between looks at an ending tree
-	tick    <-chan time.Time // the next look
-}
-
-const (
-	usageEvery = 5 * time.Second
-	pollMin    = 5 * time.Millisecond
-	pollMax    = 250 * time.Millisecond
-	restGrace  = 5 * time.Second // for what the main process leaves behind
-)
-
-// watch returns when the main process has ended and no other of the tree is left.
-func (w *warden) watch(ctx context.Context) {
-	l := w.l
-	var timeout <-chan time.Time
-	if d := l.replica.RunTimeout.Std(); d > 0 {
-		timeout = l.clock.After(d)
-	}
-	usage, look := l.clock.After(usageEvery), l.clock.After(recordPoll)
-	cancelled := ctx.Done()
-	l.wishedStop() // one that came between the last look and the start
-	for !w.over() {
-		select {
-		case <-l.children:
-		case <-w.tick:
-			w.press()
-		case <-l.stop.ch:
-			grace, _ := l.stop.wish()
-			w.end(engine.ReasonStopped, grace)
-		case <-cancelled:
-			cancelled = nil
-			w.end(engine.ReasonStopped, l.replica.StopGrace.Std())
-		case <-timeout:
-			w.end(engine.ReasonTimedOut, l.replica.StopGrace.Std())
-		case <-look:
-			look = l.clock.After(recordPoll)
-			l.wishedStop()
-		case <-usage:
-			usage = l.clock.After(usageEvery)
-			u := w.tree.usage(w.reaper.cpu, l.clock.Now())
-			w.peak = max(w.peak, u.Peak)
-			u.Peak = w.peak
-			l.client.Usage(u)
-		}
-	}
-}
-
-// over reaps and says whether all is gone. When the main process has ended the rest is ended too.
-func (w *warden) over() bool {
-	w.reaper.reap()
-	if !w.reaper.ended {
-		return false
-	}
-	// Without a child there is no descendant either, since all orphans come to us.
-	if w.reaper.empty && !w.tree.strangers() {
-		return true
-	}
-	if !w.resting {
-		w.resting = true
-		w.end("", min(restGrace, w.l.replica.StopGrace.Std()))
-	}
-	return false
-}
-
-// end asks the tree to end and sets the moment from which it is killed; an earlier one stays.
-func (w *warden) end(why string, grace time.Duration) {
-	if w.why == "" && !w.reaper.ended {
-		w.why = why
-	}
-	if !w.ending {
-		w.ending = true
-		w.tree.signal(unix.SIGTERM)
-	}
-	if at := w.l.clock.Now().Add(grace); w.kill.IsZero() || at.Before(w.kill) {
-		w.kill = at
-	}
-	w.poll = pollMin
-	w.tick = w.l.clock.After(min(w.poll, max(grace, 0)))
-}
-
-// press kills once the grace is over. It never gives up: while a process lives, its cards are not free.
-func (w *warden) press() {
-	now := w.l.clock.Now()
-	if !now.Before(w.kill) {
-		w.tree.signal(unix.SIGKILL)
-	}
-	w.poll = min(2*w.poll, pollMax)
-	wait := w.poll
-	if left := w.kill.Sub(now); left > 0 {
-		wait = min(wait, left)
-	}
-	w.tick = w.l.clock.After(wait)
-}
-
-// exit says how it ended and why.
-func (w *warden) exit() engine.Exit {
-	e := exitOf(w.reaper.status)
-	e.CPUTime = w.reaper.cpu
-	e.PeakBytes = max(w.peak, w.reaper.maxRSS, w.tree.groupPeak())
-	oom := w.tree.oomKills() > w.oomBefore
-	switch {
-	case w.why == engine.ReasonStopped:
-		e.Reason = engine.ReasonStopped
-	case w.why == engine.ReasonTimedOut:
-		e.Reason = engine.ReasonTimedOut
-		e.Message = both(fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.l.replica.RunTimeout))
-	case oom && e.Reason != engine.ReasonSucceeded:
-		e.Reason = engine.ReasonOutOfMemory
-		e.Message = both(fault.T("It needed more memory than its limit of %v; ask for more memory, or use less.",
-			"内存超过上限 %v；请申请更多内存或减少使用。", w.l.replica.Resources.Memory))
-	case oom:
-		e.Message = both(fault.T("A process of its tree was killed for lack of memory.", "进程树中有进程因内存不足被杀死。"))
-	}
-	return e
 }

@@ -127,7 +127,7 @@ func (w *world) epochs() string { return filepath.Join(w.dir, record.DirEpochs) 
 func (w *world) replica(change func(*engine.Replica), command ...string) *replica {
 	w.t.Helper()
 	spec := engine.Replica{
-		TaskID: fmt.Sprintf("task-%dx%d", os.Getpid(), serial.Add(1)), Task: "my-task", Project: "default", Role: "worker", Attempt: 1, Rank: 0, World: 1,
+		TaskID: fmt.Sprintf("task-%dx%d", os.Getpid(), serial.Add(1)), Task: "my-task", Project: "default", Role: "worker", Attempt: 1, Ranks: 1,
 		Zone: "local", Node: "here", Command: command, StopGrace: api.Duration(30 * time.Second),
 	}
 	if change != nil {
@@ -231,7 +231,12 @@ func (l *launched) wait() error {
 // goes says go as soon as the launcher is attached.
 func (r *replica) goes() {
 	r.w.t.Helper()
-	eventually(r.w.t, "go", func() bool { return r.w.server.hub.Go(r.spec.Name, r.spec.Attempt) == nil })
+	eventually(r.w.t, "go", func() bool { return r.w.server.hub.Go(r.spec.Name, r.spec.Attempt, r.first()) == nil })
+}
+
+// first is the generation of a replica that is alone.
+func (r *replica) first() link.Generation {
+	return link.Generation{Number: 1, World: r.spec.Ranks, Lead: "127.0.0.1:4000"}
 }
 
 // run is a whole life.

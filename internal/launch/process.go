@@ -16,41 +16,45 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 )
 
-// process is the user's main process and its pipes.
-type process struct {
-	pid   int
-	tree  *inside.Tree // nil without a wall: pid is then the main process itself
+// processes are the ranks of one generation and their pipes.
+type processes struct {
+	n     int
+	pids  []int        // of the ranks; behind a wall only process 1
+	tree  *inside.Tree // nil without a wall
 	pumps []*pump
 	done  sync.WaitGroup // of the pumps
 }
 
-// starter runs the command in dir with these files: plain, or behind a wall.
-type starter func(p *process, r engine.Replica, dir string, env []string, files [3]uintptr) error
+// starter runs the command in dir, once for each of each: plain, or behind a wall. When it fails
+// p.pids are those that run nevertheless.
+type starter func(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error
 
-// spawn starts the command in dir. A startFault is the user's to mend.
-func spawn(r engine.Replica, dir string, env []string, s *spool, start starter) (*process, error) {
+// spawn starts the command in dir, a process for each of each. A startFault is the user's to mend.
+func spawn(r engine.Replica, dir string, env []string, each [][]string, first int, s *spool, start starter) (*processes, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
 	}
 	defer null.Close()
-	p := &process{}
-	files := [3]uintptr{null.Fd()}
-	for i, stream := range []byte{'O', 'E'} {
-		read, write, err := os.Pipe()
-		if err != nil {
-			p.closePipes()
-			return nil, fmt.Errorf("make pipe: %w", err)
+	p := &processes{n: len(each)}
+	out := make([]inside.Pipes, len(each))
+	for i := range out {
+		for k, stream := range []byte{'O', 'E'} {
+			read, write, err := os.Pipe()
+			if err != nil {
+				p.closePipes()
+				return nil, fmt.Errorf("make pipe: %w", err)
+			}
+			defer write.Close() // ours; the process has its own
+			p.pumps = append(p.pumps, &pump{rank: first + i, stream: stream, r: read, spool: s})
+			// Fd would make the pipe blocking for the process too, which is what programs expect.
+			out[i][k] = write.Fd()
 		}
-		defer write.Close() // ours; the process has its own
-		p.pumps = append(p.pumps, &pump{stream: stream, r: read, spool: s})
-		// Fd would make the pipe blocking for the process too, which is what programs expect.
-		files[1+i] = write.Fd()
 	}
 	if lookupIn(env, "PWD") == "" {
 		env = append(env, "PWD="+dir)
 	}
-	if err := start(p, r, dir, env, files); err != nil {
+	if err := start(p, r, dir, env, each, null.Fd(), out); err != nil {
 		p.closePipes()
 		return nil, err
 	}
@@ -60,73 +64,120 @@ func spawn(r engine.Replica, dir string, env []string, s *spool, start starter) 
 	return p, nil
 }
 
-// plain starts it as who we are.
-func plain(p *process, r engine.Replica, dir string, env []string, files [3]uintptr) error {
+// plain starts them as who we are.
+func plain(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
 	file, err := findProgram(r.Command[0], dir, lookupIn(env, "PATH"))
 	if err != nil {
 		return err
 	}
-	p.pid, err = syscall.ForkExec(file, r.Command, &syscall.ProcAttr{
-		Dir: dir, Env: env, Files: files[:], Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		return spawnFault(file, err)
+	for i, own := range each {
+		pid, err := syscall.ForkExec(file, r.Command, &syscall.ProcAttr{
+			Dir: dir, Env: append(env[:len(env):len(env)], own...), Files: []uintptr{stdin, out[i][0], out[i][1]},
+			Sys: &syscall.SysProcAttr{Setsid: true},
+		})
+		if err != nil {
+			for _, pid := range p.pids { // our own children, not yet reaped
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return spawnFault(file, err)
+		}
+		p.pids = append(p.pids, pid)
+		// If memory runs out, the work goes first and its launcher stays to tell the tale.
+		_ = os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj"), []byte("200"), 0)
 	}
-	// If memory runs out, the work goes first and its launcher stays to tell the tale.
-	_ = os.WriteFile(filepath.Join("/proc", strconv.Itoa(p.pid), "oom_score_adj"), []byte("200"), 0)
 	return nil
 }
 
-func (p *process) closePipes() {
+func (p *processes) closePipes() {
 	for _, pump := range p.pumps {
 		pump.r.Close()
 	}
 }
 
 // drained ends the pumps after the tree has ended.
-func (p *process) drained() {
+func (p *processes) drained() {
 	for _, pump := range p.pumps {
 		pump.finish()
 	}
 	p.done.Wait()
 }
 
-// reaper collects every child: the main process and the orphans we adopt as subreaper.
+// reaper collects every child: the ranks and the orphans we adopt as subreaper.
 type reaper struct {
-	main   int
-	said   <-chan unix.WaitStatus // behind a wall: the main process's end, by process 1, which is main
-	gone   bool                   // main was reaped
-	ended  bool                   // the main process has ended, with status
-	status unix.WaitStatus
-	cpu    time.Duration // of all that ended
-	maxRSS int64         // of the largest single one
-	empty  bool          // there is no child at all
+	main  map[int]int // pid → local rank; behind a wall process 1 → -1
+	said  <-chan ended
+	gone  *unix.WaitStatus // of process 1
+	ends  []*unix.WaitStatus
+	left  int // ranks that have not ended
+	first int // the local rank that failed first; -1: none
+	// settled: first stays what it is, the others are being ended by us.
+	settled bool
+
+	spent *spent
+	empty bool // there is no child at all
+}
+
+// spent is what the ended processes of all generations used.
+type spent struct {
+	cpu    time.Duration
+	maxRSS int64 // of the largest single one
+	peak   int64 // of the samples
+}
+
+func newReaper(p *processes, said <-chan ended, s *spent) *reaper {
+	r := &reaper{spent: s, main: map[int]int{}, said: said, ends: make([]*unix.WaitStatus, p.n), left: p.n, first: -1}
+	for i, pid := range p.pids {
+		if said != nil {
+			i = -1
+		}
+		r.main[pid] = i
+	}
+	return r
 }
 
 // reap takes all that have ended by now.
 func (r *reaper) reap() {
 	r.take()
-	if r.ended {
-		return
-	}
-	if r.said == nil {
-		r.ended = r.gone
-		return
-	}
-	var ws unix.WaitStatus
-	heard := false
-	if r.gone {
-		ws, heard = <-r.said // it ended with process 1 at the latest
-	} else {
+	for r.said != nil {
 		select {
-		case ws, heard = <-r.said:
+		case e, more := <-r.said:
+			if !more {
+				r.said = nil
+				continue
+			}
+			r.note(e.local, e.status)
+			continue
 		default:
 		}
+		if r.gone == nil {
+			return
+		}
+		// It has ended, so the rest of its words and then their end are on their way.
+		if e, more := <-r.said; more {
+			r.note(e.local, e.status)
+		} else {
+			r.said = nil
+		}
 	}
-	if heard {
-		r.status = ws
+	if r.gone != nil {
+		for i := range r.ends { // unheard: killed with process 1, whose status they share
+			r.note(i, *r.gone)
+		}
 	}
-	r.ended = heard || r.gone // unheard: killed with process 1, whose status it shares
+}
+
+// note is the end of a local rank. Of those that are seen at once the killed one counts as the first
+// failure: the others may have died of it.
+func (r *reaper) note(local int, ws unix.WaitStatus) {
+	if r.ends[local] != nil {
+		return
+	}
+	r.ends[local] = &ws
+	r.left--
+	failed := ws.Signaled() || ws.ExitStatus() != 0
+	if failed && !r.settled && (r.first < 0 || ws.Signaled() && !r.ends[r.first].Signaled()) {
+		r.first = local
+	}
 }
 
 func (r *reaper) take() {
@@ -144,18 +195,20 @@ func (r *reaper) take() {
 			r.empty = false
 			return
 		}
-		r.cpu += time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
-		r.maxRSS = max(r.maxRSS, ru.Maxrss*1024)
-		if pid == r.main {
-			r.gone = true
-			if !r.ended {
-				r.status = ws
-			}
+		r.spent.cpu += time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+		r.spent.maxRSS = max(r.spent.maxRSS, ru.Maxrss*1024)
+		local, main := r.main[pid]
+		delete(r.main, pid) // another may get its number
+		switch {
+		case main && local < 0:
+			r.gone = &ws
+		case main:
+			r.note(local, ws)
 		}
 	}
 }
 
-// exitOf says how the main process ended, before anyone asks why.
+// exitOf says how a rank ended, before anyone asks why.
 func exitOf(ws unix.WaitStatus) engine.Exit {
 	if ws.Signaled() {
 		sig := ws.Signal()

@@ -15,6 +15,7 @@ import (
 // pump carries one of the process's pipes into the spool, line by line. It holds at most one line
 // of logbook.MaxText bytes; back-pressure on the process comes only from the spool's disk.
 type pump struct {
+	rank   int
 	stream byte
 	r      *os.File
 	spool  *spool
@@ -125,7 +126,7 @@ func (p *pump) feed(data []byte) {
 		}
 		p.add(line, whole)
 	}
-	p.spool.write(p.stream, p.lines)
+	p.spool.write(p.rank, p.stream, p.lines)
 }
 
 // add takes a piece of a line. whole: the line ends here.
@@ -167,7 +168,7 @@ func (p *pump) flush() {
 	}
 	p.lines = p.lines[:0]
 	p.emitPart(true)
-	p.spool.write(p.stream, p.lines)
+	p.spool.write(p.rank, p.stream, p.lines)
 }
 
 // end writes the last line, which has no line end.
@@ -177,5 +178,5 @@ func (p *pump) end() {
 	}
 	p.lines = p.lines[:0]
 	p.emitPart(false)
-	p.spool.write(p.stream, p.lines)
+	p.spool.write(p.rank, p.stream, p.lines)
 }

@@ -16,7 +16,6 @@ import (
 // spool is the log on disk, in logbook's line format. Every write is of whole lines at the known
 // end, so that what lies below size is always whole lines, whatever failed above it.
 type spool struct {
-	rank  int
 	clock clock.Clock
 	log   *slog.Logger
 
@@ -28,6 +27,7 @@ type spool struct {
 	buf      []byte
 	dropped  int64 // lines that the disk did not take, since the last notice
 	lostEver int64
+	rank     int // of our own lines
 	changed  chan struct{}
 	mask     *strings.Replacer // nil: nothing to hide
 }
@@ -40,7 +40,7 @@ func (s *spool) hide(values []string) {
 }
 
 // openSpool opens or creates the file. The torn end that a killed launcher may leave is cut off.
-func openSpool(path string, rank int, c clock.Clock, log *slog.Logger) (*spool, error) {
+func openSpool(path string, c clock.Clock, log *slog.Logger) (*spool, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
@@ -50,7 +50,7 @@ func openSpool(path string, rank int, c clock.Clock, log *slog.Logger) (*spool, 
 		f.Close()
 		return nil, fmt.Errorf("read spool: %w", err)
 	}
-	return &spool{rank: rank, clock: c, log: log, f: f, size: size, changed: make(chan struct{}, 1)}, nil
+	return &spool{clock: c, log: log, f: f, size: size, changed: make(chan struct{}, 1)}, nil
 }
 
 // wholeLines is the offset after the last line end. A line is far shorter than the block read.
@@ -100,9 +100,14 @@ type text struct {
 // write stamps and appends lines in one write. When the disk refuses, the lines are dropped and
 // counted, and the count is written as soon as the disk takes bytes again: the process never waits
 // for an operator.
-func (s *spool) write(stream byte, lines []text) {
+func (s *spool) write(rank int, stream byte, lines []text) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.put(rank, stream, lines)
+}
+
+// put is write, mu held.
+func (s *spool) put(rank int, stream byte, lines []text) {
 	if s.closed || len(lines) == 0 {
 		return
 	}
@@ -111,10 +116,10 @@ func (s *spool) write(stream byte, lines []text) {
 	}
 	s.buf = s.buf[:0]
 	if s.dropped > 0 {
-		s.buf = s.line(s.buf, 'E', text{bytes: dropNotice(s.dropped)})
+		s.buf = s.line(s.buf, s.rank, 'E', text{bytes: dropNotice(s.dropped)})
 	}
 	for _, l := range lines {
-		s.buf = s.line(s.buf, stream, l)
+		s.buf = s.line(s.buf, rank, stream, l)
 	}
 	if err := s.commit(); err != nil {
 		if s.dropped == 0 {
@@ -131,11 +136,11 @@ func dropNotice(n int64) []byte {
 	return fmt.Appendf(nil, "[fermi] the disk was full: %d lines of output were dropped here / 磁盘已满：此处丢弃了 %d 行输出", n, n)
 }
 
-func (s *spool) line(dst []byte, stream byte, t text) []byte {
+func (s *spool) line(dst []byte, rank int, stream byte, t text) []byte {
 	if s.mask != nil {
 		t.bytes = []byte(s.mask.Replace(string(t.bytes)))
 	}
-	return logbook.AppendLine(dst, logbook.Line{Time: s.last, Rank: s.rank, Stream: stream, Partial: t.partial, Text: t.bytes})
+	return logbook.AppendLine(dst, logbook.Line{Time: s.last, Rank: rank, Stream: stream, Partial: t.partial, Text: t.bytes})
 }
 
 // commit writes buf at the known end; mu held.
@@ -157,9 +162,18 @@ func (s *spool) poke() {
 	}
 }
 
+// first says which rank our own lines are shown as.
+func (s *spool) first(rank int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rank = rank
+}
+
 // notice is a line of our own in the user's log.
 func (s *spool) notice(format string, args ...any) {
-	s.write('E', []text{{bytes: append([]byte("[fermi] "), fmt.Appendf(nil, format, args...)...)}})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.put(s.rank, 'E', []text{{bytes: append([]byte("[fermi] "), fmt.Appendf(nil, format, args...)...)}})
 }
 
 // close says that nothing more will come. The file stays open for reading.
@@ -170,7 +184,7 @@ func (s *spool) close() {
 		return
 	}
 	if s.dropped > 0 {
-		s.buf = s.line(s.buf[:0], 'E', text{bytes: dropNotice(s.dropped)})
+		s.buf = s.line(s.buf[:0], s.rank, 'E', text{bytes: dropNotice(s.dropped)})
 		if s.commit() == nil {
 			s.dropped = 0
 		}

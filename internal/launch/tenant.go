@@ -61,7 +61,7 @@ func (l *launcher) give(path string) error {
 }
 
 // walled starts the command as the tenant, behind its wall.
-func (l *launcher) walled(p *process, r engine.Replica, dir string, env []string, files [3]uintptr) error {
+func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
 	wall := inside.Wall{
 		Mark: string(r.Name), UID: l.tenant.UID, GID: l.tenant.UID, Hide: l.tenant.Hide,
 		Tmp: filepath.Join(l.dir, record.DirTmp), VarTmp: filepath.Join(l.dir, record.DirVarTmp),
@@ -77,18 +77,19 @@ func (l *launcher) walled(p *process, r engine.Replica, dir string, env []string
 	for _, name := range seen {
 		wall.Binds = append(wall.Binds, filepath.Join(l.dir, name))
 	}
+	wall.Binds = append(wall.Binds, l.memory)
 	if r.Code != nil {
 		wall.Folder = r.Code.Folder
 	}
-	command := inside.Command{Args: r.Command, Env: env, Dir: dir}
+	command := inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir}
 	if r.Command[0] == "fermi" {
 		command.Own = ownBinary
 	}
-	tree, err := inside.Start(wall, command, files)
+	tree, err := inside.Start(wall, command, stdin, out)
 	if err != nil {
 		return wallFault(r, err)
 	}
-	p.tree, p.pid = tree, tree.PID
+	p.tree, p.pids = tree, []int{tree.PID}
 	return nil
 }
 
@@ -111,21 +112,30 @@ func wallFault(r engine.Replica, err error) error {
 	return err
 }
 
-// hear brings process 1's word of the main process's end to the loop; nil without a wall.
-func (l *launcher) hear(p *process) <-chan unix.WaitStatus {
+// ended is the end of one rank.
+type ended struct {
+	local  int
+	status unix.WaitStatus
+}
+
+// hear brings process 1's word of the ranks' ends to the loop; nil without a wall.
+func (l *launcher) hear(p *processes) <-chan ended {
 	if p.tree == nil {
 		return nil
 	}
-	said := make(chan unix.WaitStatus, 1)
+	said := make(chan ended, p.n)
 	go func() { // ends with process 1
-		ws, err := p.tree.Ended()
-		if err == nil {
-			said <- unix.WaitStatus(ws)
-		}
-		close(said)
-		select {
-		case l.children <- struct{}{}:
-		default:
+		defer func() {
+			close(said)
+			poke(l.children)
+		}()
+		for {
+			i, ws, err := p.tree.Ended()
+			if err != nil || i < 0 || i >= p.n {
+				return
+			}
+			said <- ended{i, unix.WaitStatus(ws)} // one each: never full
+			poke(l.children)
 		}
 	}()
 	return said

@@ -29,17 +29,17 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func TestEnviron(t *testing.T) {
 	r := engine.Replica{
-		Name: "task-a-worker-1-2", TaskID: "task-a", Role: "worker", Index: 1, Attempt: 2, Rank: 5, World: 8,
+		Name: "task-a-worker-1-2", TaskID: "task-a", Role: "worker", Index: 1, Attempt: 2,
 		HyperParameters: map[string]any{"n": 100000000.0, "ok": true, "s": "x y"},
-		Env:             []api.EnvVar{{Name: "PATH", Value: "/mine"}, {Name: "FERMI_RANK", Value: "9"}},
+		Env:             []api.EnvVar{{Name: "PATH", Value: "/mine"}, {Name: "FERMI_TASK", Value: "9"}, {Name: "RANK", Value: "mine"}},
 	}
 	env := environ(r, "/d", nil, credentials{}, func(name string) (string, bool) {
 		v, ok := map[string]string{"PATH": "/bin", "HOME": "/root", "SECRET": "s", "TZ": "UTC"}[name]
 		return v, ok
 	})
 	for name, want := range map[string]string{
-		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_RANK": "5",
-		"FERMI_WORLD_SIZE": "8", "FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
+		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_TASK": "",
+		"FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
 	} {
 		if got := lookupIn(env, name); got != want {
 			t.Errorf("%s=%q, not %q", name, got, want)
@@ -140,7 +140,7 @@ func TestPump(t *testing.T) {
 	want := []string{"a", "", "bc", long, long + "…", "y", long + "…", long + "…", "tail"}
 	for _, cut := range []int{1, 3, 1000, logbook.MaxText, logbook.MaxText + 1, len(body)} {
 		path := filepath.Join(t.TempDir(), "log")
-		s, err := openSpool(path, 0, clock.Real, quiet)
+		s, err := openSpool(path, clock.Real, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestPump(t *testing.T) {
 // TestPumpShowsAnUnfinishedLine and then its end.
 func TestPumpShowsAnUnfinishedLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	s, err := openSpool(path, 0, clock.Real, quiet)
+	s, err := openSpool(path, clock.Real, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestPumpShowsAnUnfinishedLine(t *testing.T) {
 // TestPumpDoesNotWaitForAnEscapedWriter: someone else holds the pipe, and writes.
 func TestPumpDoesNotWaitForAnEscapedWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	s, err := openSpool(path, 0, clock.Real, quiet)
+	s, err := openSpool(path, clock.Real, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestPumpDoesNotWaitForAnEscapedWriter(t *testing.T) {
 	}
 	defer w.Close()
 	p := &pump{stream: 'O', r: r, spool: s}
-	proc := &process{pumps: []*pump{p}}
+	proc := &processes{pumps: []*pump{p}}
 	proc.done.Go(p.run)
 	fmt.Fprint(w, "last words\nno end")
 	proc.drained()
@@ -219,19 +219,19 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 	path := filepath.Join(dir, "log")
-	s, err := openSpool(path, 0, clock.Real, quiet)
+	s, err := openSpool(path, clock.Real, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.f.Close()
 	filler := filepath.Join(dir, "filler")
-	s.write('O', []text{{bytes: []byte("before")}})
+	s.write(0, 'O', []text{{bytes: []byte("before")}})
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
 	big := []byte(strings.Repeat("x", 10_000))
 	for range 3 {
-		s.write('O', []text{{bytes: big}, {bytes: big}})
+		s.write(0, 'O', []text{{bytes: big}, {bytes: big}})
 	}
 	if s.lost() == 0 {
 		t.Fatal("nothing was lost")
@@ -240,7 +240,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	s.write('O', []text{{bytes: []byte("after")}})
+	s.write(0, 'O', []text{{bytes: []byte("after")}})
 	s.close()
 	lines := readSpool(t, path)
 	if lines[0] != "before" || lines[len(lines)-1] != "after" || !strings.Contains(lines[len(lines)-2], fmt.Sprint(lost)) {

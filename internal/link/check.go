@@ -126,6 +126,8 @@ func checkFromLauncher(m *linkpb.FromLauncher) error {
 		return checkUsage(v.Usage)
 	case *linkpb.FromLauncher_Done:
 		return checkDone(v.Done)
+	case *linkpb.FromLauncher_Ranks:
+		return checkRanks(v.Ranks)
 	case *linkpb.FromLauncher_Beat:
 	default:
 		return refuse("unknown message")
@@ -139,9 +141,9 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 	case *linkpb.ToLauncher_Welcome:
 		return fmt.Errorf("welcome comes once")
 	case *linkpb.ToLauncher_Go:
-		if v.Go.GetEpoch() <= 0 || v.Go.GetAttempt() < 0 {
-			return fmt.Errorf("go without an epoch")
-		}
+		return checkGo(v.Go)
+	case *linkpb.ToLauncher_Watermark:
+		return checkWatermark(v.Watermark)
 	case *linkpb.ToLauncher_LogAck:
 		if a := v.LogAck; a.GetDurable() < 0 || a.GetReceived() < 0 {
 			return fmt.Errorf("acknowledgement below zero")

@@ -129,7 +129,9 @@ func FuzzMessages(f *testing.F) {
 		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Log{Log: &linkpb.LogData{Offset: 3, Data: []byte("x\n"), Last: true}}},
 		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Exited{Exited: &linkpb.Exited{Code: 1, Reason: "Stopped"}}},
 		&linkpb.FromFollower{Message: &linkpb.FromFollower_Facts{Facts: &linkpb.Facts{Replica: "task-a-worker-0-1", Attached: true, Session: 1, State: "Running"}}},
-		&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: &linkpb.Order{Replica: "task-a-worker-0-1", Go: &linkpb.Go{Epoch: 1, Attempt: 1}}}},
+		&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: &linkpb.Order{Replica: "task-a-worker-0-1", Go: first.order(1, 1)}}},
+		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Ranks{Ranks: someRanks.message()}},
+		&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Watermark{Watermark: &linkpb.Watermark{Generation: 1, Step: 2}}},
 		&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Stop{Stop: &linkpb.StopOrder{GraceNanos: 5}}},
 	} {
 		data, err := proto.Marshal(m)

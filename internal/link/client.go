@@ -32,8 +32,10 @@ type Spool interface {
 
 // Orders is what a server may say to a launcher. Calls come from one goroutine and must be quick.
 type Orders interface {
-	// Go: the attempt may start, by the word of this epoch, which is the highest seen so far.
-	Go(epoch int64)
+	// Go: this generation may start, by the word of this epoch, which is the highest seen so far.
+	Go(epoch int64, g Generation)
+	// Watermark: every rank of the generation holds the step.
+	Watermark(generation, step int64)
 	// Stop: end the tree.
 	Stop(grace time.Duration)
 }
@@ -82,6 +84,7 @@ type facts struct {
 	started *linkpb.Started
 	exited  *linkpb.Exited
 	usage   *linkpb.Usage
+	ranks   *linkpb.Ranks
 	done    *linkpb.Done
 }
 
@@ -145,6 +148,9 @@ func (c *Client) Usage(u Usage) {
 		c.facts.usage = &linkpb.Usage{CpuNanos: int64(u.CPU), RssBytes: u.RSS, PeakBytes: u.Peak, Processes: int32(u.Processes)}
 	})
 }
+
+// Ranks says how the ranks stand; only the newest is sent. r.Held must not be changed afterwards.
+func (c *Client) Ranks(r Ranks) { c.tell(func() { c.facts.ranks = r.message() }) }
 
 // Done says that everything was handed over; Told is closed when a server has heard it.
 func (c *Client) Done(logBytes int64, files int, bytes int64) {

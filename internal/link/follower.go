@@ -162,12 +162,10 @@ func (h *Hub) takeFacts(f *follower, m *linkpb.Facts) error {
 	if err != nil {
 		return refuse("facts of no replica")
 	}
-	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil {
+	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil || checkRanks(m.GetRanks()) != nil {
 		return refuse("facts that can't be")
 	}
-	if changed := h.noteFacts(f, name, parts, m); changed {
-		h.cfg.Notify(parts.TaskID, name)
-	}
+	h.tellRanks(parts.TaskID, name, h.noteFacts(f, name, parts, m))
 	return nil
 }
 
@@ -195,10 +193,16 @@ func (h *Hub) noteFacts(f *follower, name engine.Name, parts Parts, m *linkpb.Fa
 		changed = true
 	}
 	k := h.knownOf(name)
+	if !mine {
+		k.ranks = nil // as attach does
+	}
 	before := k.state
 	k.advance(engine.State(m.GetState()))
 	if u := m.GetUsage(); u != nil {
 		k.usage = usageOf(u, time.Unix(0, m.GetUsageAtUnixNano()))
+	}
+	if r := m.GetRanks(); r != nil && k.noteRanks(r) {
+		changed = true
 	}
 	return changed || k.state != before
 }
@@ -215,10 +219,10 @@ func (h *Hub) tellFollower(ctx context.Context, f *follower, stream linkpb.Peer_
 			return errHungUp
 		case <-f.wake:
 			for name, out := range f.take() {
-				if out.start == nil && out.stop == nil {
+				if out.start == nil && out.stop == nil && out.watermark == nil {
 					continue
 				}
-				order := &linkpb.Order{Replica: string(name), Go: out.start, Stop: out.stop}
+				order := &linkpb.Order{Replica: string(name), Go: out.start, Stop: out.stop, Watermark: out.watermark}
 				if err := stream.Send(&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: order}}); err != nil {
 					return err
 				}

@@ -29,7 +29,7 @@ type Logs interface {
 	Finish(ctx context.Context, taskID, replica string) (durable int64, err error)
 }
 
-// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Current and SecretsOf must be given.
+// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Saved, Current and SecretsOf must be given.
 type HubConfig struct {
 	Blob   blob.Store
 	Logs   Logs
@@ -39,6 +39,9 @@ type HubConfig struct {
 	// Notify is called (it must not block for long) when something about a replica changed:
 	// attached, detached, started, exited, done.
 	Notify func(taskID string, name engine.Name)
+	// Saved is called (it must not block) when a launcher's ranks may hold another step; anew: it may
+	// have missed what it was told before.
+	Saved func(taskID string, anew bool)
 	// ArchiveOf says which code archive a task's replicas may fetch, "" for none; so that a token
 	// reaches only its own code.
 	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
@@ -87,6 +90,7 @@ type Hub struct {
 type known struct {
 	state   engine.State
 	usage   Usage
+	ranks   *linkpb.Ranks // nil: it said nothing; never changed
 	seen    time.Time
 	session int64 // of its last stream here
 }
@@ -105,6 +109,9 @@ func NewHub(cfg HubConfig) *Hub {
 	}
 	if cfg.Notify == nil {
 		cfg.Notify = func(string, engine.Name) {}
+	}
+	if cfg.Saved == nil {
+		cfg.Saved = func(string, bool) {}
 	}
 	return &Hub{
 		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{},
@@ -213,20 +220,6 @@ func (h *Hub) Usage(name engine.Name) (Usage, bool) {
 	return Usage{}, false
 }
 
-// Go tells the launcher that the attempt may start, with our epoch. It may be said again; the
-// launcher starts once. Fault Unavailable when the launcher is not attached: say it again when
-// Notify tells that it is.
-func (h *Hub) Go(name engine.Name, attempt int) error {
-	return h.order(name, func(p *peer) error {
-		if p.parts.Attempt != attempt {
-			return fault.New(fault.Conflict, "OtherAttempt",
-				fault.T("The replica is of another attempt.", "该副本属于另一次尝试。"))
-		}
-		p.post(func(out *outbox) { out.start = &linkpb.Go{Epoch: h.epoch, Attempt: int32(attempt)} })
-		return nil
-	})
-}
-
 // Stop asks the launcher to end the tree with this grace. It may be said again.
 func (h *Hub) Stop(name engine.Name, grace time.Duration) error {
 	grace = min(max(grace, 0), maxGrace)
@@ -262,6 +255,7 @@ func (h *Hub) attach(p *peer, state engine.State) error {
 	}
 	k := h.knownOf(p.name)
 	k.session = p.session
+	k.ranks = nil // it says so again, and until then nobody acts on what it said elsewhere
 	k.advance(state)
 	h.mark(p.name)
 	return nil

@@ -181,10 +181,17 @@ func (s *memSpool) poke() {
 type orders struct {
 	mu    sync.Mutex
 	goes  []int64
+	marks []int64
 	stops []time.Duration
 }
 
-func (o *orders) Go(e int64) {
+func (o *orders) Watermark(_, step int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.marks = append(o.marks, step)
+}
+
+func (o *orders) Go(e int64, _ Generation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.goes = append(o.goes, e)
@@ -236,7 +243,7 @@ func (w *world) lines(s *server) []string {
 func TestLife(t *testing.T) {
 	w := newWorld(t)
 	s := w.serve("s", 7, nil)
-	if err := s.hub.Go(testName, 1); fault.CodeOf(err) != fault.Unavailable {
+	if err := s.hub.Go(testName, 1, first); fault.CodeOf(err) != fault.Unavailable {
 		t.Fatalf("go to nobody: %v", err)
 	}
 	c, spool, ord, _ := w.client(testName, w.endpoints(s.target), 0)
@@ -246,11 +253,11 @@ func TestLife(t *testing.T) {
 	}
 	eventually(t, "attached", func() bool { return s.hub.Attached(testName) })
 	state(engine.StateCreated)
-	if err := s.hub.Go(testName, 2); fault.CodeOf(err) != fault.Conflict {
+	if err := s.hub.Go(testName, 2, first); fault.CodeOf(err) != fault.Conflict {
 		t.Fatalf("go for another attempt: %v", err)
 	}
 	for range 2 {
-		if err := s.hub.Go(testName, 1); err != nil {
+		if err := s.hub.Go(testName, 1, first); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -473,7 +480,7 @@ func TestNewerStreamReplaces(t *testing.T) {
 	if err := untilEnd(first); status.Code(err) != codes.Aborted {
 		t.Fatal(err)
 	}
-	if err := s.hub.Go(testName, 1); err != nil {
+	if err := s.hub.Go(testName, 1, Generation{Number: 1, World: 1, Lead: "127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
 	for {

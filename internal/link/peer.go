@@ -42,10 +42,11 @@ type peer struct {
 
 // outbox holds the newest of each thing to say; each is idempotent, so nothing ever queues up.
 type outbox struct {
-	start *linkpb.Go
-	stop  *linkpb.StopOrder
-	ack   *linkpb.LogAck
-	epoch int64 // a new leader's
+	start     *linkpb.Go
+	stop      *linkpb.StopOrder
+	ack       *linkpb.LogAck
+	watermark *linkpb.Watermark
+	epoch     int64 // a new leader's
 }
 
 // queuedLogs holds the whole window even when it comes in small pieces of a busy moment; a
@@ -212,6 +213,9 @@ func (h *Hub) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
 	if out.start != nil {
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Go{Go: out.start}})
 	}
+	if out.watermark != nil {
+		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Watermark{Watermark: out.watermark}})
+	}
 	if out.ack != nil {
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_LogAck{LogAck: out.ack}})
 	}
@@ -254,6 +258,10 @@ func (h *Hub) take(p *peer, m *linkpb.FromLauncher) {
 		h.tell(p, func(k *known) {
 			k.usage = usageOf(u, h.cfg.Clock.Now())
 		})
+	case *linkpb.FromLauncher_Ranks:
+		changed := false
+		h.tell(p, func(k *known) { changed = k.noteRanks(v.Ranks) })
+		h.tellRanks(p.parts.TaskID, p.name, changed)
 	case *linkpb.FromLauncher_Log:
 		select {
 		case p.logs <- v.Log:

@@ -126,14 +126,14 @@ func TestForwarding(t *testing.T) {
 	leader := c.list[0].hub
 	cl, _, ord, _ := w.client(testName, w.endpoints(c.list[1].target), 0)
 	eventually(t, "attached at the leader", func() bool { return leader.Attached(testName) })
-	if err := leader.Go(testName, 1); err != nil {
+	if err := leader.Go(testName, 1, first); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "go", func() bool { n, _ := ord.heard(); return n > 0 })
 	if ord.goes[0] != 7 {
 		t.Fatal(ord.goes)
 	}
-	if err := c.list[1].hub.Go(testName, 1); err == nil {
+	if err := c.list[1].hub.Go(testName, 1, first); err == nil {
 		t.Error("a follower gave an order")
 	}
 	cl.Started(time.Now(), 42)
@@ -141,7 +141,7 @@ func TestForwarding(t *testing.T) {
 	cl.Usage(Usage{CPU: time.Second, RSS: 10, Processes: 3})
 	eventually(t, "usage", func() bool { u, ok := leader.Usage(testName); return ok && u.RSS == 10 && u.Processes == 3 })
 
-	first := cl.streams()
+	streams := cl.streams()
 	// The third leads: the launcher's stream stays, hears of it, and takes its orders.
 	c.lead(2, 9)
 	eventually(t, "attached at the new leader", func() bool { return c.list[2].hub.Attached(testName) })
@@ -153,7 +153,7 @@ func TestForwarding(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "stop", func() bool { _, n := ord.heard(); return n == 1 })
-	if cl.streams() != first {
+	if cl.streams() != streams {
 		t.Errorf("the launcher dialled %d times", cl.streams())
 	}
 	if leader.Attached(testName) {
@@ -163,7 +163,7 @@ func TestForwarding(t *testing.T) {
 	// Its server leads: still the same stream.
 	c.lead(1, 11)
 	eventually(t, "attached at its own server", func() bool { return c.list[1].hub.Attached(testName) && cl.Epoch() == 11 })
-	if cl.streams() != first {
+	if cl.streams() != streams {
 		t.Errorf("the launcher dialled %d times", cl.streams())
 	}
 
@@ -174,7 +174,7 @@ func TestForwarding(t *testing.T) {
 	c.list[1].stop()
 	c.lead(0, 13, 1)
 	eventually(t, "attached elsewhere", func() bool {
-		return cl.streams() > first && leader.Attached(testName) && c.list[2].hub.Attached(testName)
+		return cl.streams() > streams && leader.Attached(testName) && c.list[2].hub.Attached(testName)
 	})
 	cl.Exited(engine.Exit{Code: 0, Reason: engine.ReasonSucceeded, At: time.Now()})
 	eventually(t, "exited", func() bool { s, _ := leader.State(testName); return s == engine.StateExited })
@@ -314,12 +314,12 @@ func TestTails(t *testing.T) {
 	if lines := w.lines(c.list[2].server); len(lines) != 100 {
 		t.Errorf("a plain read elsewhere gives %d lines", len(lines))
 	}
-	first := cl.streams()
+	streams := cl.streams()
 	w.endpoints(c.list[2].target, c.list[0].target)
 	c.list[1].hub.mu.Lock()
 	c.list[1].hub.peers[testName].hangUp(errNotLeading)
 	c.list[1].hub.mu.Unlock()
-	eventually(t, "moved", func() bool { return cl.streams() > first && c.list[0].hub.Attached(testName) })
+	eventually(t, "moved", func() bool { return cl.streams() > streams && c.list[0].hub.Attached(testName) })
 	write(100)
 	eventually(t, "200 lines on every server", everywhere)
 	spool.close()

@@ -184,7 +184,7 @@ func (s *session) listen(alive func()) error {
 			if err := s.c.raise(v.Go.GetEpoch()); err != nil {
 				return err
 			}
-			s.c.cfg.Orders.Go(v.Go.GetEpoch())
+			s.c.cfg.Orders.Go(v.Go.GetEpoch(), generationOf(v.Go))
 		case *linkpb.ToLauncher_Beat:
 			if e := v.Beat.GetEpoch(); e > 0 {
 				if err := s.c.raise(e); err != nil {
@@ -193,6 +193,8 @@ func (s *session) listen(alive func()) error {
 			}
 		case *linkpb.ToLauncher_Stop:
 			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
+		case *linkpb.ToLauncher_Watermark:
+			s.c.cfg.Orders.Watermark(v.Watermark.GetGeneration(), v.Watermark.GetStep())
 		case *linkpb.ToLauncher_LogAck:
 			s.ack(v.LogAck)
 		}
@@ -276,6 +278,9 @@ func (s *session) sayFacts() (told bool, err error) {
 	}
 	if now.usage != s.said.usage {
 		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Usage{Usage: now.usage}})
+	}
+	if now.ranks != s.said.ranks {
+		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Ranks{Ranks: now.ranks}})
 	}
 	if now.exited != s.said.exited {
 		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Exited{Exited: now.exited}})

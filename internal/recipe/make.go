@@ -197,13 +197,17 @@ func (r *Recipe) Files() []api.RecipeFile { return r.w.files }
 // Len is the number of processes.
 func (r *Recipe) Len() int { return len(r.w.ranks) }
 
-// Leader is the process that the launcher of group i starts first, by which it starts the group.
-func (r *Recipe) Leader(i int) api.RecipeRank {
+// Group is the processes of group i; by the first the others are started where the launcher does not.
+func (r *Recipe) Group(i int) []api.RecipeRank {
 	n := 0
 	for _, g := range r.w.in.Groups[:i] {
 		n += g.Ranks
 	}
-	return r.Rank(n)
+	out := make([]api.RecipeRank, r.w.in.Groups[i].Ranks)
+	for k := range out {
+		out[k] = r.Rank(n + k)
+	}
+	return out
 }
 
 // Rank is process i over all groups.

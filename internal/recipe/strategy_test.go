@@ -240,7 +240,7 @@ func TestRanks(t *testing.T) {
 		}
 		at := 0
 		for i, n := range ranks {
-			if got := r.Leader(i); got.Rank != at {
+			if got := r.Group(i)[0]; got.Rank != at {
 				t.Fatalf("group %d is led by %d, not %d", i, got.Rank, at)
 			}
 			at += n
@@ -285,7 +285,7 @@ func TestLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range r.Len() {
-		if rank := r.Leader(i); rank.Rank != i {
+		if rank := r.Group(i)[0]; rank.Rank != i {
 			t.Fatal(rank)
 		}
 	}

@@ -170,11 +170,21 @@ func Needed(spec *api.TrainingTaskSpec) bool {
 	return spec.Framework != "" && spec.Framework != api.FrameworkPlain || spec.Precision != "" || spec.Strategy != nil || spec.GradCompression != ""
 }
 
-// Ranks is how many processes a replica of a role has. Programs that start their processes
-// themselves have one for each device; for the others the launcher starts one a replica.
+// Ranks is how many processes a replica of a role has: as the role says, or one for each device.
+// Ray and MXNet make their own use of the devices: one a replica.
 func Ranks(id api.Framework, role *api.Role) int {
-	if fw := rowOf(id); fw != nil && fw.start == startLead {
-		return max(1, role.Resources.Accelerators.Count)
+	fw := rowOf(id)
+	switch {
+	case role.Ranks > 0 || fw == nil || fw.start == startRay || fw.id == api.FrameworkPlain || fw.id == "mxnet":
+		return role.RankCount()
 	}
-	return 1
+	return max(1, role.Resources.Accelerators.Count)
+}
+
+// Started is how many of them the launcher starts: all, or the one that starts the others.
+func Started(id api.Framework, role *api.Role) int {
+	if fw := rowOf(id); fw != nil && fw.start != startRank {
+		return 1
+	}
+	return Ranks(id, role)
 }

@@ -144,9 +144,14 @@ func sigmoid(x float64) float64 {
 	return e / (1 + e)
 }
 
-// Batch computes mean loss and accuracy over points and, with grad, the mean gradient.
+// batch computes mean loss and accuracy over points and, with grad, the mean gradient.
 func (m *Model) batch(s *scratch, points []Point, grad *Model) (meanLoss, accuracy float64) {
-	n := float64(len(points))
+	return m.batchOf(s, points, len(points), grad)
+}
+
+// batchOf is the part that points have in those means over a batch of size.
+func (m *Model) batchOf(s *scratch, points []Point, size int, grad *Model) (meanLoss, accuracy float64) {
+	n := float64(size)
 	for _, p := range points {
 		logit := m.forward(s, p)
 		value, slope := loss(logit, p.Label)

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,6 +27,8 @@ type Options struct {
 	StepTime time.Duration
 	// Output is the folder for model.json and metrics.jsonl; "" writes nothing.
 	Output string
+	// Place is among which other ranks.
+	Place Place
 }
 
 // DefaultOptions fit two spirals in well under a second.
@@ -50,7 +52,7 @@ func (o Options) Validate() error {
 	case o.StepTime < 0 || o.StepTime > time.Hour:
 		return fmt.Errorf("step-time must be between 0 and 1h, not %s", o.StepTime)
 	}
-	return nil
+	return o.Place.Validate()
 }
 
 // FromEnvironment takes hyper-parameters as Fermi hands them to any process: FERMI_HP_STEPS and so
@@ -75,7 +77,9 @@ func (o Options) FromEnvironment(getenv func(string) string) (Options, error) {
 	read("SEED", func(v string) (err error) { o.Seed, err = strconv.ParseUint(v, 10, 64); return err })
 	read("STEP_TIME", func(v string) (err error) { o.StepTime, err = parseSpan(v); return err })
 	o.Output = getenv("FERMI_OUTPUT")
-	return o, errors.Join(errs...)
+	place, err := placeFrom(getenv)
+	o.Place = place
+	return o, errors.Join(append(errs, err)...)
 }
 
 // parseSpan takes "250ms" and plain seconds.
@@ -105,44 +109,73 @@ type saved struct {
 const examples = 1024
 
 // Train fits the model and prints a line every LogEvery steps. When ctx ends it finishes the step,
-// saves, and returns the cause.
+// saves, and returns the cause. Of several ranks only the first prints and writes.
 func Train(ctx context.Context, o Options, out io.Writer) (Result, error) {
 	if err := o.Validate(); err != nil {
 		return Result{}, err
 	}
-	// One stream for the data, one for weights and batches: changing one leaves the other alone.
-	data := spirals(examples, rand.New(rand.NewPCG(o.Seed, 1)))
-	rng := rand.New(rand.NewPCG(o.Seed, 2))
-	model := NewModel(o.Hidden, rng)
-	grad, opt, work := model.zeros(), newAdam(model, o.Rate), model.scratch()
-	metrics, err := openMetrics(o.Output)
+	if o.Place.Rank > 0 {
+		out, o.Output = io.Discard, ""
+	}
+	t := newTrainer(o)
+	t.last = time.Now()
+	kept, err := openSlots(o.Place)
+	if err != nil {
+		return Result{}, err
+	}
+	boss, err := greet(ctx, o.Place, kept.held())
+	if err != nil {
+		return Result{}, err
+	}
+	defer boss.close()
+	at, err := t.resume(kept, boss)
+	if err != nil {
+		return Result{}, err
+	}
+	around, err := joinRing(ctx, o.Place)
+	if err != nil {
+		return Result{}, err
+	}
+	defer around.close()
+	metrics, err := openMetrics(o.Output, at.Step)
 	if err != nil {
 		return Result{}, err
 	}
 	defer metrics.close()
 	fmt.Fprintf(out, "sample: two spirals, %d points, hidden=%d batch=%d lr=%g seed=%d steps=%d\n",
 		examples, o.Hidden, o.Batch, o.Rate, o.Seed, o.Steps)
-	batch := make([]Point, o.Batch)
-	var at Result
-	for step := 1; step <= o.Steps && ctx.Err() == nil; step++ {
-		for i := range batch {
-			batch[i] = data[rng.IntN(len(data))]
+	if at.Step > 0 {
+		fmt.Fprintf(out, "sample: goes on after step=%d, generation %d\n", at.Step, o.Place.Generation)
+	}
+	for stopped := ctx.Err() != nil && o.Place.alone(); at.Step < o.Steps && !stopped; {
+		if stopped, err = t.step(around, ctx.Err() != nil); err != nil {
+			return at, boss.lostPeer(ctx, o.Place, err)
 		}
-		grad.clear()
-		model.batch(work, batch, grad)
-		opt.apply(model, grad)
-		at.Step = step
-		if step%o.LogEvery == 0 || step == o.Steps {
-			at.Loss, at.Accuracy = model.batch(work, data, nil)
-			fmt.Fprintf(out, "step=%d loss=%.4f acc=%.4f\n", step, at.Loss, at.Accuracy)
-			if err := metrics.add(at); err != nil {
-				return at, err
-			}
+		at.Step++
+		// Shown first: what was saved is never done again, so its line would be missing.
+		if err := errors.Join(t.show(&at, out, metrics), t.keep(kept, boss, at.Step)); err != nil {
+			return at, err
 		}
 		wait(ctx, o.StepTime)
 	}
-	at.Loss, at.Accuracy = model.batch(work, data, nil)
-	if err := errors.Join(save(o, at, model), metrics.close()); err != nil {
+	return t.finish(ctx, at, out, metrics)
+}
+
+// show prints how good the model is, every so many steps.
+func (t *trainer) show(at *Result, out io.Writer, metrics *metricsFile) error {
+	if at.Step%t.o.LogEvery != 0 && at.Step != t.o.Steps {
+		return nil
+	}
+	at.Loss, at.Accuracy = t.model.batch(t.work, t.data, nil)
+	fmt.Fprintf(out, "step=%d loss=%.4f acc=%.4f\n", at.Step, at.Loss, at.Accuracy)
+	return metrics.add(*at)
+}
+
+// finish saves, and says how far it came.
+func (t *trainer) finish(ctx context.Context, at Result, out io.Writer, metrics *metricsFile) (Result, error) {
+	o := t.o
+	at.Loss, at.Accuracy = t.model.batch(t.work, t.data, nil)
+	if err := errors.Join(save(o, at, t.model), metrics.close()); err != nil {
 		return at, err
 	}
 	if ctx.Err() != nil && at.Step < o.Steps {
@@ -151,6 +184,42 @@ func Train(ctx context.Context, o Options, out io.Writer) (Result, error) {
 	}
 	fmt.Fprintf(out, "done step=%d loss=%.4f acc=%.4f\n", at.Step, at.Loss, at.Accuracy)
 	return at, nil
+}
+
+// resume goes on where the launcher says: with the state of that step, or from the beginning.
+func (t *trainer) resume(kept *slots, boss *launcher) (at Result, err error) {
+	if kept == nil || boss == nil {
+		return at, nil
+	}
+	data, err := kept.restore(boss.restore)
+	if err == nil && boss.restore > 0 {
+		err = t.restore(data)
+	}
+	if err != nil {
+		boss.say("held", map[string]any{"steps": kept.held()}) // so that an older one is chosen next
+		return at, err
+	}
+	at.Step = int(boss.restore)
+	return at, nil
+}
+
+// keep saves the state after a step where that can be done now, and tells the launcher.
+func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
+	if kept == nil || boss == nil {
+		return nil
+	}
+	begin := time.Now()
+	state := t.state()
+	saved, err := kept.save(int64(step), boss.mark(), state)
+	if err != nil {
+		return err
+	}
+	boss.say("progress", map[string]any{"step": step, "t": begin.Sub(t.last).Seconds()})
+	t.last = begin
+	if saved {
+		boss.say("saved", map[string]any{"step": step, "bytes": len(state), "seconds": time.Since(begin).Seconds()})
+	}
+	return nil
 }
 
 func wait(ctx context.Context, d time.Duration) {
@@ -168,15 +237,35 @@ func wait(ctx context.Context, d time.Duration) {
 // metricsFile is metrics.jsonl; nil when there is no output folder.
 type metricsFile struct{ f *os.File }
 
-func openMetrics(dir string) (*metricsFile, error) {
+// openMetrics begins the file anew or, after a step, goes on behind its line.
+func openMetrics(dir string, after int) (*metricsFile, error) {
 	if dir == "" {
 		return nil, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.Create(filepath.Join(dir, "metrics.jsonl"))
+	path := filepath.Join(dir, "metrics.jsonl")
+	var keep []byte
+	if after > 0 {
+		old, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for line := range bytes.Lines(old) {
+			var r Result
+			if json.Unmarshal(line, &r) != nil || r.Step > after || line[len(line)-1] != '\n' {
+				break
+			}
+			keep = append(keep, line...)
+		}
+	}
+	f, err := os.Create(path)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Write(keep); err != nil {
+		f.Close()
 		return nil, err
 	}
 	return &metricsFile{f}, nil

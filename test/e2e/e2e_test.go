@@ -289,8 +289,8 @@ func TestRestartPolicy(t *testing.T) {
 	task.Spec.Restart = &api.RestartPolicy{MaxRestarts: 5}
 	w.submit(task)
 	done := w.phase("flaky", api.PhaseCompleted)
-	if done.Status.Attempt != 3 || len(done.Status.Restarts) != 2 {
-		t.Errorf("attempt %d, %d restarts", done.Status.Attempt, len(done.Status.Restarts))
+	if done.Status.Generation != 3 || len(done.Status.Restarts) != 2 {
+		t.Errorf("generation %d, %d restarts", done.Status.Generation, len(done.Status.Restarts))
 	}
 	contains(t, w.must("events", "task/flaky"), "Restarting")
 }

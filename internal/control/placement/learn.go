@@ -122,7 +122,7 @@ func (c *Controller) remember(ctx context.Context, id string) (out remembered, e
 
 // learnRun takes up what a finished task of the past showed.
 func (m *model) learnRun(r *history.Run) {
-	m.queues.Learn(r.Owner, r.Name, r.Devices, r.Ran, r.Declared)
+	m.queues.LearnRun(r.Owner, r.Name, r.Devices, r.Ran, r.Declared)
 	m.try(r)
 }
 

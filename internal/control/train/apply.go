@@ -104,8 +104,9 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 		errs = append(errs, c.cfg.Engine.Stop(ctx, name, grace))
 	}
 	errs = append(errs, c.startAll(ctx, s, p, task))
+	hold := len(p.goAhead) > 0 && c.holds(s, task)
 	for _, i := range p.goAhead {
-		if err := c.cfg.Hub.Go(s.members[i].name, task.Status.Attempt); err != nil && !fault.Is(err, fault.Unavailable) {
+		if err := c.cfg.Hub.Go(s.members[i].name, task.Status.Attempt, s.orderFor(i, task.Status, hold)); err != nil && !fault.Is(err, fault.Unavailable) {
 			errs = append(errs, err) // not attached any more: it comes back
 		}
 	}
@@ -149,7 +150,7 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 			defer func() { <-gate }()
 			r := c.replica(s, i, task)
 			r.UID = uid
-			withRecipe(&r, made, i)
+			withRecipe(&r, made, s.members[i].place)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
@@ -163,7 +164,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 	r := engine.Replica{
 		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
-		Attempt: task.Status.Attempt, Rank: i, World: len(s.members), Node: m.node,
+		Attempt: task.Status.Attempt, Ranks: m.ranks, Node: m.node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
 	for _, role := range task.Spec.Roles {

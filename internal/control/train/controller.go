@@ -12,6 +12,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/reconcile"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
@@ -28,8 +30,12 @@ type History interface {
 type Hub interface {
 	// Attached says whether the replica's launcher is connected.
 	Attached(name engine.Name) bool
-	// Go tells it to start; repeating is fine.
-	Go(name engine.Name, attempt int) error
+	// Ranks is what the launcher told last about its ranks.
+	Ranks(name engine.Name) (link.Ranks, bool)
+	// Go tells it to start a generation; repeating is fine.
+	Go(name engine.Name, attempt int, g link.Generation) error
+	// Watermark tells it the newest step that every rank holds.
+	Watermark(name engine.Name, generation, step int64) error
 }
 
 // Config makes a Controller.
@@ -57,6 +63,7 @@ type Controller struct {
 	loop  *reconcile.Loop      // nil while not leading
 	nodes map[uint32]*api.Node // by number; replaced, never changed
 	keys  map[string]api.Key   // task id → key
+	marks *watermarks          // nil while not leading
 }
 
 // New makes a controller; it starts nothing.
@@ -69,10 +76,12 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
 	c.mu.Lock()
 	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
+	marks := newWatermarks()
+	c.marks = marks
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
-		c.loop = nil
+		c.loop, c.marks = nil, nil
 		c.mu.Unlock()
 	}()
 	if err := c.fill(ctx); err != nil {
@@ -80,6 +89,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { c.follow(ctx, feed) })
+	wg.Go(func() { c.watch(ctx, marks) })
 	err := loop.Run(ctx)
 	wg.Wait()
 	return err
@@ -215,6 +225,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 		known[ob.Name] = ob
 	}
 	s.members = c.members(s, known)
+	s.table()
 	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
 		if _, err := c.recipe(s, s.task); err != nil {
 			s.unfit = fault.From(err)
@@ -244,17 +255,22 @@ func (c *Controller) members(s seen, known map[engine.Name]engine.Observation) [
 		return nil
 	}
 	var out []member
+	ranks := map[string]int{}
+	for i := range s.task.Spec.Roles {
+		ranks[s.task.Spec.Roles[i].Name] = recipe.Started(s.task.Spec.Framework, &s.task.Spec.Roles[i])
+	}
 	for _, role := range s.placement.Spec.Roles {
 		for i, slot := range role.Slots {
-			m := member{name: engine.NameOf(s.task.Meta.ID, role.Role, i, s.task.Status.Attempt), role: role.Role, index: i}
+			m := member{name: engine.NameOf(s.task.Meta.ID, role.Role, i, s.task.Status.Attempt), role: role.Role, index: i, number: slot.Node, devices: slot.Devices, ranks: max(ranks[role.Role], 1)}
 			if n := c.node(slot.Node); n != nil {
-				m.node, m.zone = n.Meta.Name, n.Spec.Zone
+				m.node, m.zone, m.leaf = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf
 			}
 			if ob, ok := known[m.name]; ok {
 				m.state, m.started, m.exit = ob.State, ob.Started, ob.Exit
 				delete(known, m.name)
 			}
 			m.attached = c.cfg.Hub.Attached(m.name)
+			m.said, _ = c.cfg.Hub.Ranks(m.name)
 			out = append(out, m)
 		}
 	}

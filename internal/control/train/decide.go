@@ -1,20 +1,22 @@
 package train
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // seen is everything known about a task at one moment.
 type seen struct {
 	task      *api.TrainingTask
 	placement *api.Placement // nil: none
-	members   []member       // of the current attempt, in rank order; empty without placement
+	members   []member       // of the current attempt, in the placement's order; empty without one
+	order     []int          // of members, as ranks go
+	world     int            // ranks of all members
 	others    []engine.Observation
 	// unfit says why the framework can't be started on this placement; nil where it can, or is plain.
 	unfit *fault.Error
@@ -28,8 +30,15 @@ type member struct {
 	role     string
 	index    int
 	node     string
+	number   uint32 // the node's
 	zone     string
+	leaf     string
+	devices  uint64
+	ranks    int // processes
+	first    int // rank of its first one
+	place    int // in the order of ranks
 	attached bool
+	said     link.Ranks   // the newest by its launcher; zero: nothing
 	state    engine.State // "": the engine does not know it
 	started  time.Time
 	exit     *engine.Exit
@@ -252,6 +261,7 @@ func (s *seen) begin(p *plan, now time.Time) {
 		return
 	}
 	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
+	p.status.Rendezvous = nil
 	p.status.PlacedAt = &now
 	p.status.Zones = s.zones()
 	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
@@ -292,7 +302,7 @@ func (s *seen) started() *time.Time {
 // proceed is for a task with a placement and a current attempt.
 func (s *seen) proceed(p *plan, now time.Time) {
 	s.count(p)
-	if fail := s.firstFailure(p.status.Generation == p.status.Attempt); fail != nil {
+	if fail := s.firstFailure(p.status.Rendezvous != nil); fail != nil {
 		s.failing(p, now, fail)
 		return
 	}
@@ -300,22 +310,22 @@ func (s *seen) proceed(p *plan, now time.Time) {
 		s.complete(p, now)
 		return
 	}
-	if p.status.Generation < p.status.Attempt {
+	if p.status.Rendezvous == nil {
 		s.gather(p)
 		return
 	}
-	for i := range s.members {
-		if m := &s.members[i]; m.state == engine.StateCreated && m.attached {
-			p.goAhead = append(p.goAhead, i)
-		}
+	if fail := s.rankFailure(p); fail != nil {
+		s.nextGeneration(p, now, fail)
+		return
 	}
+	s.follow(p)
 	if p.status.Replicas.Starting == 0 && p.status.Phase != api.PhaseRunning {
 		if p.status.StartedAt == nil {
 			p.status.StartedAt = s.started()
 		}
 		p.usage = true
-		p.to(api.PhaseRunning, "Started", fault.T("All %d processes run.", "全部 %d 个进程已运行。", len(s.members)))
-		p.tell(false, "Started", "started-"+itoa(p.status.Attempt), p.status.Message)
+		p.to(api.PhaseRunning, "Started", fault.T("All %d processes run.", "全部 %d 个进程已运行。", s.world))
+		p.tell(false, "Started", "started-"+itoa(p.status.Generation), p.status.Message)
 	}
 }
 
@@ -324,22 +334,13 @@ func (s *seen) gather(p *plan) {
 	if zones := s.zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
 		p.status.Zones, p.commit = zones, true
 	}
-	ready := 0
 	for i := range s.members {
-		m := &s.members[i]
-		if m.state == "" {
+		if s.members[i].state == "" {
 			p.start = append(p.start, i)
-		} else if m.attached {
-			ready++
 		}
 	}
-	if ready < len(s.members) {
-		return
-	}
-	p.status.Generation = p.status.Attempt
-	p.commit = true
-	for i := range s.members {
-		p.goAhead = append(p.goAhead, i)
+	if len(p.start) == 0 && s.allReady() {
+		s.open(p, s.world)
 	}
 }
 
@@ -352,7 +353,7 @@ func (s *seen) count(p *plan) {
 			n.Succeeded++
 		case m.ended():
 			n.Failed++
-		case m.state == engine.StateRunning:
+		case m.state == engine.StateRunning && !m.lags(&p.status):
 			n.Running++
 		default:
 			n.Starting++
@@ -361,6 +362,15 @@ func (s *seen) count(p *plan) {
 	if n != p.status.Replicas {
 		p.status.Replicas, p.commit = n, true
 	}
+}
+
+// lags says that the ranks of the open generation don't run there yet. A launcher that has not told
+// us anything is taken to be where the task was.
+func (m *member) lags(status *api.TrainingTaskStatus) bool {
+	if m.said.Generation == 0 {
+		return status.Phase == api.PhaseRecovering
+	}
+	return m.said.Generation < int64(status.Generation)
 }
 
 // firstFailure is the earliest end that was not a success and not ours. A replica that was told to
@@ -432,12 +442,8 @@ func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
 		return
 	}
 	p.usage = true
-	budget, window := 0, time.Hour
-	if r := s.task.Spec.Restart; r != nil {
-		budget, window = r.MaxRestarts, cmp.Or(r.Window.Std(), window)
-	}
-	recent := slices.DeleteFunc(p.status.Restarts, func(t time.Time) bool { return now.Sub(t) >= window })
-	if fail.Reason != engine.ReasonStartFailed && len(recent) < budget {
+	recent, left := s.budget(p, now)
+	if fail.Reason != engine.ReasonStartFailed && left > 0 {
 		s.restart(p, now, recent, fail)
 		return
 	}
@@ -450,6 +456,7 @@ func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
 func (s *seen) restart(p *plan, now time.Time, recent []time.Time, fail *api.ReplicaFailure) {
 	p.status.Restarts = append(recent, now)
 	p.status.Attempt++
+	p.status.Rendezvous = nil
 	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
 	message := fault.T("Restart %d of the window: %s", "窗口内第 %d 次重启：%s", len(p.status.Restarts), fail.Message.EN)
 	message.ZH = fault.T("", "窗口内第 %d 次重启：%s", len(p.status.Restarts), fail.Message.ZH).ZH

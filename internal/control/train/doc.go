@@ -10,18 +10,25 @@
 //	          placed            all attached → go        all started
 //	Pending ────────▶ Initializing ───────────────────────────▶ Running ──▶ Completed
 //	   ▲                   │                                       │
-//	   │ placement gone    │ a replica failed                      │ a replica failed
+//	   │ placement gone    │ a replica failed                      │ a rank or a replica failed
 //	   └───────────────────┴────────▶ Recovering ◀─────────────────┘
 //	                                      │ budget used up          stop wanted → Stopped
 //	                                      └──────────▶ Failed
 //
+// Two ways back from Recovering. A rank failed and its launcher lives: the next generation of the
+// same attempt; launchers, folders and what their ranks hold in memory stay, and all ranks go on
+// from the newest step that every one of them holds. A launcher is lost or has ended: the next
+// attempt, with new launchers, from the beginning.
+//
 // Invariants:
 //  1. Attempt only grows; a replica's name contains it, so no name is ever used twice.
-//  2. Generation = attempt is written, fenced, before any launcher is told to go.
+//  2. Generation only grows. With it the hash of its members, its lead and the step to restore are
+//     written, fenced, before any launcher is told to go; all are told the same, by whatever leader.
 //  3. A new attempt starts only when every replica of the old ones has ended.
 //  4. A final phase is written in the same transaction that deletes the placement, after every
 //     replica has handed over its log and outputs and its usage is in history.
 //  5. A replica's folder goes only after 4.
 //  6. A task that moves has both places until its processes have ended, and the new one from then
 //     on: one transaction makes it the place of the next attempt.
+//  7. The watermark is a step that every rank holds, so the newest common step is never overwritten.
 package train

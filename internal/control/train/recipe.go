@@ -20,7 +20,8 @@ func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, err
 	for i := range spec.Roles {
 		ranks[spec.Roles[i].Name] = recipe.Ranks(spec.Framework, &spec.Roles[i])
 	}
-	for _, m := range s.members {
+	for _, i := range s.order {
+		m := &s.members[i]
 		g := recipe.Group{Role: m.role, Index: m.index, Node: m.node, Address: here, Ranks: ranks[m.role]}
 		slot := slotOf(s.placement, m.role, m.index)
 		if n := c.node(slot.Node); n != nil {
@@ -35,12 +36,17 @@ func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, err
 	return made, made.Startable()
 }
 
-// withRecipe gives member i its part.
-func withRecipe(r *engine.Replica, made *recipe.Recipe, i int) {
+// withRecipe gives the member at a place of the table its part.
+func withRecipe(r *engine.Replica, made *recipe.Recipe, place int) {
 	if made == nil {
 		return
 	}
-	first := made.Leader(i)
-	r.Command = first.Command
-	r.Recipe = &engine.Recipe{Env: first.Env, Files: made.Files()}
+	ranks := made.Group(place)
+	r.Command = ranks[0].Command
+	r.Recipe = &engine.Recipe{Env: ranks[0].Env, Files: made.Files()}
+	if r.Ranks > 1 {
+		for _, rank := range ranks {
+			r.Recipe.Each = append(r.Recipe.Each, rank.Env)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // onNodes is a controller that knows nodes of these types, 8 devices each, and a task of one replica
@@ -28,7 +29,9 @@ func onNodes(fw api.Framework, devices int, types ...string) (*Controller, seen)
 		c.nodes[n.Spec.Number] = n
 		slots = append(slots, api.Slot{Node: n.Spec.Number, Devices: 1<<devices - 1})
 		s.members = append(s.members, at(i, 1, "", false, nil))
+		s.members[i].ranks = recipe.Started(fw, &s.task.Spec.Roles[0])
 	}
+	s.table()
 	s.placement.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: slots}}
 	return c, s
 }
@@ -67,6 +70,31 @@ func TestRecipeOfAPlacement(t *testing.T) {
 	for _, v := range again.Rank(0).Env {
 		if v.Name == "MASTER_PORT" && v.Value == ports[0] {
 			t.Error("the next attempt listens where the last one may still do")
+		}
+	}
+}
+
+// TestRecipeOfSeveralRanks: one process for each device, each with its own place.
+func TestRecipeOfSeveralRanks(t *testing.T) {
+	c, s := onNodes("pytorch-ddp", 2, "A100", "A100")
+	made, err := c.recipe(s, s.task)
+	if err != nil || s.world != 4 {
+		t.Fatal(s.world, err)
+	}
+	for i := range s.members {
+		r := c.replica(s, i, s.task)
+		withRecipe(&r, made, s.members[i].place)
+		if r.Ranks != 2 || len(r.Recipe.Each) != 2 {
+			t.Fatalf("%d ranks with %d environments", r.Ranks, len(r.Recipe.Each))
+		}
+		for local, vars := range r.Recipe.Each {
+			env := map[string]string{}
+			for _, v := range vars {
+				env[v.Name] = v.Value
+			}
+			if env["RANK"] != itoa(s.members[i].first+local) || env["WORLD_SIZE"] != "4" || env["LOCAL_RANK"] != itoa(local) || env["LOCAL_WORLD_SIZE"] != "2" {
+				t.Errorf("replica %d: %v", i, env)
+			}
 		}
 	}
 }

@@ -132,7 +132,7 @@ func (h *house) open() (*Engine, func()) {
 func replicaOf(task string, index int, env map[string]string, command ...string) engine.Replica {
 	name := engine.NameOf(task, "worker", index, 1)
 	r := engine.Replica{
-		Name: name, TaskID: task, Task: "t", Role: "worker", Index: index, Attempt: 1, World: 1,
+		Name: name, TaskID: task, Task: "t", Role: "worker", Index: index, Attempt: 1,
 		Command: command, Virtual: true, StopGrace: api.Duration(time.Second),
 	}
 	for k, v := range env {

@@ -3,6 +3,7 @@ package localengine
 import (
 	"context"
 	"errors"
+	"os"
 	"syscall"
 	"time"
 
@@ -114,6 +115,9 @@ func (e *Engine) Remove(ctx context.Context, name engine.Name) error {
 	if err := removeGroup(r); err != nil {
 		return fault.New(fault.Unavailable, "CgroupBusy", fault.T(
 			"The cgroup of replica %s could not be removed yet.", "暂时无法移除副本 %s 的 cgroup。", name)).Because(err)
+	}
+	if err := os.RemoveAll(record.SharedMemory(name)); err != nil { // a launcher that was killed leaves it
+		e.cfg.Log.Warn("shared memory could not be freed", "replica", name, "error", err)
 	}
 	if err := e.discard(r); err != nil {
 		return fault.New(fault.Unavailable, "ReplicaFolder", fault.T(

@@ -7,6 +7,6 @@
 //
 // The order of a life: the engine makes the folder (mkdir is the O_EXCL) and writes replica.json;
 // the launcher takes lock, writes launcher.json; on go it writes go.json, then starts the user's
-// process and writes start.json; at its end exit.json; when logs and outputs are handed over
+// processes and writes start.json; a later generation replaces go.json; at the end exit.json; when logs and outputs are handed over
 // done.json. stop-EPOCH.json is the wish of that epoch's leader that it end.
 package record

@@ -35,14 +35,19 @@ type Process struct {
 	Cgroup string `json:"cgroup,omitempty"`
 }
 
-// Go is the leader's word that attempt may start.
+// Go is the leader's word that a generation of the attempt may start; the newest one.
 type Go struct {
-	Epoch   int64     `json:"epoch"`
-	Attempt int       `json:"attempt"`
-	At      time.Time `json:"at"`
+	Epoch      int64     `json:"epoch"`
+	Attempt    int       `json:"attempt"`
+	Generation int64     `json:"generation"`
+	At         time.Time `json:"at"`
 }
 
-// Start says that the user's process runs.
+// SharedMemory is $FERMI_SHM, memory of a replica that outlives its ranks' processes. The launcher
+// makes and removes it; the engine removes that of a lost launcher.
+func SharedMemory(name engine.Name) string { return "/dev/shm/fermi-" + string(name) }
+
+// Start says that the user's processes run: the first rank of the first generation.
 type Start struct {
 	Process Process   `json:"process"`
 	At      time.Time `json:"at"`
@@ -82,5 +87,3 @@ type Link struct {
 	// Tenant is here and not in a file of its own because a record costs a start two syncs.
 	Tenant Tenant `json:"tenant,omitzero"`
 }
-
-var _ = engine.Exit{} // exit.json holds an engine.Exit

@@ -12,7 +12,7 @@
 //
 // The simple story: the launcher starts this same binary again in new mount, pid and IPC
 // namespaces. As process 1 there it builds the mounts, drops what rights a child could inherit,
-// starts the user's command, reaps, and reports start and end over a pipe. How the code differs:
+// starts the ranks of the replica, reaps, and reports start and ends over a pipe. How the code differs:
 // that second start happens in this package's init, before the other packages have theirs, because
 // an etcd, a SQL engine and their tables would cost every replica more than ten milliseconds and
 // many megabytes. That is also why only a few packages of the standard library are imported here:

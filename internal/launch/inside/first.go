@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -26,20 +27,30 @@ func first() int {
 	// Caught and dropped: the launcher signals every process itself, and an ignored signal would
 	// stay ignored in the command.
 	signal.Notify(make(chan os.Signal, 1))
-	syscall.CloseOnExec(3)
-	syscall.CloseOnExec(4)
-	tell := json.NewEncoder(os.NewFile(4, "reports"))
+	syscall.CloseOnExec(fdOrder)
+	syscall.CloseOnExec(fdReport)
+	tell := json.NewEncoder(os.NewFile(fdReport, "reports"))
 	var o order
-	if err := json.NewDecoder(io.LimitReader(os.NewFile(3, "order"), maxOrder)).Decode(&o); err != nil {
+	if err := json.NewDecoder(io.LimitReader(os.NewFile(fdOrder, "order"), maxOrder)).Decode(&o); err != nil {
 		return 1 // the launcher has died, or never meant us
 	}
-	_ = syscall.Close(3)
-	pid, said := begin(o)
-	if tell.Encode(said) != nil || pid == 0 {
+	_ = syscall.Close(fdOrder)
+	for i := range o.Each {
+		if i > 0 {
+			out, err := pipesOf(i)
+			syscall.CloseOnExec(out)
+			syscall.CloseOnExec(err)
+		}
+	}
+	running, said := begin(o)
+	if tell.Encode(said) != nil || len(running) == 0 {
 		return 1
 	}
-	for fd := range 3 { // the command's alone
-		_ = syscall.Close(fd)
+	_ = syscall.Close(0) // the commands' alone
+	for i := range o.Each {
+		out, err := pipesOf(i)
+		_ = syscall.Close(out)
+		_ = syscall.Close(err)
 	}
 	for {
 		var ws syscall.WaitStatus
@@ -48,21 +59,34 @@ func first() int {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil: // no child is left
 			return 0
-		case ended == pid:
-			_ = tell.Encode(report{Step: stepEnded, Status: ws})
+		default:
+			if i, ours := running[ended]; ours {
+				delete(running, ended) // another may get its number
+				_ = tell.Encode(report{Step: stepEnded, Process: i, Status: ws})
+			}
 		}
 	}
 }
 
-// begin builds the wall and starts the command. pid 0: it did not start, or was only a probe.
-func begin(o order) (pid int, said report) {
-	fail := func(step, file string, err error) (int, report) {
-		r := report{Step: step, File: file}
-		if !errors.As(err, &r.Errno) {
-			r.Text = err.Error() + ": "
-		}
-		return 0, r
+// pipesOf are the descriptors of process i.
+func pipesOf(i int) (out, err int) {
+	if i == 0 {
+		return 1, 2
 	}
+	return fdMore + 2*(i-1), fdMore + 2*(i-1) + 1
+}
+
+func fail(step, file string, err error) (map[int]int, report) {
+	r := report{Step: step, File: file}
+	if !errors.As(err, &r.Errno) {
+		r.Text = err.Error() + ": "
+	}
+	return nil, r
+}
+
+// begin builds the wall and starts the processes: pid → place. None: one did not start, and with us
+// all end; or it was only a probe.
+func begin(o order) (running map[int]int, said report) {
 	if err := o.build(); err != nil {
 		var s *stepError
 		if errors.As(err, &s) {
@@ -78,7 +102,7 @@ func begin(o order) (pid int, said report) {
 		if err := as(o.UID, o.GID, func() error { return nil }); err != nil {
 			return fail(StepBuild, "uid "+strconv.Itoa(o.UID), err)
 		}
-		return 0, report{Step: stepStarted, Missing: missing}
+		return nil, report{Step: stepStarted, Missing: missing}
 	}
 	file := o.Own
 	step := StepDir
@@ -93,13 +117,18 @@ func begin(o order) (pid int, said report) {
 	}); err != nil {
 		return fail(step, file, err)
 	}
-	pid, err = syscall.ForkExec(file, o.Args, &syscall.ProcAttr{
-		Dir: o.Dir, Env: o.Env, Files: []uintptr{0, 1, 2},
-		Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}},
-	})
-	if err != nil {
-		return fail(StepExec, file, err)
+	running = map[int]int{}
+	for i, own := range o.Each {
+		out, errs := pipesOf(i)
+		pid, err := syscall.ForkExec(file, o.Args, &syscall.ProcAttr{
+			Dir: o.Dir, Env: append(slices.Clone(o.Env), own...), Files: []uintptr{0, uintptr(out), uintptr(errs)},
+			Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}},
+		})
+		if err != nil {
+			return fail(StepExec, file, err)
+		}
+		preferForOOM(pid)
+		running[pid] = i
 	}
-	preferForOOM(pid)
-	return pid, report{Step: stepStarted, Missing: missing}
+	return running, report{Step: stepStarted, Missing: missing}
 }

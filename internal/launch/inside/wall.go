@@ -26,10 +26,11 @@ type Wall struct {
 	SharedMemory int64
 }
 
-// Command is what runs behind it.
+// Command is what runs behind it: a process for each of Each.
 type Command struct {
 	Args []string
-	Env  []string
+	Env  []string   // of all
+	Each [][]string // further variables, of one process each; at least one
 	Dir  string
 	// Own is what Args[0] stands for when it is this very program; "" looks in PATH.
 	Own string
@@ -60,6 +61,7 @@ type report struct {
 	Errno   syscall.Errno      `json:",omitempty"`
 	File    string             `json:",omitempty"`
 	Text    string             `json:",omitempty"`
+	Process int                `json:",omitempty"` // whose end, by its place in Each
 	Status  syscall.WaitStatus `json:",omitempty"`
 	Missing []string           `json:",omitempty"` // parts of the wall that this kernel lacks
 }
@@ -70,17 +72,23 @@ const maxReport = 64 << 10
 // argv0 tells the second start from any other.
 const argv0 = "fermi-inside"
 
-// Tree is what was started: process 1 as seen from outside, and its word on the command's end.
+// Pipes are the standard output and error of one process.
+type Pipes [2]uintptr
+
+// Tree is what was started: process 1 as seen from outside, and its word on the processes' ends.
 type Tree struct {
 	PID     int
 	reports *json.Decoder
 	pipe    *os.File
 }
 
-// Start builds the wall and runs the command behind it with these standard files. The caller reaps
-// Tree.PID. A *Refused is the user's to mend.
-func Start(w Wall, c Command, files [3]uintptr) (*Tree, error) {
-	t, err := spawn(order{Wall: w, Command: c}, files)
+// Start builds the wall and runs the command behind it, each process with its pipes. The caller reaps
+// Tree.PID. A *Refused is the user's to mend: then none runs.
+func Start(w Wall, c Command, stdin uintptr, out []Pipes) (*Tree, error) {
+	if len(out) == 0 || len(out) != len(c.Each) {
+		return nil, fmt.Errorf("%d processes with %d pairs of pipes", len(c.Each), len(out))
+	}
+	t, err := spawn(order{Wall: w, Command: c}, stdin, out)
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +105,17 @@ func Start(w Wall, c Command, files [3]uintptr) (*Tree, error) {
 	return nil, &Refused{Step: r.Step, File: r.File, Errno: r.Errno, Text: r.Text}
 }
 
-// Ended waits for the command's end; processes it left may live on in Tree. An error means that
-// process 1 was killed, and everything with it: its own wait status tells how.
-func (t *Tree) Ended() (syscall.WaitStatus, error) {
-	defer t.pipe.Close()
+// Ended waits for the next end of a process; what they left may live on in Tree. An error means that
+// process 1 has ended, and everything with it: the end of those unheard is its own wait status.
+func (t *Tree) Ended() (process int, status syscall.WaitStatus, err error) {
 	r, err := t.next()
 	if err == nil && r.Step != stepEnded {
 		err = fmt.Errorf("process 1 said %q", r.Step)
 	}
-	return r.Status, err
+	if err != nil {
+		_ = t.pipe.Close()
+	}
+	return r.Process, r.Status, err
 }
 
 func (t *Tree) next() (report, error) {
@@ -125,8 +135,15 @@ func (r *Refused) Error() string {
 }
 func (r *Refused) Unwrap() error { return r.Errno }
 
+// The descriptors of process 1: the standard files of the first process, then these.
+const (
+	fdOrder  = 3
+	fdReport = 4
+	fdMore   = 5 // the pipes of the other processes
+)
+
 // spawn starts process 1 and gives it its order.
-func spawn(o order, files [3]uintptr) (*Tree, error) {
+func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
 	orders, give, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -138,9 +155,13 @@ func spawn(o order, files [3]uintptr) (*Tree, error) {
 		return nil, err
 	}
 	defer reports.Close()
+	files := []uintptr{stdin, out[0][0], out[0][1], orders.Fd(), reports.Fd()}
+	for _, pipes := range out[1:] {
+		files = append(files, pipes[0], pipes[1])
+	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{argv0}, &syscall.ProcAttr{
 		Dir: "/", Env: []string{"FERMI_REPLICA=" + o.Mark, "GOMAXPROCS=1"},
-		Files: []uintptr{files[0], files[1], files[2], orders.Fd(), reports.Fd()},
+		Files: files,
 		Sys: &syscall.SysProcAttr{
 			Setsid:     true,
 			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
@@ -168,7 +189,7 @@ func Probe(uid int, hide []string, tmp string) (missing []string, err error) {
 		return nil, err
 	}
 	defer null.Close()
-	t, err := spawn(order{Wall: Wall{UID: uid, GID: uid, Hide: hide, Tmp: tmp, VarTmp: tmp}, Probe: true}, [3]uintptr{null.Fd(), null.Fd(), null.Fd()})
+	t, err := spawn(order{Wall: Wall{UID: uid, GID: uid, Hide: hide, Tmp: tmp, VarTmp: tmp}, Probe: true}, null.Fd(), []Pipes{{null.Fd(), null.Fd()}})
 	if err != nil {
 		return nil, err
 	}

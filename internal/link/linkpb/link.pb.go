@@ -32,6 +32,7 @@ type FromLauncher struct {
 	//	*FromLauncher_Usage
 	//	*FromLauncher_Done
 	//	*FromLauncher_Beat
+	//	*FromLauncher_Ranks
 	Message       isFromLauncher_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -137,6 +138,15 @@ func (x *FromLauncher) GetBeat() *Beat {
 	return nil
 }
 
+func (x *FromLauncher) GetRanks() *Ranks {
+	if x != nil {
+		if x, ok := x.Message.(*FromLauncher_Ranks); ok {
+			return x.Ranks
+		}
+	}
+	return nil
+}
+
 type isFromLauncher_Message interface {
 	isFromLauncher_Message()
 }
@@ -169,6 +179,10 @@ type FromLauncher_Beat struct {
 	Beat *Beat `protobuf:"bytes,7,opt,name=beat,proto3,oneof"`
 }
 
+type FromLauncher_Ranks struct {
+	Ranks *Ranks `protobuf:"bytes,8,opt,name=ranks,proto3,oneof"`
+}
+
 func (*FromLauncher_Hello) isFromLauncher_Message() {}
 
 func (*FromLauncher_Started) isFromLauncher_Message() {}
@@ -183,6 +197,8 @@ func (*FromLauncher_Done) isFromLauncher_Message() {}
 
 func (*FromLauncher_Beat) isFromLauncher_Message() {}
 
+func (*FromLauncher_Ranks) isFromLauncher_Message() {}
+
 type ToLauncher struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -192,6 +208,7 @@ type ToLauncher struct {
 	//	*ToLauncher_LogAck
 	//	*ToLauncher_Stop
 	//	*ToLauncher_Beat
+	//	*ToLauncher_Watermark
 	Message       isToLauncher_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -279,6 +296,15 @@ func (x *ToLauncher) GetBeat() *Beat {
 	return nil
 }
 
+func (x *ToLauncher) GetWatermark() *Watermark {
+	if x != nil {
+		if x, ok := x.Message.(*ToLauncher_Watermark); ok {
+			return x.Watermark
+		}
+	}
+	return nil
+}
+
 type isToLauncher_Message interface {
 	isToLauncher_Message()
 }
@@ -303,6 +329,10 @@ type ToLauncher_Beat struct {
 	Beat *Beat `protobuf:"bytes,5,opt,name=beat,proto3,oneof"`
 }
 
+type ToLauncher_Watermark struct {
+	Watermark *Watermark `protobuf:"bytes,6,opt,name=watermark,proto3,oneof"`
+}
+
 func (*ToLauncher_Welcome) isToLauncher_Message() {}
 
 func (*ToLauncher_Go) isToLauncher_Message() {}
@@ -312,6 +342,8 @@ func (*ToLauncher_LogAck) isToLauncher_Message() {}
 func (*ToLauncher_Stop) isToLauncher_Message() {}
 
 func (*ToLauncher_Beat) isToLauncher_Message() {}
+
+func (*ToLauncher_Watermark) isToLauncher_Message() {}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -473,10 +505,18 @@ func (x *Welcome) GetLogFrom() int64 {
 	return 0
 }
 
+// Go opens a generation: the launcher ends the ranks of an earlier one and starts its own of this.
 type Go struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Attempt       int32                  `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Generation    int64                  `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`                // only grows within a task
+	FirstRank     int32                  `protobuf:"varint,4,opt,name=first_rank,json=firstRank,proto3" json:"first_rank,omitempty"` // of this launcher's
+	World         int32                  `protobuf:"varint,5,opt,name=world,proto3" json:"world,omitempty"`                          // ranks in all
+	Lead          string                 `protobuf:"bytes,6,opt,name=lead,proto3" json:"lead,omitempty"`                             // host:port of rank 0
+	Table         string                 `protobuf:"bytes,7,opt,name=table,proto3" json:"table,omitempty"`                           // hash of who is which rank
+	Restore       int64                  `protobuf:"varint,8,opt,name=restore,proto3" json:"restore,omitempty"`                      // the step to go on from; 0: the beginning
+	Hold          bool                   `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`                            // after a rank failed: wait for the next generation instead of ending
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,6 +565,269 @@ func (x *Go) GetAttempt() int32 {
 	return 0
 }
 
+func (x *Go) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Go) GetFirstRank() int32 {
+	if x != nil {
+		return x.FirstRank
+	}
+	return 0
+}
+
+func (x *Go) GetWorld() int32 {
+	if x != nil {
+		return x.World
+	}
+	return 0
+}
+
+func (x *Go) GetLead() string {
+	if x != nil {
+		return x.Lead
+	}
+	return ""
+}
+
+func (x *Go) GetTable() string {
+	if x != nil {
+		return x.Table
+	}
+	return ""
+}
+
+func (x *Go) GetRestore() int64 {
+	if x != nil {
+		return x.Restore
+	}
+	return 0
+}
+
+func (x *Go) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+// Ranks is the newest about a launcher's ranks.
+type Ranks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
+	Failed        *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
+	Held          []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
+	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
+	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ranks) Reset() {
+	*x = Ranks{}
+	mi := &file_link_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ranks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ranks) ProtoMessage() {}
+
+func (x *Ranks) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
+func (*Ranks) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Ranks) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Ranks) GetFailed() *RankExit {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *Ranks) GetHeld() []int64 {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+func (x *Ranks) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Ranks) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+type RankExit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Code          int32                  `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	Signal        string                 `protobuf:"bytes,3,opt,name=signal,proto3" json:"signal,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
+	AtUnixNano    int64                  `protobuf:"varint,6,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankExit) Reset() {
+	*x = RankExit{}
+	mi := &file_link_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankExit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankExit) ProtoMessage() {}
+
+func (x *RankExit) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
+func (*RankExit) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RankExit) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankExit) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *RankExit) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *RankExit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RankExit) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *RankExit) GetAtUnixNano() int64 {
+	if x != nil {
+		return x.AtUnixNano
+	}
+	return 0
+}
+
+// Watermark is the newest step that every rank of the generation holds.
+type Watermark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Watermark) Reset() {
+	*x = Watermark{}
+	mi := &file_link_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Watermark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Watermark) ProtoMessage() {}
+
+func (x *Watermark) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
+func (*Watermark) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Watermark) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Watermark) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixNano    int64                  `protobuf:"varint,1,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
@@ -535,7 +838,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +850,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +863,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -592,7 +895,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +907,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +920,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -680,7 +983,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +995,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +1008,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -741,7 +1044,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +1056,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +1069,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -795,7 +1098,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +1110,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +1123,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -862,7 +1165,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +1177,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +1190,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -920,7 +1223,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1235,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1248,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -967,7 +1270,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1282,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1295,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -1018,7 +1321,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1333,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1346,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -1061,7 +1364,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +1376,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +1389,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 type SecretValue struct {
@@ -1100,7 +1403,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1415,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1428,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -1158,7 +1461,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1473,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1486,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1206,7 +1509,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1521,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1534,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -1286,7 +1589,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1601,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1614,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -1344,7 +1647,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1659,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1672,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -1393,7 +1696,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1708,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1721,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -1491,7 +1794,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1806,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1819,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -1585,7 +1888,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1900,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1913,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -1636,7 +1939,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1951,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1964,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -1680,13 +1983,14 @@ type Facts struct {
 	State           string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	Usage           *Usage                 `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
 	UsageAtUnixNano int64                  `protobuf:"varint,6,opt,name=usage_at_unix_nano,json=usageAtUnixNano,proto3" json:"usage_at_unix_nano,omitempty"`
+	Ranks           *Ranks                 `protobuf:"bytes,7,opt,name=ranks,proto3" json:"ranks,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +2002,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +2015,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Facts) GetReplica() string {
@@ -1756,18 +2060,26 @@ func (x *Facts) GetUsageAtUnixNano() int64 {
 	return 0
 }
 
+func (x *Facts) GetRanks() *Ranks {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
 type Order struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
 	Go            *Go                    `protobuf:"bytes,2,opt,name=go,proto3" json:"go,omitempty"`
 	Stop          *StopOrder             `protobuf:"bytes,3,opt,name=stop,proto3" json:"stop,omitempty"`
+	Watermark     *Watermark             `protobuf:"bytes,4,opt,name=watermark,proto3" json:"watermark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +2091,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +2104,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Order) GetReplica() string {
@@ -1816,6 +2128,13 @@ func (x *Order) GetStop() *StopOrder {
 	return nil
 }
 
+func (x *Order) GetWatermark() *Watermark {
+	if x != nil {
+		return x.Watermark
+	}
+	return nil
+}
+
 type Question struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -1827,7 +2146,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2158,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2171,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Question) GetKind() string {
@@ -1885,7 +2204,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2216,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2229,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -1929,7 +2248,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2260,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2273,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -1979,7 +2298,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2310,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2323,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TailData) GetReplica() string {
@@ -2047,7 +2366,7 @@ var File_link_proto protoreflect.FileDescriptor
 const file_link_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"link.proto\x12\rfermi.link.v1\"\xdc\x02\n" +
+	"link.proto\x12\rfermi.link.v1\"\x8a\x03\n" +
 	"\fFromLauncher\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.fermi.link.v1.HelloH\x00R\x05hello\x122\n" +
 	"\astarted\x18\x02 \x01(\v2\x16.fermi.link.v1.StartedH\x00R\astarted\x12/\n" +
@@ -2055,15 +2374,17 @@ const file_link_proto_rawDesc = "" +
 	"\x03log\x18\x04 \x01(\v2\x16.fermi.link.v1.LogDataH\x00R\x03log\x12,\n" +
 	"\x05usage\x18\x05 \x01(\v2\x14.fermi.link.v1.UsageH\x00R\x05usage\x12)\n" +
 	"\x04done\x18\x06 \x01(\v2\x13.fermi.link.v1.DoneH\x00R\x04done\x12)\n" +
-	"\x04beat\x18\a \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beatB\t\n" +
-	"\amessage\"\xfd\x01\n" +
+	"\x04beat\x18\a \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beat\x12,\n" +
+	"\x05ranks\x18\b \x01(\v2\x14.fermi.link.v1.RanksH\x00R\x05ranksB\t\n" +
+	"\amessage\"\xb7\x02\n" +
 	"\n" +
 	"ToLauncher\x122\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.fermi.link.v1.WelcomeH\x00R\awelcome\x12#\n" +
 	"\x02go\x18\x02 \x01(\v2\x11.fermi.link.v1.GoH\x00R\x02go\x120\n" +
 	"\alog_ack\x18\x03 \x01(\v2\x15.fermi.link.v1.LogAckH\x00R\x06logAck\x12.\n" +
 	"\x04stop\x18\x04 \x01(\v2\x18.fermi.link.v1.StopOrderH\x00R\x04stop\x12)\n" +
-	"\x04beat\x18\x05 \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beatB\t\n" +
+	"\x04beat\x18\x05 \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beat\x128\n" +
+	"\twatermark\x18\x06 \x01(\v2\x18.fermi.link.v1.WatermarkH\x00R\twatermarkB\t\n" +
 	"\amessage\"\xe2\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x18\n" +
@@ -2077,10 +2398,41 @@ const file_link_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"4\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xe1\x01\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
-	"\aattempt\x18\x02 \x01(\x05R\aattempt\"=\n" +
+	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x03R\n" +
+	"generation\x12\x1d\n" +
+	"\n" +
+	"first_rank\x18\x04 \x01(\x05R\tfirstRank\x12\x14\n" +
+	"\x05world\x18\x05 \x01(\x05R\x05world\x12\x12\n" +
+	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x14\n" +
+	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
+	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
+	"\x04hold\x18\t \x01(\bR\x04hold\"\x94\x01\n" +
+	"\x05Ranks\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x03R\n" +
+	"generation\x12/\n" +
+	"\x06failed\x18\x02 \x01(\v2\x17.fermi.link.v1.RankExitR\x06failed\x12\x12\n" +
+	"\x04held\x18\x03 \x03(\x03R\x04held\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\x05R\x04port\x12\x12\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\"\x9e\x01\n" +
+	"\bRankExit\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
+	"\x06signal\x18\x03 \x01(\tR\x06signal\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x05 \x01(\tR\amessage\x12 \n" +
+	"\fat_unix_nano\x18\x06 \x01(\x03R\n" +
+	"atUnixNano\"?\n" +
+	"\tWatermark\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x03R\n" +
+	"generation\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\"=\n" +
 	"\aStarted\x12 \n" +
 	"\fat_unix_nano\x18\x01 \x01(\x03R\n" +
 	"atUnixNano\x12\x10\n" +
@@ -2152,18 +2504,20 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"%\n" +
 	"\rLeaderWelcome\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\"\xc6\x01\n" +
+	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\"\xf2\x01\n" +
 	"\x05Facts\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x1a\n" +
 	"\battached\x18\x02 \x01(\bR\battached\x12\x18\n" +
 	"\asession\x18\x03 \x01(\x03R\asession\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12*\n" +
 	"\x05usage\x18\x05 \x01(\v2\x14.fermi.link.v1.UsageR\x05usage\x12+\n" +
-	"\x12usage_at_unix_nano\x18\x06 \x01(\x03R\x0fusageAtUnixNano\"r\n" +
+	"\x12usage_at_unix_nano\x18\x06 \x01(\x03R\x0fusageAtUnixNano\x12*\n" +
+	"\x05ranks\x18\a \x01(\v2\x14.fermi.link.v1.RanksR\x05ranks\"\xaa\x01\n" +
 	"\x05Order\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12!\n" +
 	"\x02go\x18\x02 \x01(\v2\x11.fermi.link.v1.GoR\x02go\x12,\n" +
-	"\x04stop\x18\x03 \x01(\v2\x18.fermi.link.v1.StopOrderR\x04stop\"K\n" +
+	"\x04stop\x18\x03 \x01(\v2\x18.fermi.link.v1.StopOrderR\x04stop\x126\n" +
+	"\twatermark\x18\x04 \x01(\v2\x18.fermi.link.v1.WatermarkR\twatermark\"K\n" +
 	"\bQuestion\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
@@ -2200,81 +2554,89 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
 	(*Hello)(nil),               // 2: fermi.link.v1.Hello
 	(*Welcome)(nil),             // 3: fermi.link.v1.Welcome
 	(*Go)(nil),                  // 4: fermi.link.v1.Go
-	(*Started)(nil),             // 5: fermi.link.v1.Started
-	(*Exited)(nil),              // 6: fermi.link.v1.Exited
-	(*LogData)(nil),             // 7: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 8: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 9: fermi.link.v1.Usage
-	(*Done)(nil),                // 10: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 11: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 12: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 13: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 14: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 15: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 16: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 17: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 18: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 19: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 20: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 21: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 22: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 23: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 24: fermi.link.v1.Facts
-	(*Order)(nil),               // 25: fermi.link.v1.Order
-	(*Question)(nil),            // 26: fermi.link.v1.Question
-	(*Answer)(nil),              // 27: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 28: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 29: fermi.link.v1.TailData
+	(*Ranks)(nil),               // 5: fermi.link.v1.Ranks
+	(*RankExit)(nil),            // 6: fermi.link.v1.RankExit
+	(*Watermark)(nil),           // 7: fermi.link.v1.Watermark
+	(*Started)(nil),             // 8: fermi.link.v1.Started
+	(*Exited)(nil),              // 9: fermi.link.v1.Exited
+	(*LogData)(nil),             // 10: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 11: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 12: fermi.link.v1.Usage
+	(*Done)(nil),                // 13: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 14: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 15: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 16: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 17: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 18: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 19: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 20: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 21: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 22: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 23: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 24: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 25: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 26: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 27: fermi.link.v1.Facts
+	(*Order)(nil),               // 28: fermi.link.v1.Order
+	(*Question)(nil),            // 29: fermi.link.v1.Question
+	(*Answer)(nil),              // 30: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 31: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 32: fermi.link.v1.TailData
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	5,  // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	6,  // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	7,  // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	9,  // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	10, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	12, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	3,  // 7: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
-	4,  // 8: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	8,  // 9: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	11, // 10: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	12, // 11: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	18, // 12: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	22, // 13: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	24, // 14: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	12, // 15: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	23, // 16: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	25, // 17: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	12, // 18: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	9,  // 19: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	4,  // 20: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	11, // 21: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	0,  // 22: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	13, // 23: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	14, // 24: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	17, // 25: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	20, // 26: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	26, // 27: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	28, // 28: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 29: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	16, // 30: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	15, // 31: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	19, // 32: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	21, // 33: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	27, // 34: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	29, // 35: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	29, // [29:36] is the sub-list for method output_type
-	22, // [22:29] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	8,  // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	9,  // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	10, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	12, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	13, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	15, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	5,  // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	3,  // 8: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
+	4,  // 9: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
+	11, // 10: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	14, // 11: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	15, // 12: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	7,  // 13: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	6,  // 14: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	21, // 15: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	25, // 16: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	27, // 17: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	15, // 18: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	26, // 19: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	28, // 20: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	15, // 21: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	12, // 22: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	5,  // 23: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	4,  // 24: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	14, // 25: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	7,  // 26: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	0,  // 27: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	16, // 28: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	17, // 29: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	20, // 30: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	23, // 31: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	29, // 32: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	31, // 33: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 34: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	19, // 35: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	18, // 36: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	22, // 37: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	24, // 38: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	30, // 39: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	32, // 40: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	34, // [34:41] is the sub-list for method output_type
+	27, // [27:34] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -2290,6 +2652,7 @@ func file_link_proto_init() {
 		(*FromLauncher_Usage)(nil),
 		(*FromLauncher_Done)(nil),
 		(*FromLauncher_Beat)(nil),
+		(*FromLauncher_Ranks)(nil),
 	}
 	file_link_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToLauncher_Welcome)(nil),
@@ -2297,17 +2660,18 @@ func file_link_proto_init() {
 		(*ToLauncher_LogAck)(nil),
 		(*ToLauncher_Stop)(nil),
 		(*ToLauncher_Beat)(nil),
+		(*ToLauncher_Watermark)(nil),
 	}
-	file_link_proto_msgTypes[17].OneofWrappers = []any{
+	file_link_proto_msgTypes[20].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[20].OneofWrappers = []any{
+	file_link_proto_msgTypes[23].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[21].OneofWrappers = []any{
+	file_link_proto_msgTypes[24].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -2318,7 +2682,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

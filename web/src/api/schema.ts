@@ -1974,6 +1974,22 @@ export interface components {
             message: string;
             path: string;
         };
+        Rendezvous: {
+            /** @description host:port of rank 0. */
+            lead: string;
+            /** @description Hash of which replica has which ranks. */
+            members: string;
+            /**
+             * Format: int64
+             * @description The step it went on from; absent: the beginning.
+             */
+            restore?: number;
+            /**
+             * Format: int64
+             * @description Ranks in all.
+             */
+            world: number;
+        };
         ReplicaCount: {
             /** Format: int64 */
             failed?: number;
@@ -1995,6 +2011,11 @@ export interface components {
             index: number;
             message?: components["schemas"]["Text"];
             node: string;
+            /**
+             * Format: int64
+             * @description Of the process; absent where the whole replica failed.
+             */
+            rank?: number;
             /** @description ExitedNonZero, Signaled, OutOfMemory, LauncherLost, StartFailed, TimedOut … */
             reason: string;
             replica: string;
@@ -2087,6 +2108,11 @@ export interface components {
             minReplicas?: number;
             /** @description worker when absent. */
             name?: string;
+            /**
+             * Format: int64
+             * @description Processes a replica; when absent 1, or one for each accelerator with a distributed framework.
+             */
+            ranks?: number;
             /**
              * Format: int64
              * @description 1 when absent.
@@ -2422,7 +2448,10 @@ export interface components {
             failure?: components["schemas"]["ReplicaFailure"];
             /** Format: date-time */
             finishedAt?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Grows with every restart of the ranks, also within an attempt.
+             */
             generation?: number;
             message?: components["schemas"]["Text"];
             /**
@@ -2434,6 +2463,7 @@ export interface components {
             placedAt?: string;
             /** @description Machine-readable: why it is in this phase. */
             reason?: string;
+            rendezvous?: components["schemas"]["Rendezvous"];
             replicas?: components["schemas"]["ReplicaCount"];
             restarts?: string[] | null;
             /** Format: date-time */

@@ -1,0 +1,227 @@
+package train
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// leadHost is where rank 0 listens: replicas of the local engine are all on one machine.
+const leadHost = "127.0.0.1"
+
+// table gives every member its first rank: role by role and within one in the order of the topology,
+// so that neighbours in rank are neighbours in place.
+func (s *seen) table() {
+	order := make([]int, len(s.members))
+	for i := range order {
+		order[i] = i
+	}
+	role := map[string]int{}
+	for i := range s.members {
+		if _, ok := role[s.members[i].role]; !ok {
+			role[s.members[i].role] = len(role)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := &s.members[a], &s.members[b]
+		return cmp.Or(
+			cmp.Compare(role[x.role], role[y.role]), cmp.Compare(x.zone, y.zone), cmp.Compare(x.leaf, y.leaf),
+			cmp.Compare(x.number, y.number), cmp.Compare(lowest(x.devices), lowest(y.devices)), cmp.Compare(x.index, y.index))
+	})
+	s.order, s.world = order, 0
+	for place, i := range order {
+		m := &s.members[i]
+		m.place, m.first = place, s.world
+		s.world += m.ranks
+	}
+}
+
+// lowest is the number of a mask's first device.
+func lowest(mask uint64) int {
+	for i := range 64 {
+		if mask&(1<<i) != 0 {
+			return i
+		}
+	}
+	return 64
+}
+
+// membersHash is the same for the same table and no other.
+func (s *seen) membersHash() string {
+	h := sha256.New()
+	for i := range s.members {
+		fmt.Fprintf(h, "%s %d %d\n", s.members[i].name, s.members[i].first, s.members[i].ranks)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// lead is the member of rank 0.
+func (s *seen) lead() *member {
+	for i := range s.members {
+		if s.members[i].first == 0 {
+			return &s.members[i]
+		}
+	}
+	return nil
+}
+
+// open begins the next generation: written first, told after.
+func (s *seen) open(p *plan, world int) {
+	p.status.Generation++
+	p.status.Rendezvous = &api.Rendezvous{
+		Members: s.membersHash(), World: world, Restore: s.newestHeld(),
+		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port),
+	}
+	p.commit = true
+	for i := range s.members {
+		p.goAhead = append(p.goAhead, i)
+	}
+}
+
+// newestHeld is the newest step that every launcher's ranks hold; 0: none.
+func (s *seen) newestHeld() int64 {
+	held := make([][]int64, len(s.members))
+	for i := range s.members {
+		held[i] = s.members[i].said.Held
+	}
+	return newestCommon(held)
+}
+
+func newestCommon(held [][]int64) int64 {
+	count := map[int64]int{}
+	var best int64
+	for _, steps := range held {
+		for _, step := range steps {
+			if count[step]++; count[step] == len(held) {
+				best = max(best, step)
+			}
+		}
+	}
+	return best
+}
+
+// follow sees to it that everybody attached has started the open generation.
+func (s *seen) follow(p *plan) {
+	for i := range s.members {
+		if m := &s.members[i]; m.attached && !m.ended() && m.said.Generation < int64(p.status.Generation) {
+			p.goAhead = append(p.goAhead, i)
+		}
+	}
+}
+
+// rankFailure is the first rank of the open generation that failed while its launcher lives.
+func (s *seen) rankFailure(p *plan) *api.ReplicaFailure {
+	var first *api.ReplicaFailure
+	for i := range s.members {
+		m := &s.members[i]
+		f := m.said.Failed
+		if f == nil || m.ended() || m.said.Generation != int64(p.status.Generation) {
+			continue
+		}
+		found := failureOf(m, &engine.Exit{Code: f.Code, Signal: f.Signal, Reason: f.Reason, Message: f.Message, At: f.At})
+		found.Rank = &f.Rank
+		if m.ranks > 1 {
+			found.Message = fault.Text{EN: fmt.Sprintf("Rank %d: %s", f.Rank, found.Message.EN), ZH: fmt.Sprintf("rank %d：%s", f.Rank, found.Message.ZH)}
+		}
+		if first == nil || found.At.Before(first.At) {
+			first = found
+		}
+	}
+	return first
+}
+
+// nextGeneration answers a failed rank: within the budget the ranks of all launchers start again, in
+// the same attempt; beyond it everything ends, and how the launchers ended decides.
+func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) {
+	if p.status.Failure == nil || !p.status.Failure.At.Equal(fail.At) {
+		p.status.Failure, p.commit = fail, true
+		p.tell(true, fail.Reason, "fail-"+fail.Replica+"-"+itoa(p.status.Generation), fail.Message)
+	}
+	if p.status.Phase != api.PhaseRecovering {
+		p.to(api.PhaseRecovering, fail.Reason, fail.Message)
+	}
+	recent, left := s.budget(p, now)
+	if left == 0 || slices.ContainsFunc(s.members, func(m member) bool { return m.ended() }) {
+		s.endAll(p) // a member that is through can't start again: a new attempt, if any
+		return
+	}
+	if !s.allReady() {
+		return // they come back, or are found lost
+	}
+	if wait := backOff(recent, now); wait > 0 {
+		p.wake = wait
+		p.note("BackingOff", fault.T("It failed %d times within %s; the next start waits.", "%[2]s 内失败 %[1]d 次，下次启动将推迟。", lately(recent, now), backOffWindow))
+		return
+	}
+	p.status.Restarts = append(recent, now)
+	p.usage = true
+	s.open(p, p.status.Rendezvous.World)
+	p.status.Reason = "Restarting"
+	n := len(p.status.Restarts)
+	p.status.Message = fault.Text{
+		EN: fmt.Sprintf("Restart %d of the window: %s", n, fail.Message.EN), ZH: fmt.Sprintf("窗口内第 %d 次重启：%s", n, fail.Message.ZH),
+	}
+	p.tell(false, "Restarting", "generation-"+itoa(p.status.Generation), p.status.Message)
+}
+
+// A failure is answered at once; only from the third restart within the window on each waits twice as
+// long as the one before.
+const (
+	backOffWindow = time.Minute
+	backOffAfter  = 3
+	backOffFirst  = time.Second
+	backOffMost   = 30 * time.Second
+)
+
+// lately counts the restarts within the window.
+func lately(restarts []time.Time, now time.Time) (n int) {
+	for _, t := range restarts {
+		if now.Sub(t) < backOffWindow {
+			n++
+		}
+	}
+	return n
+}
+
+// backOff is how long the next restart waits from now.
+func backOff(restarts []time.Time, now time.Time) time.Duration {
+	n := lately(restarts, now)
+	if n < backOffAfter {
+		return 0
+	}
+	pause := min(backOffFirst<<min(n-backOffAfter, 10), backOffMost)
+	return max(pause-now.Sub(restarts[len(restarts)-1]), 0)
+}
+
+// allReady says that every launcher is attached and has told what a generation needs to know.
+func (s *seen) allReady() bool {
+	return !slices.ContainsFunc(s.members, func(m member) bool { return !m.attached || m.said.Port == 0 })
+}
+
+// budget is the restarts that still count, and how many more are allowed.
+func (s *seen) budget(p *plan, now time.Time) (recent []time.Time, left int) {
+	most, window := 0, time.Hour
+	if r := s.task.Spec.Restart; r != nil {
+		most, window = r.MaxRestarts, cmp.Or(r.Window.Std(), window)
+	}
+	recent = slices.DeleteFunc(slices.Clone(p.status.Restarts), func(t time.Time) bool { return now.Sub(t) >= window })
+	return recent, max(most-len(recent), 0)
+}
+
+// order is what a member is told about the open generation. A launcher holds on after a failure
+// only while there are restarts left; otherwise it need not wait for us to end.
+func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Generation {
+	r := status.Rendezvous
+	return link.Generation{
+		Number: int64(status.Generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
+		Restore: r.Restore, Hold: hold,
+	}
+}

@@ -1,0 +1,115 @@
+package train
+
+import (
+	"context"
+	"sync"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// watermarks tells the ranks of a task which step all of them hold, so that they may overwrite what
+// is older. It is beside the turns: steps come often, and nothing of them is written down.
+type watermarks struct {
+	wake chan struct{}
+
+	mu    sync.Mutex
+	dirty map[string]bool // task ids; true: tell it again in any case
+	told  map[string]mark // of the loop alone
+}
+
+type mark struct{ generation, step int64 }
+
+func newWatermarks() *watermarks {
+	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, told: map[string]mark{}}
+}
+
+// Saved says that ranks of a task may hold another step, or, anew, that one of its launchers may have
+// missed what was told. It never blocks.
+func (c *Controller) Saved(taskID string, anew bool) {
+	c.mu.Lock()
+	w := c.marks
+	c.mu.Unlock()
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	w.dirty[taskID] = w.dirty[taskID] || anew
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watermarks) take() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.dirty
+	w.dirty = map[string]bool{}
+	return out
+}
+
+// watch tells watermarks until ctx ends.
+func (c *Controller) watch(ctx context.Context, w *watermarks) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		}
+		for id, anew := range w.take() {
+			if anew {
+				delete(w.told, id)
+			}
+			if err := c.tellWatermark(ctx, w, id); err != nil && ctx.Err() == nil {
+				c.cfg.Log.Warn("watermark not told", "task", id, "error", err)
+			}
+		}
+	}
+}
+
+// tellWatermark is one look at one task. A launcher that is away is told when it is back.
+func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string) error {
+	c.mu.Lock()
+	key, ok := c.keys[id]
+	c.mu.Unlock()
+	if !ok {
+		delete(w.told, id)
+		return nil
+	}
+	s, err := c.observe(ctx, key)
+	if fault.Is(err, fault.NotFound) {
+		delete(w.told, id)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	generation := int64(s.task.Status.Generation)
+	if s.task.Status.Phase.Finished() {
+		delete(w.told, id)
+		return nil
+	}
+	for i := range s.members {
+		if s.members[i].said.Generation != generation {
+			return nil // not all are there yet
+		}
+	}
+	step := s.newestHeld()
+	if now := (mark{generation, step}); step > 0 && w.told[id] != now {
+		w.told[id] = now
+		for i := range s.members {
+			if err := c.cfg.Hub.Watermark(s.members[i].name, generation, step); err != nil && !fault.Is(err, fault.Unavailable) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// holds says whether launchers shall wait for another generation after a failure.
+func (c *Controller) holds(s seen, task *api.TrainingTask) bool {
+	_, left := s.budget(&plan{status: task.Status}, c.cfg.Clock.Now().UTC())
+	return left > 0
+}

@@ -1,0 +1,68 @@
+package launch
+
+import (
+	"sync"
+
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// order is a generation, by the word of an epoch.
+type order struct {
+	epoch int64
+	g     link.Generation
+}
+
+// orders keeps the newest order to start. What comes late, by a lower generation, is no order; a
+// lower epoch did not get past the link.
+type orders struct {
+	wake chan struct{} // has one after each newer order
+
+	mu     sync.Mutex
+	newest *order
+}
+
+func newOrders() *orders { return &orders{wake: make(chan struct{}, 1)} }
+
+func (o *orders) give(n order) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.newest == nil || n.g.Number > o.newest.g.Number {
+		o.newest = &n
+		poke(o.wake)
+	}
+}
+
+// after is the newest order if its generation is above this one.
+func (o *orders) after(generation int64) *order {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.newest == nil || o.newest.g.Number <= generation {
+		return nil
+	}
+	return o.newest
+}
+
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// reserve takes a port for the next generation.
+func (l *launcher) reserve() (err error) {
+	l.next, err = reservePort()
+	return err
+}
+
+// takePort makes the reserved port the running generation's and reserves another for the next.
+func (l *launcher) takePort() error {
+	l.last.free()
+	l.last = l.next
+	return l.reserve()
+}
+
+func (l *launcher) freePorts() {
+	l.last.free()
+	l.next.free()
+}

@@ -1,0 +1,202 @@
+package launch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// ranks is what this launcher knows of its own ranks, and what it tells the leader about them. It
+// outlives the processes: what a dead rank had saved lies in memory that is ours.
+type ranks struct {
+	tell func(link.Ranks)
+
+	mu      sync.Mutex
+	now     link.Generation // of the ranks that were started last
+	said    link.Ranks      // as told; Held is made anew for each
+	held    [][]int64       // of each local rank, rising
+	steps   []int64         // the newest step each reported
+	mark    int64           // the watermark of now
+	stopped *wordStop
+	conns   map[*rankConn]struct{}
+	pending bool // something waits to be told, at due
+	due     time.Time
+}
+
+const (
+	savedPause    = 10 * time.Millisecond // gathers what many ranks save at about the same time
+	progressPause = time.Second           // how far they are is only shown
+)
+
+func newRanks(n int, tell func(link.Ranks)) *ranks {
+	return &ranks{tell: tell, held: make([][]int64, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}}
+}
+
+// begin is a new generation, before its ranks start: of what is held only the step to restore, and
+// what came before, is still of the same run.
+func (r *ranks) begin(g link.Generation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now, r.mark = g, g.Restore
+	for i := range r.held {
+		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
+		r.steps[i] = g.Restore
+	}
+	for c := range r.conns { // of an earlier generation
+		c.close()
+	}
+}
+
+// started tells the leader that the ranks of the generation run; port is for the next one.
+func (r *ranks) started(port int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Generation, r.said.Failed, r.said.Port = r.now.Number, nil, port
+	r.report()
+}
+
+// ready tells the port to a leader that has opened no generation yet.
+func (r *ranks) ready(port int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Port = port
+	r.report()
+}
+
+func (r *ranks) failed(e *link.RankExit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Failed = e
+	r.report()
+}
+
+// report tells the newest, mu held.
+func (r *ranks) report() {
+	r.pending = false
+	r.said.Held = r.common()
+	r.said.Step = slices.Min(r.steps)
+	r.tell(r.said)
+}
+
+// common is what all local ranks hold, mu held.
+func (r *ranks) common() []int64 {
+	out := slices.Clone(r.held[0])
+	for _, other := range r.held[1:] {
+		out = slices.DeleteFunc(out, func(step int64) bool { return !slices.Contains(other, step) })
+	}
+	return out
+}
+
+// take is the word of local rank i after its hello.
+func (r *ranks) take(i int, w word) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pause := savedPause
+	switch {
+	case w.Saved != nil:
+		r.held[i] = newest(append(r.held[i], w.Saved.Step))
+	case w.Held != nil:
+		// Said before it knows where to go on from: of what lies there beyond that only what it saved
+		// in this generation is of this run.
+		known := r.held[i]
+		r.held[i] = newest(slices.DeleteFunc(slices.Clone(w.Held.Steps), func(step int64) bool {
+			return step > r.now.Restore && !slices.Contains(known, step)
+		}))
+	case w.Progress != nil:
+		r.steps[i] = w.Progress.Step
+		pause = progressPause
+	default:
+		return
+	}
+	if r.now.World == len(r.held) { // all ranks are ours: no need to ask anybody
+		if all := r.common(); len(all) > 0 {
+			r.raise(all[len(all)-1])
+		}
+	}
+	r.later(pause)
+}
+
+// later reports after a pause, or earlier if that is on its way already; mu held.
+func (r *ranks) later(pause time.Duration) {
+	due := time.Now().Add(pause)
+	if r.pending && !due.Before(r.due) {
+		return
+	}
+	r.pending, r.due = true, due
+	time.AfterFunc(pause, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.pending && r.due.Equal(due) {
+			r.report()
+		}
+	})
+}
+
+// newest sorts, and keeps no more than a leader wants to know.
+func newest(steps []int64) []int64 {
+	slices.Sort(steps)
+	steps = slices.Compact(steps)
+	return steps[max(0, len(steps)-link.MaxHeld):]
+}
+
+// watermark is the leader's word.
+func (r *ranks) watermark(generation, step int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if generation == r.now.Number {
+		r.raise(step)
+	}
+}
+
+// raise tells the ranks of a newer watermark, mu held.
+func (r *ranks) raise(step int64) {
+	if step <= r.mark {
+		return
+	}
+	r.mark = step
+	for c := range r.conns {
+		c.post(func(out *rankOutbox) { out.watermark = step })
+	}
+}
+
+// stop tells the ranks that they are about to be ended.
+func (r *ranks) stop(grace time.Duration, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = &wordStop{grace.Seconds(), reason}
+	for c := range r.conns {
+		c.post(func(out *rankOutbox) { out.stop = r.stopped })
+	}
+}
+
+// join lets a rank in and gives its welcome; false for one that is not of the running generation.
+func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	local = h.Rank - r.now.FirstRank
+	if h.Generation != r.now.Number || local < 0 || local >= len(r.held) || len(r.conns) >= 4*len(r.held) {
+		return 0, answer{}, false
+	}
+	r.conns[c] = struct{}{}
+	if r.mark > 0 {
+		mark := r.mark
+		c.post(func(out *rankOutbox) { out.watermark = mark })
+	}
+	if r.stopped != nil {
+		c.post(func(out *rankOutbox) { out.stop = r.stopped })
+	}
+	welcome.Welcome = &wordWelcome{Generation: r.now.Number}
+	if r.now.Restore > 0 {
+		restore := r.now.Restore
+		welcome.Welcome.Restore = &restore
+	}
+	return local, welcome, true
+}
+
+func (r *ranks) part(c *rankConn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.conns, c)
+}

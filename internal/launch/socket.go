@@ -1,0 +1,240 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+)
+
+// fileSocket is $FERMI_SOCKET: in the replica's folder or, behind a wall, in its /tmp.
+const fileSocket = "fermi.sock"
+
+// dirMemory is $FERMI_SHM where there is no shared memory.
+const dirMemory = "shm"
+
+// maxSocketPath is what fits into a socket's address.
+const maxSocketPath = 107
+
+// rankSocket is where ranks find their launcher.
+type rankSocket struct {
+	listener net.Listener
+	folder   *os.File // held open: it is part of the address where the path is too long
+	path     string   // as ranks see it
+}
+
+// openSocket listens before any process of the user's runs. The address the kernel is given leads
+// over an open folder, so that its length does not matter.
+func (l *launcher) openSocket() (*rankSocket, error) {
+	dir := l.dir
+	if l.tenant.UID != 0 {
+		dir = filepath.Join(l.dir, record.DirTmp)
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &rankSocket{folder: folder, path: filepath.Join(dir, fileSocket)}
+	within := "/fd/" + strconv.Itoa(int(folder.Fd())) + "/" + fileSocket
+	_ = os.Remove(s.path) // of a launcher before us that never said go
+	s.listener, err = net.Listen("unix", "/proc/self"+within)
+	if err == nil {
+		err = errors.Join(os.Chmod(s.path, 0o600), l.give(s.path))
+	}
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("listen for ranks: %w", err)
+	}
+	switch {
+	case l.tenant.UID != 0:
+		s.path = "/tmp/" + fileSocket
+	case len(s.path) > maxSocketPath: // they are who we are, and may look
+		s.path = "/proc/" + strconv.Itoa(os.Getpid()) + within
+	}
+	return s, nil
+}
+
+func (s *rankSocket) close() {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	s.folder.Close()
+}
+
+// serve hears ranks until ctx ends, and returns when all their connections are closed.
+func (s *rankSocket) serve(ctx context.Context, l *launcher) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	stop := context.AfterFunc(ctx, s.close)
+	defer stop()
+	gate := make(chan struct{}, 4*len(l.ranks.held)+4) // whoever connects and says nothing holds up only its like
+	for {
+		conn, err := s.listener.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				conn.Close()
+			}
+			return
+		}
+		if err != nil {
+			l.log.Warn("a rank could not connect", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-l.clock.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		select {
+		case gate <- struct{}{}:
+		default:
+			conn.Close()
+			continue
+		}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+			end := context.AfterFunc(ctx, c.close)
+			defer end()
+			if err := c.talk(l.ranks); err != nil {
+				l.log.Warn("a rank was not understood", "error", err)
+			}
+		})
+	}
+}
+
+// rankConn is one rank's connection.
+type rankConn struct {
+	conn  net.Conn
+	wake  chan struct{}
+	ended chan struct{} // closed when nothing more is read
+
+	mu  sync.Mutex
+	out rankOutbox
+}
+
+// rankOutbox holds the newest of each thing to say: nothing queues up for a rank that does not read.
+type rankOutbox struct {
+	watermark int64
+	stop      *wordStop
+}
+
+func (c *rankConn) post(change func(*rankOutbox)) {
+	c.mu.Lock()
+	change(&c.out)
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *rankConn) close() { c.conn.Close() }
+
+// helloFor is how long a connection may stay without a word.
+const helloFor = 10 * time.Second
+
+// talk hears a rank until it hangs up; an error is a word that was not understood.
+func (c *rankConn) talk(r *ranks) error {
+	defer c.close()
+	lines := bufio.NewScanner(c.conn)
+	lines.Buffer(make([]byte, 4<<10), maxWord)
+	_ = c.conn.SetReadDeadline(time.Now().Add(helloFor))
+	if !lines.Scan() {
+		return tooLong(lines.Err())
+	}
+	w, err := parseWord(lines.Bytes())
+	if err != nil || w.Hello == nil {
+		return errors.Join(errors.New("the first word must be hello"), err)
+	}
+	_ = c.conn.SetReadDeadline(time.Time{})
+	local, welcome, ok := r.join(c, w.Hello)
+	if !ok {
+		return fmt.Errorf("rank %d of generation %d is none of ours", w.Hello.Rank, w.Hello.Generation)
+	}
+	defer r.part(c)
+	var writer sync.WaitGroup
+	defer writer.Wait()
+	defer close(c.ended)
+	writer.Go(func() { c.write(welcome) })
+	for lines.Scan() {
+		w, err := parseWord(lines.Bytes())
+		if err != nil {
+			return err
+		}
+		if w.Hello != nil {
+			return fmt.Errorf("%w: hello comes once", errWord)
+		}
+		r.take(local, w)
+	}
+	return tooLong(lines.Err())
+}
+
+// tooLong is the one way of ending that is worth a word.
+func tooLong(err error) error {
+	if errors.Is(err, bufio.ErrTooLong) {
+		return err
+	}
+	return nil
+}
+
+// write is the only one who sends.
+func (c *rankConn) write(welcome answer) {
+	if _, err := c.conn.Write(welcome.line()); err != nil {
+		return
+	}
+	for {
+		select {
+		case <-c.ended:
+			return
+		case <-c.wake:
+		}
+		c.mu.Lock()
+		out := c.out
+		c.out = rankOutbox{}
+		c.mu.Unlock()
+		var lines []byte
+		if out.stop != nil {
+			lines = answer{Stop: out.stop}.line()
+		}
+		if out.watermark > 0 {
+			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark}}.line()...)
+		}
+		if _, err := c.conn.Write(lines); err != nil {
+			return
+		}
+	}
+}
+
+// makeSharedMemory makes $FERMI_SHM: memory that outlives a rank's process, though not its launcher. On
+// a machine without such a thing it is a folder, whose files are in memory as long as there is room.
+func (l *launcher) makeSharedMemory() error {
+	l.memory = record.SharedMemory(l.replica.Name)
+	make := func() error { return errors.Join(os.RemoveAll(l.memory), os.Mkdir(l.memory, 0o700)) } // a launcher before us may have got so far
+	err := make()
+	if errors.Is(err, fs.ErrNotExist) {
+		l.memory = filepath.Join(l.dir, dirMemory)
+		err = make()
+	}
+	if err != nil {
+		return err
+	}
+	return l.give(l.memory)
+}
+
+func (l *launcher) dropSharedMemory() {
+	if l.memory == "" {
+		return
+	}
+	if err := os.RemoveAll(l.memory); err != nil {
+		l.log.Error("shared memory could not be freed", "error", err)
+	}
+}

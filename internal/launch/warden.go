@@ -1,0 +1,209 @@
+package launch
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// supervise watches a generation until nothing of its tree is left. more: it is worth waiting for
+// another generation.
+func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, more bool) {
+	w := &warden{
+		l: l, g: g, reaper: newReaper(procs, l.hear(procs), &l.spent),
+		tree: &tree{self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log},
+	}
+	w.oomBefore = w.tree.oomKills()
+	if !record.Exists(l.dir, record.FileStart) {
+		l.begun(procs.pids[0])
+	}
+	w.watch(ctx)
+	procs.drained()
+	return w.exit(), w.why == "" && (w.superseded || w.reaper.first >= 0 && g.Hold)
+}
+
+// begun says, once, that the user's work runs.
+func (l *launcher) begun(pid int) {
+	at := l.clock.Now()
+	if err := record.Write(l.dir, record.FileStart, startRecord(pid, l.cgroupPath(), at)); err != nil {
+		l.log.Error("start can't be recorded", "error", err) // go.json alone keeps a second start away
+	}
+	l.client.Started(at, pid)
+	if d := l.replica.RunTimeout.Std(); d > 0 {
+		l.deadline = l.clock.After(d)
+	}
+}
+
+// warden is the loop around a living tree.
+type warden struct {
+	l         *launcher
+	g         link.Generation
+	tree      *tree
+	reaper    *reaper
+	oomBefore int
+
+	why        string           // reason we end it ourselves; "" when it ends by itself
+	superseded bool             // by a newer generation
+	kill       time.Time        // from then on SIGKILL; zero: nobody is ending it
+	ending     bool             // the whole tree was asked to end
+	resting    bool             // all ranks have ended and others were left
+	poll       time.Duration    // between looks at an ending tree
+	tick       <-chan time.Time // the next look
+}
+
+const (
+	usageEvery = 5 * time.Second
+	pollMin    = 5 * time.Millisecond
+	pollMax    = 250 * time.Millisecond
+	restGrace  = 5 * time.Second // for what the ranks leave behind
+)
+
+// watch returns when the ranks have ended and no other of the tree is left.
+func (w *warden) watch(ctx context.Context) {
+	l := w.l
+	usage, look := l.clock.After(usageEvery), l.clock.After(recordPoll)
+	cancelled := ctx.Done()
+	l.wishedStop() // one that came between the last look and the start
+	for !w.over() {
+		select {
+		case <-l.children:
+		case <-w.tick:
+			w.press()
+		case <-l.orders.wake:
+			if l.orders.after(w.g.Number) != nil && !w.superseded {
+				w.superseded = true
+				w.cut()
+			}
+		case <-l.stop.ch:
+			grace, _ := l.stop.wish()
+			l.ranks.stop(grace, "stopped")
+			w.end(engine.ReasonStopped, grace)
+		case <-cancelled:
+			cancelled = nil
+			w.end(engine.ReasonStopped, l.replica.StopGrace.Std())
+		case <-l.deadline:
+			l.deadline = nil
+			w.end(engine.ReasonTimedOut, l.replica.StopGrace.Std())
+		case <-look:
+			look = l.clock.After(recordPoll)
+			l.wishedStop()
+		case <-usage:
+			usage = l.clock.After(usageEvery)
+			u := w.tree.usage(l.spent.cpu, l.clock.Now())
+			l.spent.peak = max(l.spent.peak, u.Peak)
+			u.Peak = l.spent.peak
+			l.client.Usage(u)
+		}
+	}
+}
+
+// over reaps and says whether all is gone. When the ranks have ended the rest is ended too; when one
+// has failed the others are not waited for.
+func (w *warden) over() bool {
+	w.reaper.reap()
+	if w.reaper.first >= 0 && !w.reaper.settled {
+		w.failed()
+	}
+	if w.reaper.left > 0 {
+		return false
+	}
+	// Without a child there is no descendant either, since all orphans come to us.
+	if w.reaper.empty && !w.tree.strangers() {
+		return true
+	}
+	if !w.resting {
+		w.resting = true
+		w.end("", min(restGrace, w.l.replica.StopGrace.Std()))
+	}
+	return false
+}
+
+// failed is the moment in which a rank's end is seen: a leader that may open the next generation
+// hears of it before anything else.
+func (w *warden) failed() {
+	w.reaper.settled = true
+	if w.why != "" || w.superseded {
+		return
+	}
+	if w.g.Hold {
+		e := w.exit()
+		w.l.log.Info("a rank failed", "rank", w.g.FirstRank+w.reaper.first, "generation", w.g.Number, "code", e.Code, "reason", e.Reason, "signal", e.Signal)
+		w.l.ranks.failed(&link.RankExit{
+			Rank: w.g.FirstRank + w.reaper.first, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Message: e.Message, At: w.l.clock.Now(),
+		})
+	}
+	if w.g.Hold || w.reaper.left > 0 {
+		w.cut()
+	}
+}
+
+// cut kills the tree at once, without asking.
+func (w *warden) cut() {
+	w.ending = true
+	w.kill = w.l.clock.Now()
+	for pid := range w.reaper.main { // our children, not yet reaped: no look at /proc is needed
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	w.tree.signal(unix.SIGKILL) // and what they left
+	w.poll = pollMin
+	w.tick = w.l.clock.After(w.poll)
+}
+
+// end asks the tree to end and sets the moment from which it is killed; an earlier one stays.
+func (w *warden) end(why string, grace time.Duration) {
+	if w.why == "" && w.reaper.left > 0 && w.reaper.first < 0 {
+		w.why = why
+	}
+	if !w.ending {
+		w.ending = true
+		w.tree.signal(unix.SIGTERM)
+	}
+	if at := w.l.clock.Now().Add(grace); w.kill.IsZero() || at.Before(w.kill) {
+		w.kill = at
+	}
+	w.poll = pollMin
+	w.tick = w.l.clock.After(min(w.poll, max(grace, 0)))
+}
+
+// press kills once the grace is over. It never gives up: while a process lives, its cards are not free.
+func (w *warden) press() {
+	now := w.l.clock.Now()
+	if !now.Before(w.kill) {
+		w.tree.signal(unix.SIGKILL)
+	}
+	w.poll = min(2*w.poll, pollMax)
+	wait := w.poll
+	if left := w.kill.Sub(now); left > 0 {
+		wait = min(wait, left)
+	}
+	w.tick = w.l.clock.After(wait)
+}
+
+// exit says how it ended and why: as the rank that failed first did.
+func (w *warden) exit() engine.Exit {
+	e := exitOf(*w.reaper.ends[max(w.reaper.first, 0)])
+	e.CPUTime = w.l.spent.cpu
+	e.PeakBytes = max(w.l.spent.peak, w.l.spent.maxRSS, w.tree.groupPeak())
+	oom := w.tree.oomKills() > w.oomBefore
+	switch {
+	case w.why == engine.ReasonStopped || w.superseded:
+		e.Reason = engine.ReasonStopped
+	case w.why == engine.ReasonTimedOut:
+		e.Reason = engine.ReasonTimedOut
+		e.Message = both(fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.l.replica.RunTimeout))
+	case oom && e.Reason != engine.ReasonSucceeded:
+		e.Reason = engine.ReasonOutOfMemory
+		e.Message = both(fault.T("It needed more memory than its limit of %v; ask for more memory, or use less.",
+			"内存超过上限 %v；请申请更多内存或减少使用。", w.l.replica.Resources.Memory))
+	case oom:
+		e.Message = both(fault.T("A process of its tree was killed for lack of memory.", "进程树中有进程因内存不足被杀死。"))
+	}
+	return e
+}

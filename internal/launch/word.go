@@ -1,0 +1,140 @@
+package launch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// What ranks and their launcher say to each other over $FERMI_SOCKET: JSON lines, each one object
+// with one key.
+
+// maxWord bounds one line.
+const maxWord = 64 << 10
+
+// maxMetrics bounds the numbers of one report.
+const maxMetrics = 64
+
+// word is what a rank may say; exactly one is set.
+type word struct {
+	Hello    *wordHello    `json:"hello"`
+	Progress *wordProgress `json:"progress"`
+	Phase    *wordPhase    `json:"phase"`
+	Saved    *wordSaved    `json:"saved"`
+	Held     *wordHeld     `json:"held"`
+	Left     *wordLeft     `json:"left"`
+	Bye      *wordBye      `json:"bye"`
+}
+
+type wordHello struct {
+	PID        int    `json:"pid"`
+	Rank       int    `json:"rank"`
+	Generation int64  `json:"generation"`
+	Version    string `json:"version"`
+}
+
+type wordProgress struct {
+	Step    int64              `json:"step"`
+	T       float64            `json:"t"` // seconds of the step
+	Metrics map[string]float64 `json:"metrics"`
+}
+
+type wordPhase struct {
+	Name string `json:"name"`
+	On   bool   `json:"on"`
+}
+
+type wordSaved struct {
+	Step    int64   `json:"step"`
+	Bytes   int64   `json:"bytes"`
+	Seconds float64 `json:"seconds"`
+}
+
+type wordHeld struct {
+	Steps []int64 `json:"steps"`
+}
+
+type wordLeft struct {
+	Generation int64 `json:"generation"`
+}
+
+type wordBye struct {
+	Code int `json:"code"`
+}
+
+var errWord = errors.New("not understood")
+
+// parseWord reads one line strictly.
+func parseWord(line []byte) (word, error) {
+	var w word
+	if len(line) > maxWord {
+		return w, fmt.Errorf("%w: over %d bytes", errWord, maxWord)
+	}
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&w); err != nil {
+		return w, fmt.Errorf("%w: %w", errWord, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return w, fmt.Errorf("%w: more than one value", errWord)
+	}
+	set := 0
+	for _, there := range []bool{w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saved != nil, w.Held != nil, w.Left != nil, w.Bye != nil} {
+		if there {
+			set++
+		}
+	}
+	if set != 1 {
+		return w, fmt.Errorf("%w: %d keys", errWord, set)
+	}
+	return w, w.check()
+}
+
+func (w word) check() error {
+	bad := func(what string) error { return fmt.Errorf("%w: %s out of range", errWord, what) }
+	switch {
+	case w.Hello != nil && (w.Hello.PID < 0 || w.Hello.Rank < 0 || w.Hello.Generation < 0 || len(w.Hello.Version) > 64):
+		return bad("hello")
+	case w.Progress != nil && (w.Progress.Step < 0 || w.Progress.T < 0 || len(w.Progress.Metrics) > maxMetrics):
+		return bad("progress")
+	case w.Phase != nil && len(w.Phase.Name) > 64:
+		return bad("phase")
+	case w.Saved != nil && (w.Saved.Step <= 0 || w.Saved.Bytes < 0 || w.Saved.Seconds < 0):
+		return bad("saved")
+	case w.Held != nil && (len(w.Held.Steps) > maxWord/2 || slices.ContainsFunc(w.Held.Steps, func(s int64) bool { return s <= 0 })):
+		return bad("held")
+	}
+	return nil
+}
+
+// answer is what a launcher says; exactly one is set.
+type answer struct {
+	Welcome   *wordWelcome   `json:"welcome,omitempty"`
+	Stop      *wordStop      `json:"stop,omitempty"`
+	Watermark *wordWatermark `json:"watermark,omitempty"`
+}
+
+type wordWelcome struct {
+	Generation int64  `json:"generation"`
+	Restore    *int64 `json:"restore"` // null: from the beginning
+}
+
+type wordStop struct {
+	Grace  float64 `json:"grace"` // seconds
+	Reason string  `json:"reason"`
+}
+
+type wordWatermark struct {
+	Step int64 `json:"step"`
+}
+
+func (a answer) line() []byte {
+	data, err := json.Marshal(a)
+	if err != nil {
+		panic(err) // numbers and texts only
+	}
+	return append(data, '\n')
+}

@@ -1,0 +1,125 @@
+package sample
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// launcher is a rank's end of $FERMI_SOCKET, see internal/launch for the other. Nil: there is none,
+// and everything is a no-op.
+type launcher struct {
+	conn      net.Conn
+	restore   int64
+	done      sync.WaitGroup
+	mu        sync.Mutex
+	watermark int64
+	lost      error
+}
+
+// heard is what a launcher may say; what this version does not know is skipped.
+type heard struct {
+	Welcome *struct {
+		Restore *int64 `json:"restore"`
+	} `json:"welcome"`
+	Watermark *struct {
+		Step int64 `json:"step"`
+	} `json:"watermark"`
+}
+
+const maxLine = 64 << 10
+
+// greet says hello and what is held, and hears where to go on from.
+func greet(ctx context.Context, p Place, held []int64) (*launcher, error) {
+	if p.Socket == "" {
+		return nil, nil
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", p.Socket)
+	if err != nil {
+		return nil, fmt.Errorf("the launcher is not there: %w", err)
+	}
+	l := &launcher{conn: conn}
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(make([]byte, 4<<10), maxLine)
+	l.say("hello", map[string]any{"pid": os.Getpid(), "rank": p.Rank, "generation": p.Generation, "version": "sample/1"})
+	l.say("held", map[string]any{"steps": held})
+	_ = conn.SetReadDeadline(time.Now().Add(gatherFor))
+	var first heard
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &first) != nil || first.Welcome == nil {
+		conn.Close()
+		return nil, errors.Join(errors.New("the launcher does not welcome this rank"), lines.Err())
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	if first.Welcome.Restore != nil {
+		l.restore = *first.Welcome.Restore
+	}
+	l.done.Go(func() { l.listen(lines) })
+	return l, nil
+}
+
+// listen hears watermarks until the launcher hangs up; training goes on without it.
+func (l *launcher) listen(lines *bufio.Scanner) {
+	for lines.Scan() {
+		var w heard
+		if json.Unmarshal(lines.Bytes(), &w) != nil {
+			return
+		}
+		if w.Watermark != nil {
+			l.mu.Lock()
+			l.watermark = max(l.watermark, w.Watermark.Step)
+			l.mu.Unlock()
+		}
+	}
+}
+
+func (l *launcher) mark() int64 {
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.watermark
+}
+
+// say tells one thing. After the first failure nothing is told any more.
+func (l *launcher) say(name string, body map[string]any) {
+	if l == nil || l.lost != nil {
+		return
+	}
+	line, err := json.Marshal(map[string]any{name: body})
+	if err == nil {
+		_, err = l.conn.Write(append(line, '\n'))
+	}
+	l.lost = err
+}
+
+// lostPeer answers a broken ring: the failure is another rank's, and this one is about to be ended by
+// its launcher, which knows. Only if that does not happen it ends by itself.
+func (l *launcher) lostPeer(ctx context.Context, p Place, cause error) error {
+	if l != nil {
+		l.say("left", map[string]any{"generation": p.Generation})
+		wait(ctx, leftFor)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("another rank was lost: %w", cause)
+}
+
+// leftFor is how long a rank that lost another waits for its launcher to end it.
+const leftFor = 30 * time.Second
+
+func (l *launcher) close() {
+	if l == nil {
+		return
+	}
+	l.say("bye", map[string]any{"code": 0})
+	l.conn.Close()
+	l.done.Wait()
+}

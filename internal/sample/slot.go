@@ -1,0 +1,175 @@
+package sample
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// A slot is a file in the launcher's memory with one whole state in it, or none. It has the format
+// of the Python SDK's: a header of 4 KiB, the data, a JSON tree (here: what the data is), and the
+// CRC-32 of each 8 MiB of the data. The header is written last, and wiped first.
+const (
+	slotCount  = 3
+	slotHeader = 4096
+	slotChunk  = 8 << 20
+	slotWhole  = 2
+	slotFields = 8 + 4*4 + 5*8 + 2*4 // before the header's own CRC
+)
+
+var slotMagic = []byte("FERMIL0\x01")
+
+const slotTree = `{"fermi-sample":1}`
+
+type slot struct {
+	f    *os.File
+	step int64 // 0: empty
+}
+
+// slots are those of one rank. Nil keeps nothing.
+type slots struct {
+	place Place
+	list  [slotCount]*slot
+}
+
+// openSlots finds what an earlier process of this rank left.
+func openSlots(p Place) (*slots, error) {
+	if p.Memory == "" {
+		return nil, nil
+	}
+	s := &slots{place: p}
+	for i := range s.list {
+		f, err := os.OpenFile(filepath.Join(p.Memory, fmt.Sprintf("rank-%d.%d", p.Local, i)), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		s.list[i] = &slot{f: f}
+		if step, _, err := s.list[i].read(p); err == nil {
+			s.list[i].step = step
+		}
+	}
+	return s, nil
+}
+
+// held are the steps that are there whole.
+func (s *slots) held() []int64 {
+	out := []int64{}
+	if s != nil {
+		for _, slot := range s.list {
+			if slot.step > 0 {
+				out = append(out, slot.step)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// restore gives the state of the step and wipes what came after it: that is of a run that was not.
+func (s *slots) restore(step int64) (data []byte, err error) {
+	err = fmt.Errorf("step %d is not in memory", step)
+	for _, slot := range s.list {
+		switch {
+		case slot.step == step && step > 0:
+			_, data, err = slot.read(s.place)
+		case slot.step > step:
+			if err := slot.wipe(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if step == 0 {
+		return nil, nil
+	}
+	return data, err
+}
+
+// save keeps data as the state after step, in a slot that nobody can need any more: an empty one, or
+// one older than what every rank holds. false: there is none now.
+func (s *slots) save(step, watermark int64, data []byte) (bool, error) {
+	if s == nil {
+		return false, nil
+	}
+	for _, slot := range s.list {
+		if slot.step == 0 || slot.step < watermark {
+			return true, slot.write(s.place, step, data)
+		}
+	}
+	return false, nil
+}
+
+func (s *slot) wipe() error {
+	s.step = 0
+	_, err := s.f.WriteAt(make([]byte, slotFields+4), 0)
+	return err
+}
+
+func (s *slot) write(p Place, step int64, data []byte) error {
+	if err := s.wipe(); err != nil {
+		return err
+	}
+	sums := chunkSums(data)
+	body := slices.Concat(data, []byte(slotTree), sums)
+	if _, err := s.f.WriteAt(body, slotHeader); err != nil {
+		return err
+	}
+	h := slices.Clone(slotMagic)
+	for _, n := range []uint32{slotWhole, uint32(p.Rank), uint32(p.World), 0} {
+		h = binary.LittleEndian.AppendUint32(h, n)
+	}
+	for _, n := range []uint64{uint64(p.Generation), uint64(step), uint64(len(data)), uint64(len(slotTree)), uint64(len(sums))} {
+		h = binary.LittleEndian.AppendUint64(h, n)
+	}
+	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE([]byte(slotTree)))
+	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(sums))
+	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(h))
+	_, err := s.f.WriteAt(h, 0)
+	if err == nil {
+		s.step = step
+	}
+	return err
+}
+
+func chunkSums(data []byte) []byte {
+	var out []byte
+	for part := range slices.Chunk(data, slotChunk) {
+		out = binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(part))
+	}
+	return out
+}
+
+var errNoSlot = errors.New("no whole state")
+
+// read verifies every byte.
+func (s *slot) read(p Place) (step int64, data []byte, err error) {
+	all, err := io.ReadAll(io.NewSectionReader(s.f, 0, 1<<40))
+	if err != nil {
+		return 0, nil, err
+	}
+	return parseSlot(all, p)
+}
+
+func parseSlot(all []byte, p Place) (step int64, data []byte, err error) {
+	if len(all) < slotHeader || crc32.ChecksumIEEE(all[:slotFields]) != binary.LittleEndian.Uint32(all[slotFields:]) || string(all[:8]) != string(slotMagic) {
+		return 0, nil, errNoSlot
+	}
+	word := func(i int) uint32 { return binary.LittleEndian.Uint32(all[8+4*i:]) }
+	long := func(i int) uint64 { return binary.LittleEndian.Uint64(all[24+8*i:]) }
+	step, body := int64(long(1)), all[slotHeader:]
+	n, tree, table := long(2), long(3), long(4)
+	if word(0) != slotWhole || word(1) != uint32(p.Rank) || word(2) != uint32(p.World) || step <= 0 || n > uint64(len(body)) || tree > uint64(len(body))-n || table > uint64(len(body))-n-tree {
+		return 0, nil, errNoSlot
+	}
+	data = body[:n]
+	treeBytes, sums := body[n:n+tree], body[n+tree:n+tree+table]
+	last := binary.LittleEndian.Uint32
+	if last(all[64:]) != crc32.ChecksumIEEE(treeBytes) || last(all[68:]) != crc32.ChecksumIEEE(sums) || string(sums) != string(chunkSums(data)) {
+		return 0, nil, errNoSlot
+	}
+	return step, data, nil
+}
