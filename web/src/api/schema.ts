@@ -1139,6 +1139,15 @@ export interface components {
         CredentialRef: {
             secret: string;
         };
+        DataPlace: {
+            /**
+             * @description As 2Ti.
+             * @example 16Gi
+             */
+            bytes: string;
+            /** @description Zones that have a whole copy. */
+            zones: string[] | null;
+        };
         Device: {
             /** Format: int64 */
             index: number;
@@ -1426,7 +1435,7 @@ export interface components {
         };
         Move: {
             /**
-             * @description What must be copied to the new zone first; absent when unknown.
+             * @description What the new zones lack of the task's data; absent when it names none.
              * @example 16Gi
              */
             bytes?: string;
@@ -1564,6 +1573,11 @@ export interface components {
             /** @description Over expectedTime, from the start, or from now where that is unknown. */
             expected?: components["schemas"]["ExpectedTotals"];
             latency: components["schemas"]["LatencyNote"];
+            /**
+             * @description How long it takes to bring spec.zones.data there, at the bandwidth between the zones, 1 Gbit/s where none is declared.
+             * @example 1h30m
+             */
+            moving?: string;
             /** @description planned, cheaper, faster, greener, safer or sooner; current is where a task to be moved stands. */
             name: string;
             /** Format: int64 */
@@ -2186,7 +2200,7 @@ export interface components {
              */
             deadline?: string;
             /**
-             * @description cheap or green: wait for the cheapest or cleanest hours before the deadline.
+             * @description cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime.
              * @enum {string}
              */
             deferrable?: "cheap" | "green";
@@ -2272,24 +2286,41 @@ export interface components {
         };
         UsageList: {
             by: string;
+            /** @description not measured: bytes between zones are not counted yet, nor charged in costs. */
+            crossingTraffic: string;
             /** Format: date-time */
             from: string;
+            /** @description Those with the most cost first. */
             items: components["schemas"]["UsageSum"][] | null;
             /** Format: date-time */
             to: string;
+            /** @description Of all, also of those beyond limit. */
+            total: components["schemas"]["UsageSum"];
         };
         UsageSum: {
             /** Format: double */
             coreHours: number;
+            /** @description By currency: every second at the price that the zone had then. */
+            costs: components["schemas"]["PriceTotal"][] | null;
             /**
              * Format: double
-             * @description At the price of the time the replica ran.
+             * @description A shared device counts by its share.
              */
-            cost: number;
-            /** Format: double */
             deviceHours: number;
-            /** @description Name of the project, user, zone or device type; id of the task. */
+            /** @description estimated: from tables of power, for devices at work all the time. */
+            energyBasis: string;
+            /**
+             * Format: double
+             * @description CO₂; absent where a zone did not say how clean its power is.
+             */
+            grams?: number;
+            /** @description Name of the project, user or zone; device type; id of the task. */
             key: string;
+            /**
+             * Format: double
+             * @description With cooling.
+             */
+            kwh: number;
             /** Format: double */
             memoryGiBHours: number;
             /** @description Of a task. */
@@ -2343,6 +2374,11 @@ export interface components {
             degraded?: boolean;
             /** Format: int64 */
             devices?: number;
+            /**
+             * Format: int64
+             * @description Replicas that stand in other zones: what the loss of this one leaves.
+             */
+            lossLeaves: number;
             /** Format: int64 */
             nodes: number;
             region?: string;
@@ -2353,6 +2389,8 @@ export interface components {
         ZoneRules: {
             /** @description Zone names; all when absent. */
             allow?: string[] | null;
+            /** @description What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes. */
+            data?: components["schemas"]["DataPlace"][] | null;
             deny?: string[] | null;
             /**
              * @description Largest usual round trip between two replicas' zones, as 2ms; no bound when absent.
@@ -2368,7 +2406,7 @@ export interface components {
             split?: {
                 [key: string]: number;
             };
-            /** @description Stand in at least two zones, so that the loss of one leaves minReplicas. */
+            /** @description Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas. */
             surviveZoneLoss?: boolean;
         };
         ZoneSpec: {
@@ -2426,6 +2464,11 @@ export interface components {
             message?: components["schemas"]["Text"];
             /** Format: int64 */
             nodes?: number;
+            /**
+             * Format: date-time
+             * @description Since when the present prices, power and carbon hold; since it was made when absent.
+             */
+            pricedSince?: string;
             /** Format: int64 */
             ready?: number;
             /** @description Machine-readable: SetByHand, AllWell, NoNodes, EngineUnreachable, NodesNotReady or SlowLinks. */
@@ -5195,7 +5238,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description What to add up by. */
-                by?: "project" | "user" | "task" | "zone" | "type";
+                by?: "project" | "user" | "task" | "zone" | "device";
                 /** @description Only this project; all that you may see when absent. */
                 project?: string;
                 /** @description RFC 3339, or how long ago; 30 days ago when absent. */
