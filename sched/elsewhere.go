@@ -24,6 +24,8 @@ func ExplainElsewhere(c *Cluster, q *Queues, w *Workload) Explanation {
 	switch {
 	case len(x.zones) == 0:
 		ex = x.noZone()
+	case !x.anyNode():
+		ex = x.noNodes()
 	case fitsOn(c, w):
 		ex = x.reserved(x.entry(w))
 	default:

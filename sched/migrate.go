@@ -37,7 +37,7 @@ const (
 // for want of a whole place, or no such set was found. The cluster is as before on return.
 func Migrate(now time.Time, c *Cluster, q *Queues, id string) (Migration, bool) {
 	e, ok := q.waiting[id]
-	if !ok || e.claim != nil {
+	if !ok || e.claim != nil || e.class == nil { // others go for it already, or its hour has not come
 		return Migration{}, false
 	}
 	x := newExplainer(q.notBefore(now), c, q, e.w)
@@ -81,8 +81,8 @@ type mover struct {
 	held *hold // while lifted
 }
 
-// candidates are runs that could stand elsewhere, from the nodes on which least is lost until a
-// replica of the one that waits has room there.
+// candidates are runs that may move, from the nodes first on which least is lost until a replica of
+// the one that waits has room there.
 func (s *shuffle) candidates() []*mover {
 	type spot struct {
 		node   *node
@@ -118,15 +118,13 @@ func (s *shuffle) candidates() []*mover {
 				have++
 			}
 		}
-		for i, m := range o.movers {
-			if have >= want {
-				o.movers = o.movers[:i]
-				break
+		for _, m := range o.movers {
+			if have < want || o.cost == 0 {
+				have += m.on(o.node.Number)
+				o.cost += m.lost
 			}
-			have += m.on(o.node.Number)
-			o.cost += m.lost
 		}
-		return have < want || len(o.movers) == 0
+		return have < want
 	})
 	slices.SortFunc(spots, func(a, b *spot) int {
 		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.node.Number, b.node.Number))

@@ -12,8 +12,8 @@ type Move struct {
 	From PlacementOption  `json:"from"`
 	To   *PlacementOption `json:"to,omitempty"`
 	Lost MoveLoss         `json:"lost"`
-	// Bytes is not known before tasks name their data.
-	Bytes *Bytes `json:"bytes,omitempty" doc:"What must be copied to the new zone first; absent when unknown."`
+	// Bytes is of what the task names in zones.data.
+	Bytes *Bytes `json:"bytes,omitempty" doc:"What the new zones lack of the task's data; absent when it names none."`
 }
 
 // MoveLoss is the work a move throws away if the task saves nothing in its grace.

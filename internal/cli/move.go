@@ -61,7 +61,7 @@ func (s *session) moveLines(name string, m api.Move) error {
 		"最多损失 %s：距上次检查点或启动 %d 秒，重启 %d 秒，%d 张卡；有 %s 用于保存。",
 		s.deviceTime(l.DeviceSeconds), l.SinceSeconds, l.RestartSeconds, l.Devices, l.Grace))
 	if m.Bytes != nil {
-		putLine(s.out, s.t("To copy first: %s.", "需先复制：%s。", *m.Bytes))
+		putLine(s.out, s.t("Of its data %s must be brought there.", "需将 %s 数据搬运到目标可用区。", *m.Bytes))
 	}
 	return nil
 }

@@ -154,8 +154,25 @@ func (p *preview) told(w *sched.Workload, m planned) api.Move {
 		to := p.judge(p.parts(w, m.to)).PlacementOption
 		to.Name = cost.Planned
 		out.To = &to
+		out.Bytes = lacking(w.Data, to.Zones)
 	}
 	return out
+}
+
+// lacking is what some of these zones do not have yet; nil where nothing is known.
+func lacking(data []sched.Datum, zones []api.ZonePart) *api.Bytes {
+	if len(data) == 0 {
+		return nil
+	}
+	sum := api.Bytes(0)
+	for _, d := range data {
+		for _, z := range zones {
+			if !slices.Contains(d.Zones, z.Zone) {
+				sum += d.Bytes
+			}
+		}
+	}
+	return &sum
 }
 
 func lossOf(l sched.Loss) api.MoveLoss {

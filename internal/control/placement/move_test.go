@@ -82,7 +82,12 @@ func TestMove(t *testing.T) {
 	zones, all := twoZones(1, 2)
 	c := lead(t, s, zones, all)
 	tk := placedIn(t, s, "mover", 1, 2)
-	p, err := move(t, c, tk, placement.MoveWish{Zone: "b", Preview: true})
+	reads := store.Clone(tk)
+	reads.Spec.Zones = &api.ZoneRules{Data: []api.DataPlace{{Bytes: 7, Zones: []string{"a"}}, {Bytes: 5, Zones: []string{"a", "b"}}}}
+	p, err := move(t, c, reads, placement.MoveWish{Zone: "b", Preview: true})
+	if p.Bytes == nil || *p.Bytes != 7 {
+		t.Errorf("bytes to bring: %v", p.Bytes)
+	}
 	if err != nil || !p.Fits || p.Moving || p.From.Zones[0].Zone != "a" || p.To.Zones[0].Zone != "b" || p.Lost.Devices != 2 || p.Lost.DeviceSeconds < 240 {
 		t.Fatalf("%+v %v", p, err)
 	}

@@ -1491,7 +1491,7 @@ export interface components {
         };
         Move: {
             /**
-             * @description What must be copied to the new zone first; absent when unknown.
+             * @description What the new zones lack of the task's data; absent when it names none.
              * @example 16Gi
              */
             bytes?: string;
