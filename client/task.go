@@ -47,6 +47,13 @@ func (c *Client) Preview(ctx context.Context, task *api.TrainingTask) (api.Previ
 	return out, err
 }
 
+// Recipe is what the framework makes of a task: environment, files and commands.
+func (c *Client) Recipe(ctx context.Context, task *api.TrainingTask) (api.Recipe, error) {
+	var out api.Recipe
+	err := c.write(ctx, http.MethodPost, "/training-tasks/recipe", inProject(task.Meta.Project), task, &out)
+	return out, err
+}
+
 func taskPath(name, verb string) (string, error) {
 	p, err := objectPath(api.KindTrainingTask, name)
 	return p + "/" + verb, err
@@ -59,6 +66,25 @@ func (c *Client) Stop(ctx context.Context, project, name string) error {
 		return err
 	}
 	return c.write(ctx, http.MethodPost, p, inProject(project), nil, nil)
+}
+
+// MoveWish is where a running task is to go: into a zone, onto some nodes, or both.
+type MoveWish struct {
+	Zone    string   `json:"zone,omitempty"`
+	Nodes   []string `json:"nodes,omitempty"`
+	Preview bool     `json:"preview,omitempty"`
+}
+
+// Move asks a running task to go elsewhere, or with Preview only what that would mean. Where there
+// is no such place the fault says why, and the task goes on.
+func (c *Client) Move(ctx context.Context, project, name string, wish MoveWish) (api.Move, error) {
+	var out api.Move
+	p, err := taskPath(name, "move")
+	if err != nil {
+		return out, err
+	}
+	err = c.write(ctx, http.MethodPost, p, inProject(project), wish, &out)
+	return out, err
 }
 
 // Clone submits the same work again under a new name ("": made by the server).
@@ -83,6 +109,8 @@ type Explanation struct {
 	Evidence       []Text     `json:"evidence,omitempty"`
 	EstimatedStart *time.Time `json:"estimatedStart,omitempty"`
 	Action         Text       `json:"action,omitzero"`
+	// Moves are running tasks that could move, after which it starts.
+	Moves []api.TaskMove `json:"moves,omitempty"`
 }
 
 // MarshalJSON writes both languages once.

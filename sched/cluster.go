@@ -21,6 +21,8 @@ type Cluster struct {
 	holds map[string]*hold
 	// freed grows whenever something that was refused could now fit.
 	freed uint64
+	// rates grows whenever prices or carbon of a zone change.
+	rates uint64
 
 	typeIDs   map[string]uint16 // by name as first written, and folded
 	typeNames []string
@@ -79,10 +81,28 @@ func (c *Cluster) SetZone(z Zone) {
 	if old.Region != z.Region {
 		c.tree = nil
 	}
-	z.Latency = maps.Clone(z.Latency)
+	if !old.Cost.SameRates(z.Cost) {
+		c.rates++
+	}
+	z.Latency, z.Bandwidth = maps.Clone(z.Latency), maps.Clone(z.Bandwidth)
 	old.Zone = z
 	c.sortZones()
 	c.freed++
+}
+
+// RemoveZone forgets a zone; one that still has nodes goes on as one that was never set.
+func (c *Cluster) RemoveZone(name string) {
+	z, ok := c.zones[name]
+	if !ok {
+		return
+	}
+	if len(z.nodes) > 0 {
+		c.SetZone(Zone{Name: name})
+		return
+	}
+	delete(c.zones, name)
+	c.order = slices.DeleteFunc(c.order, func(other *zone) bool { return other == z })
+	c.tree = nil
 }
 
 // SetHost adds or changes a host.

@@ -5,8 +5,6 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // CapacityView is what there is of one device type; numbers of devices, parts of one included.
@@ -29,7 +27,7 @@ func (s *Server) capacityRoutes(reg *schemas) []*route {
 
 func (s *Server) listCapacity(ctx context.Context, _ *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+		return nil, noPlanner
 	}
 	items, err := s.Live.Capacity(ctx)
 	if err != nil {
