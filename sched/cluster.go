@@ -90,6 +90,21 @@ func (c *Cluster) SetZone(z Zone) {
 	c.freed++
 }
 
+// RemoveZone forgets a zone; one that still has nodes goes on as one that was never set.
+func (c *Cluster) RemoveZone(name string) {
+	z, ok := c.zones[name]
+	if !ok {
+		return
+	}
+	if len(z.nodes) > 0 {
+		c.SetZone(Zone{Name: name})
+		return
+	}
+	delete(c.zones, name)
+	c.order = slices.DeleteFunc(c.order, func(other *zone) bool { return other == z })
+	c.tree = nil
+}
+
 // SetHost adds or changes a host.
 func (c *Cluster) SetHost(h Host) {
 	c.host(h.Name).Host = h

@@ -46,6 +46,7 @@ const (
 	ReasonQueueLimit   = "QueueLimit"
 	ReasonReserved     = "Reserved"
 	ReasonNoZone       = "NoZone"
+	ReasonNoNodes      = "NoNodes"
 	ReasonNeverFits    = "NeverFits"
 	ReasonClosed       = "NodesClosed"
 	ReasonProcessLimit = "ProcessLimit"
@@ -69,6 +70,7 @@ var Reasons = []struct {
 	{ReasonWindow, api.T("it is deferrable and waits for its cheapest or cleanest hours", "任务可推迟，正在等待最便宜或最低碳的时段")},
 	{ReasonQueuePaused, api.T("its queue, or one above it, is paused", "所在队列或其上级队列已暂停")},
 	{ReasonNoZone, api.T("its zone rules leave no zone", "可用区规则排除了所有可用区")},
+	{ReasonNoNodes, api.T("the zones it may use have no nodes yet", "可用的可用区中还没有节点")},
 	{ReasonQueueLimit, api.T("its queue, or one above it, would exceed its limit", "所在队列或其上级队列将超过上限")},
 	{ReasonReserved, api.T("it fits only where room is kept for a gang that goes first", "仅剩的空位已为排在前面的任务预留")},
 	{ReasonData, api.T("it fits, and is sooner at work where its data lies, though it has to wait for room there", "资源充足，但等待数据所在可用区的空位比搬运数据更快")},
@@ -115,19 +117,6 @@ func explain(c *Cluster, q *Queues, w *Workload) Explanation {
 	return x.explain(x.entry(w))
 }
 
-// Impossible says that a workload can never start on this cluster with these queues, and why: it
-// is to be refused when it is submitted.
-func Impossible(c *Cluster, q *Queues, w *Workload) (Explanation, bool) {
-	x := newExplainer(q.now, c, q, w)
-	if len(x.zones) == 0 {
-		return x.noZone(), true
-	}
-	if ex, ok := x.overLimit(); ok && ex.Impossible {
-		return ex, true
-	}
-	return x.never()
-}
-
 // explainer looks for the reason of one workload.
 type explainer struct {
 	now   time.Time
@@ -152,8 +141,11 @@ func (x *explainer) explain(e *entry) Explanation {
 	if name, paused := x.q.tree.Paused(x.w.Queue); paused {
 		return x.paused(name)
 	}
-	if len(x.zones) == 0 {
+	if len(x.c.nodes) > 0 && len(x.zones) == 0 {
 		return x.noZone()
+	}
+	if !x.anyNode() {
+		return x.noNodes()
 	}
 	if ex, ok := x.overLimit(); ok {
 		return ex
@@ -205,11 +197,17 @@ func (x *explainer) admits(w *Workload) bool {
 	return ok
 }
 
-// empty is the same cluster with nothing on it; open: and nothing cordoned.
-func (x *explainer) empty(open bool) *Cluster {
+// empty is the same cluster with nothing on it; open: and nothing cordoned; hosts: and the machines
+// behind virtual nodes run no more processes than they may. One that is so already is not copied.
+func (x *explainer) empty(open, hosts bool) *Cluster {
+	if len(x.c.holds) == 0 && !(open && x.c.anyClosed()) && (hosts || !x.c.hosted()) {
+		return x.c
+	}
 	out := NewCluster()
 	for _, name := range sortedKeys(x.c.hosts) {
-		out.SetHost(x.c.hosts[name].Host)
+		if hosts {
+			out.SetHost(x.c.hosts[name].Host)
+		}
 	}
 	for _, z := range x.c.order {
 		out.SetZone(z.Zone)
@@ -224,11 +222,31 @@ func (x *explainer) empty(open bool) *Cluster {
 	return out
 }
 
+func (c *Cluster) anyClosed() bool {
+	for _, n := range c.nodes {
+		if n.Closed || n.ClosedDevices != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// hosted says that some node is virtual.
+func (c *Cluster) hosted() bool {
+	for _, h := range c.hosts {
+		if h.nodes > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // fitsBare asks whether the gang would fit if nothing else stood anywhere; open: and nothing was
-// cordoned. One role in one zone is only counted; anything else is tried on an empty cluster.
+// cordoned. How many processes a machine behind virtual nodes runs is left out: that is no property
+// of the cluster. One role in one zone is only counted; anything else is tried on an empty cluster.
 func (x *explainer) fitsBare(open bool) bool {
 	w := smallest(x.w)
-	simple := len(w.Roles) == 1 && !w.Survive && len(w.Split)+len(w.Avoid)+len(x.c.hosts) == 0 && w.Topology.MaxPerRack == 0
+	simple := len(w.Roles) == 1 && !w.Survive && len(w.Split)+len(w.Avoid) == 0 && w.Topology.MaxPerRack == 0
 	for i := 0; simple && i < w.Roles[0].Need.choices(); i++ {
 		key, ok := x.c.askKey(&w.Roles[0].Need, i)
 		if !ok {
@@ -244,7 +262,7 @@ func (x *explainer) fitsBare(open bool) bool {
 			}
 		}
 	}
-	return fitsOn(x.empty(open), x.w)
+	return fitsOn(x.empty(open, false), x.w)
 }
 
 // bare counts the replicas an empty node takes.

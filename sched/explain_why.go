@@ -17,12 +17,15 @@ func (x *explainer) victims(e *entry) Explanation {
 	}
 }
 
+var waitText = api.T("workloads wait in this queue", "个任务在该队列中等待")
+
 func (x *explainer) paused(name string) Explanation {
 	ch := Change{Kind: ChangeResume, Target: name}
 	ex := Explanation{
-		Reason:  ReasonQueuePaused,
-		Message: api.T("Queue %s is paused; nothing in it starts.", "队列 %s 已暂停，其中的任务不会启动。", name),
-		Action:  ch.Text(),
+		Reason:   ReasonQueuePaused,
+		Message:  api.T("Queue %s is paused; nothing in it starts.", "队列 %s 已暂停，其中的任务不会启动。", name),
+		Evidence: []Evidence{{Fact: "Waiting", Text: waitText, Count: x.q.Waiting(x.w.Queue)}},
+		Action:   ch.Text(),
 	}
 	x.q.tree.SetPaused(name, false)
 	if _, still := x.q.tree.Paused(x.w.Queue); !still && x.admits(x.w) {
@@ -51,11 +54,33 @@ func (x *explainer) noZone() Explanation {
 	return ex
 }
 
-// overLimit names the queue that has no room for the workload at its least size.
+func (x *explainer) anyNode() bool {
+	return slices.ContainsFunc(x.zones, func(z *zone) bool { return len(z.nodes) > 0 })
+}
+
+// noNodes is for one whose zones are still empty: nodes may come at any time.
+func (x *explainer) noNodes() Explanation {
+	ex := Explanation{
+		Reason:   ReasonNoNodes,
+		Message:  api.T("None of the %d zones that it may use has a node yet.", "可使用的 %d 个可用区中还没有任何节点。", len(x.zones)),
+		Evidence: []Evidence{{Fact: "Zones", Text: api.T("zones without nodes", "个没有节点的可用区"), Count: len(x.zones)}},
+		Action:   api.T("Add nodes to them, or change spec.zones.", "请添加节点，或修改 spec.zones。"),
+	}
+	if ch := (Change{Kind: ChangeZones}); len(x.w.Allow)+len(x.w.Deny) > 0 && x.admits(ch.Apply(x.w)) {
+		ex.Change, ex.Action = ch, ch.Text()
+	}
+	return ex
+}
+
+// overLimit names the queue that has no room for the workload at its least size: first one whose
+// limit it could never meet.
 func (x *explainer) overLimit() (Explanation, bool) {
 	w := smallest(x.w)
 	need := x.c.Need(w)
-	queue, resource, ok := x.q.tree.Room(w.Queue, need)
+	queue, resource, ok := x.q.tree.RoomEver(w.Queue, need)
+	if ok {
+		queue, resource, ok = x.q.tree.Room(w.Queue, need)
+	}
 	if ok {
 		return Explanation{}, false
 	}
@@ -121,7 +146,7 @@ func (x *explainer) soon(e *entry) Explanation {
 		return Explanation{
 			Reason:   ReasonBehind,
 			Message:  api.T("It fits, and %s of the same queue goes first.", "资源充足，但同队列中的 %s 排在前面。", first.ID),
-			Evidence: []Evidence{{Fact: "Waiting", Text: api.T("workloads wait in this queue", "个任务在该队列中等待"), Count: x.q.Waiting(x.w.Queue)}},
+			Evidence: []Evidence{{Fact: "Waiting", Text: waitText, Count: x.q.Waiting(x.w.Queue)}},
 			Change:   ch, Action: ch.Text(),
 		}
 	}
@@ -190,12 +215,20 @@ func (x *explainer) never() (Explanation, bool) {
 	if x.fitsBare(true) {
 		return Explanation{}, false
 	}
-	empty := x.empty(true)
 	ex := x.rule(ReasonNeverFits, api.T("Even the empty cluster has no room for %s. The largest nodes have: %s.",
 		"即使集群空闲也放不下 %s。单节点最多：%s。", describe(x.w), x.kinds()))
 	ex.Impossible = true
 	ex.Action = api.T("Ask for fewer replicas, fewer devices a replica, another type, or more zones.",
 		"请减少副本数或每副本的加速卡数，换用其他类型，或放宽可用区。")
+	if reason, ok := x.ruledOut(); ok {
+		ex.Reason = reason
+	}
+	return ex, true
+}
+
+// ruledOut names the one rule without which the empty cluster has room.
+func (x *explainer) ruledOut() (reason string, ok bool) {
+	empty := x.empty(true, false)
 	for _, r := range []struct {
 		kind   ChangeKind
 		value  int64
@@ -209,11 +242,10 @@ func (x *explainer) never() (Explanation, bool) {
 		{ChangeSurvive, 0, x.w.Survive, ReasonSurvive},
 	} {
 		if r.has && fitsOn(empty, Change{Kind: r.kind, Value: r.value}.Apply(x.w)) {
-			ex.Reason = r.reason
-			break
+			return r.reason, true
 		}
 	}
-	return ex, true
+	return "", false
 }
 
 // kinds is the most devices of each type on one node.
@@ -247,6 +279,9 @@ func (x *explainer) busy() Explanation {
 	case counts[misfitHost] > 0:
 		return x.rule(ReasonProcessLimit, api.T("The machine behind the virtual nodes already runs as many processes as it may; %s waits.",
 			"虚拟节点背后的机器已达到进程数上限；%s 需等待。", describe(x.w)))
+	case x.c.hosted() && !fitsOn(x.empty(false, true), x.w):
+		return x.rule(ReasonProcessLimit, api.T("%s are more processes than the machine behind the virtual nodes may run, even with nothing else on it.",
+			"%s 的进程数超过虚拟节点背后机器的上限，即使其空闲也无法启动。", describe(x.w)))
 	case need.Devices > 0 && counts[misfitFull] == 0 && free >= want:
 		return x.rule(ReasonFragmented, api.T("%s needs %d thousandths of devices, %d are free, but not together.",
 			"%s 共需 %d‰ 加速卡，空闲 %d‰，但过于分散。", describe(x.w), want, free))

@@ -72,6 +72,12 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		x.Allow = []string{"nowhere"}
 		return x
 	},
+	sched.ReasonNoNodes: func(s *stage) *sched.Workload {
+		s.c.SetZone(sched.Zone{Name: "new"})
+		x := s.task("x", 1, 1, 1)
+		x.Allow = []string{"new"}
+		return x
+	},
 	sched.ReasonNeverFits: func(s *stage) *sched.Workload { return s.task("x", 1, 1, 5) },
 	sched.ReasonClosed: func(s *stage) *sched.Workload {
 		s.close(1)
@@ -246,6 +252,13 @@ func TestWhyPage(t *testing.T) {
 		"| reason | meaning | 含义 | test |\n|---|---|---|---|\n")
 	for _, r := range sched.Reasons {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | `TestWhy/%s` |\n", r.Reason, r.Text.EN, r.Text.ZH, r.Reason)
+	}
+	b.WriteString("\n## Refused at submit\n\nWhat could never start, even with every node open and idle, is refused when it is submitted, on every server, with the " +
+		"field, what is wrong and what would be right. What is only cordoned, not ready, paused or in use is accepted and waits with its reason; " +
+		"so is everything while no node is known, and for five seconds after one came. Generated from `sched.Wrongs`.\n\n" +
+		"| field | meaning | 含义 | test |\n|---|---|---|---|\n")
+	for _, r := range sched.Wrongs {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `TestImpossible/%s` |\n", r.Field, r.Text.EN, r.Text.ZH, r.Wrong)
 	}
 	if *update {
 		if err := os.WriteFile(whyPage, []byte(b.String()), 0o644); err != nil {

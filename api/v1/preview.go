@@ -23,7 +23,7 @@ type Preview struct {
 
 // PlacementOption is one place for a gang, and what it means.
 type PlacementOption struct {
-	Name      string `json:"name" doc:"planned, cheaper, faster, greener, safer or sooner."`
+	Name      string `json:"name" doc:"planned, cheaper, faster, greener, safer or sooner; current is where a task to be moved stands."`
 	Estimated bool   `json:"estimated,omitempty" doc:"It does not fit now; this is a guess on empty nodes."`
 	Text      Text   `json:"text,omitzero" doc:"What is won and what is lost against the planned place."`
 	Change    Text   `json:"change,omitzero" doc:"What the manifest has to say for it."`

@@ -23,7 +23,7 @@ func (t *TrainingTask) GetMeta() *Meta { return &t.Meta }
 // Framework is the launch recipe.
 type Framework string
 
-// Frameworks lists every recipe id; in this version only plain is built.
+// Frameworks lists every recipe id.
 var Frameworks = []Framework{
 	"pytorch-ddp", "pytorch-fsdp", "deepspeed", "horovod", "megatron-lm", "tensorflow",
 	"paddle", "mxnet", "jax", "mpi", "ray", FrameworkPlain,
@@ -41,8 +41,12 @@ var PriorityClasses = map[string]int{
 type TrainingTaskSpec struct {
 	Description string    `json:"description,omitempty" maxLength:"4096"`
 	Framework   Framework `json:"framework,omitempty" doc:"Launch recipe; plain when absent."`
-	Roles       []Role    `json:"roles" nullable:"false" minItems:"1" maxItems:"16"`
-	Code        *Code     `json:"code,omitempty"`
+	// Strategy, Precision and GradCompression are for recipes other than plain.
+	Strategy        *Strategy       `json:"strategy,omitempty" doc:"How the processes share the work; the framework's usual way when absent."`
+	Precision       Precision       `json:"precision,omitempty" enum:"fp32,fp16,bf16" doc:"fp32, fp16 (with loss scaling) or bf16; the script's own when absent."`
+	GradCompression GradCompression `json:"gradCompression,omitempty" enum:"none,fp16,bf16,powersgd" doc:"none, fp16, bf16 or powersgd: gradients on the wire, through the SDK."`
+	Roles           []Role          `json:"roles" nullable:"false" minItems:"1" maxItems:"16"`
+	Code            *Code           `json:"code,omitempty"`
 	// HyperParameters reach the process as FERMI_HP_<NAME> and as the JSON file $FERMI_HP_FILE.
 	HyperParameters map[string]any `json:"hyperParameters,omitempty" doc:"Scalars; given as environment and as a JSON file."`
 	Restart         *RestartPolicy `json:"restartPolicy,omitempty"`
@@ -171,7 +175,7 @@ const (
 type Timeouts struct {
 	Pending   Duration `json:"pending,omitempty" doc:"Longest wait in the queue."`
 	Run       Duration `json:"run,omitempty" doc:"Longest run."`
-	StopGrace Duration `json:"stopGrace,omitempty" explicit:"nonzero" doc:"Between SIGTERM and SIGKILL; 30s when absent."`
+	StopGrace Duration `json:"stopGrace,omitempty" explicit:"nonzero" doc:"Between SIGTERM and SIGKILL; when absent 30s, and 2m where it is preempted, drained or moved."`
 }
 
 // AssetRef names a version of a dataset or model and where it appears.

@@ -92,6 +92,7 @@ type part struct {
 	tenants *tenant.Register
 	walls   func() walls
 	place   *placement.Controller
+	could   *placement.Possible
 	train   *train.Controller
 	nodes   *node.Controller
 	zones   *zone.Controller
@@ -211,6 +212,7 @@ func (p *part) assemble() (err error) {
 	p.place = placement.New(placement.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "placement"), Host: "this", Processes: p.cfg.Processes,
 	})
+	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
 	p.train = train.New(train.Config{
 		UID:   p.uid,
@@ -229,7 +231,7 @@ func (p *part) assemble() (err error) {
 		Contact: contact,
 		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Console: web.Files(),
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Refuse: p.could.Refuse, Console: web.Files(),
 	})
 	return err
 }
@@ -393,6 +395,9 @@ func (p *part) ready() error {
 }
 
 func (p *part) close() {
+	if p.could != nil {
+		p.could.Close()
+	}
 	if p.history != nil {
 		if err := p.history.Close(); err != nil {
 			p.cfg.Log.Error("history was not closed well", "error", err)

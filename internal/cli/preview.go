@@ -133,6 +133,8 @@ func (s *session) windowLine(w api.StartWindow) {
 
 func optionWord(name string) fault.Text {
 	switch name {
+	case "current":
+		return fault.T("now", "当前")
 	case "planned":
 		return fault.T("planned", "计划")
 	case "cheaper":

@@ -90,6 +90,9 @@ func (p *Peers) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
+// maxQuestion bounds what a question is about: a task's id, or a wish about one.
+const maxQuestion = 128 << 10
+
 // Ask answers from what the leader knows, and a ping at once.
 func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answer, error) {
 	if q.GetKind() == pingKind {
@@ -98,7 +101,7 @@ func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answe
 	if p.hub.cfg.Answer == nil || !p.hub.isLeading() {
 		return nil, errNotLeading
 	}
-	if len(q.GetKind()) > 32 || len(q.GetTaskId()) > maxName {
+	if len(q.GetKind()) > 32 || len(q.GetTaskId()) > maxQuestion {
 		return nil, refuse("no such question")
 	}
 	data, err := p.hub.cfg.Answer(ctx, q.GetKind(), q.GetTaskId())

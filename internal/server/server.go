@@ -55,6 +55,9 @@ type Live interface {
 	Replicas(ctx context.Context, taskID string) ([]ReplicaView, error)
 	// Preview says what would become of a prepared task if it were submitted now.
 	Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error)
+	// Move reserves another place for a running task and asks it to go there, or only says what that
+	// would mean. Fault Conflict says why there is no such place.
+	Move(ctx context.Context, task *api.TrainingTask, wish MoveWish) (api.Move, error)
 	// Capacity says what there is of each device type.
 	Capacity(ctx context.Context) ([]CapacityView, error)
 	// Outage says where the tasks of a zone would go if it were lost now.
@@ -68,6 +71,8 @@ type Explanation struct {
 	Evidence       []fault.Text `json:"evidence,omitempty" doc:"What was looked at."`
 	EstimatedStart *time.Time   `json:"estimatedStart,omitempty"`
 	Action         fault.Text   `json:"action,omitzero" doc:"What would change it."`
+	// Moves are all needed, in any order.
+	Moves []api.TaskMove `json:"moves,omitempty" doc:"Running tasks that could move, after which it starts; the least work is lost so."`
 }
 
 // ReplicaView is one replica as people see it.
@@ -116,6 +121,9 @@ type Config struct {
 	Contact func() error
 	// Hosts are the names of this server beside localhost; requests for others are refused.
 	Hosts []string
+	// Refuse is nil, or the fault Invalid of a task that could never start, judged by the state at
+	// minRevision at least; without it everything may wait. Quick, and safe for concurrent use.
+	Refuse func(ctx context.Context, task *api.TrainingTask, minRevision int64) error
 	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
 	SoleOwner func() string
 	// Ready says why /readyz must refuse; nil is ready.

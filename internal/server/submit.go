@@ -76,6 +76,9 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 			return err
 		}
 	}
+	if err := s.refuse(ctx, t); err != nil {
+		return err
+	}
 	t.Status = api.TrainingTaskStatus{Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting to be looked at.", "等待调度。")}
 	b.ops = []store.Op{
 		store.Unchanged(api.KeyOf(project), project.GetMeta().Revision),
@@ -85,6 +88,22 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 		return nil
 	}
 	return s.reserve(ctx, b, t, queue.(*api.Queue))
+}
+
+// refuse is why a task could never start. Before it says no it looks again at everything written so
+// far, here and on other servers: a limit may have been raised a moment ago.
+func (s *Server) refuse(ctx context.Context, t *api.TrainingTask) error {
+	if s.Refuse == nil {
+		return nil
+	}
+	err := s.Refuse(ctx, t, 0)
+	if !fault.Is(err, fault.Invalid) {
+		return err
+	}
+	if now := max(s.newest.Load(), s.newer(ctx, 0)); now > 0 {
+		err = s.Refuse(ctx, t, now)
+	}
+	return err
 }
 
 // maxPending is the limit of a queue that names none.

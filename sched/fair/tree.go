@@ -182,24 +182,25 @@ func (t *Tree) Usage(queue string) []int64 { return slices.Clone(t.node(queue).u
 
 // Room says whether v stays within every limit above it; if not, whose limit and of which resource.
 func (t *Tree) Room(queue string, v []int64) (limited string, resource int, ok bool) {
-	return t.room(queue, v, true)
+	return t.room(queue, v, func(n *node, i int) int64 { return get(n.usage, i) + get(n.coming, i) })
+}
+
+// RoomEver leaves out what is used: v alone is held against the limits.
+func (t *Tree) RoomEver(queue string, v []int64) (limited string, resource int, ok bool) {
+	return t.room(queue, v, func(*node, int) int64 { return 0 })
 }
 
 // RoomNow leaves out what is coming: it is for those that were noted as coming themselves, whose
 // turn does not depend on the others' victims having gone.
 func (t *Tree) RoomNow(queue string, v []int64) bool {
-	_, _, ok := t.room(queue, v, false)
+	_, _, ok := t.room(queue, v, func(n *node, i int) int64 { return get(n.usage, i) })
 	return ok
 }
 
-func (t *Tree) room(queue string, v []int64, coming bool) (limited string, resource int, ok bool) {
+func (t *Tree) room(queue string, v []int64, used func(n *node, resource int) int64) (limited string, resource int, ok bool) {
 	for n := t.node(queue); n != nil; n = n.parent {
 		for i, want := range v {
-			used := get(n.usage, i)
-			if coming {
-				used += get(n.coming, i)
-			}
-			if want > 0 && i < len(n.Limit) && n.Limit[i] >= 0 && used+want > n.Limit[i] {
+			if want > 0 && i < len(n.Limit) && n.Limit[i] >= 0 && used(n, i)+want > n.Limit[i] {
 				return n.Name, i, false
 			}
 		}

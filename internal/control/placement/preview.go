@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -41,12 +42,11 @@ type preview struct {
 // Preview says what would become of a task, prepared as for a submit, if it were submitted now. It
 // changes nothing. Fault Unavailable when this server does not lead. Safe for concurrent use.
 func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
-	select {
-	case c.previews <- struct{}{}:
-		defer func() { <-c.previews }()
-	case <-ctx.Done():
-		return api.Preview{}, ctx.Err()
+	done, err := c.enter(ctx)
+	if err != nil {
+		return api.Preview{}, err
 	}
+	defer done()
 	p, err := c.gather(ctx, t)
 	if err != nil {
 		return api.Preview{}, err
@@ -79,6 +79,16 @@ func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Prev
 		out.Reason, out.Message, out.Action = why.Reason, why.Message, why.Action
 	}
 	return out, nil
+}
+
+// enter waits for a turn: only so many are worked on at once. done ends it.
+func (c *Controller) enter(ctx context.Context) (done func(), err error) {
+	select {
+	case c.previews <- struct{}{}:
+		return func() { <-c.previews }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // gather reads zones and nodes from the cache; the planner is not asked for what the store knows.
@@ -347,12 +357,13 @@ func (p *preview) whole() cost.Part {
 }
 
 func allowText(zones []api.ZonePart) api.Text {
-	names := ""
+	return api.T("zones.allow: [%s]", "zones.allow: [%s]", zoneNames(zones))
+}
+
+func zoneNames(zones []api.ZonePart) string {
+	names := make([]string, len(zones))
 	for i, z := range zones {
-		if i > 0 {
-			names += ", "
-		}
-		names += z.Zone
+		names[i] = z.Zone
 	}
-	return api.T("zones.allow: [%s]", "zones.allow: [%s]", names)
+	return strings.Join(names, ", ")
 }

@@ -1,0 +1,148 @@
+package placement
+
+import (
+	"context"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/sched"
+)
+
+// Possible knows what could ever start: the cluster as if every node were open and nothing stood on
+// it. Every server has one, fed from its own cache, so that a submit asks nobody. It reads what has
+// changed when it is asked; a feed keeps one change a key until then. Safe for concurrent use.
+type Possible struct {
+	store store.Reader
+	clock clock.Clock
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	m      *model // nil before it was first asked
+	feed   *store.Feed
+	told   map[string]api.NodeSpec // as last told to the model
+	newest time.Time               // when the youngest node or zone was made
+}
+
+// settling is for how long after a node or zone came nothing is refused: others may be on their way.
+const settling = 5 * time.Second
+
+// NewPossible makes one; it starts nothing.
+func NewPossible(s store.Reader, c clock.Clock, log *slog.Logger) *Possible {
+	return &Possible{store: s, clock: c, log: log}
+}
+
+// Refuse is nil, or the fault Invalid of a task that can never start, judged by what the cache has
+// seen at minRevision at least. The task has its queue and its defaults.
+func (p *Possible) Refuse(ctx context.Context, t *api.TrainingTask, minRevision int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.catchUp(ctx, minRevision); err != nil {
+		return err
+	}
+	if p.clock.Now().Sub(p.newest) < settling {
+		return nil
+	}
+	r, impossible := sched.Impossible(p.m.cluster, p.m.queues, workload(t))
+	if !impossible {
+		return nil
+	}
+	return fault.New(fault.Invalid, r.Reason, fault.T("It could never start on this cluster.", "该任务在此集群上永远无法启动。")).
+		WithFields(fault.Field{Path: r.Field(), Message: r.Message}).WithHint(r.Hint)
+}
+
+// Close ends the subscription.
+func (p *Possible) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.feed != nil {
+		p.feed.Close()
+	}
+}
+
+var possibleKinds = []api.Kind{api.KindZone, api.KindNode, api.KindQueue}
+
+// catchUp brings everything the cache has seen into the model.
+func (p *Possible) catchUp(ctx context.Context, minRevision int64) error {
+	lists := make([]store.Snapshot, len(possibleKinds))
+	first := p.m == nil
+	if first {
+		p.feed = p.store.Subscribe(possibleKinds...)
+	}
+	if first || minRevision > 0 {
+		for i, k := range possibleKinds {
+			var err error
+			if lists[i], err = p.store.List(ctx, k, "", minRevision); err != nil {
+				if first {
+					p.feed.Close()
+				}
+				return err
+			}
+		}
+	}
+	if first {
+		p.m, p.told = newModel(p.log, "", 0), map[string]api.NodeSpec{}
+		p.m.now = p.clock.Now
+		for _, list := range lists {
+			list.Ascend("", func(o api.Object) bool {
+				p.change(store.Change{Key: api.KeyOf(o), New: o})
+				return true
+			})
+		}
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	changes, err := p.feed.Next(ended) // what there is, without waiting
+	if err != nil && ended.Err() != err {
+		return err
+	}
+	for _, ch := range changes {
+		p.change(ch)
+	}
+	return nil
+}
+
+func (p *Possible) change(ch store.Change) {
+	switch o := ch.New.(type) {
+	case *api.Zone:
+		p.came(&o.Meta)
+		p.m.setZone(o)
+	case *api.Queue:
+		p.m.setQueue(o)
+	case *api.Node:
+		p.came(&o.Meta)
+		p.setNode(o)
+	case nil:
+		switch ch.Key.Kind {
+		case api.KindZone:
+			p.m.dropZone(ch.Key.Name)
+		case api.KindQueue:
+			p.m.dropQueue(ch.Key.Name)
+		case api.KindNode:
+			delete(p.told, ch.Key.Name)
+			p.m.dropNode(ch.Key.Name)
+		}
+	}
+}
+
+func (p *Possible) came(m *api.Meta) {
+	if m.CreatedAt.After(p.newest) {
+		p.newest = m.CreatedAt
+	}
+}
+
+// setNode tells of a node as it would be with nothing wrong; most changes of a node are about that.
+func (p *Possible) setNode(n *api.Node) {
+	spec := n.Spec
+	spec.Cordoned, spec.CordonedDevices, spec.Drain, spec.Virtual = false, nil, false, false
+	if old, ok := p.told[n.Meta.Name]; ok && reflect.DeepEqual(old, spec) {
+		return
+	}
+	p.told[n.Meta.Name] = spec
+	p.m.setNode(&api.Node{Meta: api.Meta{Name: n.Meta.Name}, Spec: spec, Status: api.NodeStatus{Ready: true}})
+}

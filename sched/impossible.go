@@ -1,0 +1,296 @@
+package sched
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// Wrong is what of a wish can't be had.
+type Wrong string
+
+// What can be wrong with a wish; Wrongs says what each means.
+const (
+	WrongZones    Wrong = "Zones"
+	WrongQueue    Wrong = "Queue"
+	WrongTopology Wrong = "Topology"
+	WrongSplit    Wrong = "Split"
+	WrongLatency  Wrong = "Latency"
+	WrongType     Wrong = "Type"
+	WrongDevices  Wrong = "Devices"
+	WrongCPU      Wrong = "CPU"
+	WrongMemory   Wrong = "Memory"
+	WrongDisk     Wrong = "Disk"
+	WrongTogether Wrong = "Together"
+	WrongReplicas Wrong = "Replicas"
+)
+
+// Wrongs is everything that can be wrong, the field of a task it is about ([] is the role's), and
+// what it means.
+var Wrongs = []struct {
+	Wrong Wrong
+	Field string
+	Text  api.Text
+}{
+	{WrongZones, "spec.zones", api.T("its zone rules leave no zone", "可用区规则排除了所有可用区")},
+	{WrongQueue, "spec.queue", api.T("it is larger than the whole limit of its queue, or of one above it", "超过所在队列或其上级队列的总上限")},
+	{WrongTopology, "spec.topology", api.T("its topology rule can't be kept", "拓扑规则无法满足")},
+	{WrongSplit, "spec.zones.split", api.T("its split over zones can't be had", "分区副本数无法满足")},
+	{WrongLatency, "spec.zones.maxLatency", api.T("the zones that it would need are too far apart", "所需可用区之间延迟过高")},
+	{WrongType, "spec.roles[].resources.accelerators.type", api.T("no node has such a device", "没有节点带该类型加速卡")},
+	{WrongDevices, "spec.roles[].resources.accelerators.count", api.T("no node has so many devices", "没有节点有这么多加速卡")},
+	{WrongCPU, "spec.roles[].resources.cpu", api.T("no node has so much CPU", "没有节点有这么多 CPU")},
+	{WrongMemory, "spec.roles[].resources.memory", api.T("no node has so much memory", "没有节点有这么多内存")},
+	{WrongDisk, "spec.roles[].resources.ephemeralDisk", api.T("no node has so much disk", "没有节点有这么多磁盘")},
+	{WrongTogether, "spec.roles[].resources", api.T("no single node has all of it", "没有一个节点同时满足全部需求")},
+	{WrongReplicas, "spec.roles[].replicas", api.T("all nodes together take fewer replicas", "所有节点合计也放不下这么多副本")},
+}
+
+// Field is the path of the field that is wrong.
+func (r *Refusal) Field() string {
+	for _, row := range Wrongs {
+		if row.Wrong == r.Wrong {
+			return strings.Replace(row.Field, "[]", "["+strconv.Itoa(r.Role)+"]", 1)
+		}
+	}
+	return "spec"
+}
+
+// Refusal is why a wish is refused when it is submitted, and what would be right.
+type Refusal struct {
+	Reason  string
+	Wrong   Wrong
+	Role    int // which role
+	Message api.Text
+	Hint    api.Text
+}
+
+// Impossible says that a workload can never start on this cluster with these queues, and why: it
+// is to be refused when it is submitted. What is cordoned, not ready, paused or in use counts as if
+// it were not, and as long as no node is known nothing is impossible.
+func Impossible(c *Cluster, q *Queues, w *Workload) (Refusal, bool) {
+	defer c.known.keepFew()
+	x := newExplainer(q.now, c, q, w)
+	switch {
+	case len(c.nodes) == 0:
+		return Refusal{}, false
+	case len(x.zones) == 0:
+		ex := x.noZone()
+		return Refusal{Reason: ex.Reason, Wrong: WrongZones, Message: ex.Message, Hint: ex.Action}, true
+	}
+	if r, over := x.beyondLimit(); over {
+		return r, true
+	}
+	if !x.anyNode() || x.fitsBare(true) {
+		return Refusal{}, false
+	}
+	return x.refusal(), true
+}
+
+// fewIndexes is how many indexes a question about a bare cluster may leave behind.
+const fewIndexes = 16
+
+// keepFew bounds the memory of a cluster that is only asked such questions.
+func (k *known) keepFew() {
+	if len(k.indexes) > fewIndexes {
+		k.forget()
+	}
+}
+
+// beyondLimit is for one that is larger than a queue's whole limit.
+func (x *explainer) beyondLimit() (Refusal, bool) {
+	w := smallest(x.w)
+	need := x.c.Need(w)
+	queue, resource, ok := x.q.tree.RoomEver(w.Queue, need)
+	if ok {
+		return Refusal{}, false
+	}
+	_, limit := x.q.tree.Limit(queue, resource)
+	return Refusal{
+		Reason: ReasonQueueLimit, Wrong: WrongQueue,
+		Message: api.T("Queue %s may use at most %d (%s); this needs %d.", "队列 %s 的上限为 %d（%s）；该任务需要 %d。",
+			queue, limit, x.resourceName(resource), need[resource]),
+		Hint: api.T("Ask for less, use another queue, or have its limit raised.", "请减少用量，换用其他队列，或请管理员提高上限。"),
+	}, true
+}
+
+// refusal finds what keeps a wish off the empty cluster: a role of which no node takes even one
+// replica, a rule without which there is room, or else the number of replicas.
+func (x *explainer) refusal() Refusal {
+	for i := range x.w.Roles {
+		if r, wrong := x.tooLarge(i); wrong {
+			return r
+		}
+	}
+	if reason, ok := x.ruledOut(); ok {
+		return x.against(reason)
+	}
+	return x.tooMany()
+}
+
+// against is for a rule without which there is room.
+func (x *explainer) against(reason string) Refusal {
+	switch reason {
+	case ReasonTopology:
+		return Refusal{
+			Reason: reason, Wrong: WrongTopology,
+			Message: api.T("No cluster state lets %s keep its topology rule; without it there is room.", "集群的任何状态都无法让 %s 满足拓扑规则；去掉即可放下。", describe(x.w)),
+			Hint:    api.T("Lift the rule, or allow more replicas a rack.", "请去掉该规则，或允许每机架更多副本。"),
+		}
+	case ReasonSplit:
+		return Refusal{
+			Reason: reason, Wrong: WrongSplit,
+			Message: api.T("The zones of the split can't take %s so divided; without it there is room.", "按指定的分区副本数无法放下 %s；去掉即可放下。", describe(x.w)),
+			Hint:    api.T("Divide it otherwise, or leave the split out.", "请调整或去掉分区副本数。"),
+		}
+	}
+	return Refusal{
+		Reason: reason, Wrong: WrongLatency,
+		Message: api.T("No zones near enough to each other have room for %s together, even when empty.", "即使空闲，也没有距离足够近的可用区能合起来放下 %s。", describe(x.w)),
+		Hint:    api.T("Allow a higher latency, or ask for fewer replicas.", "请放宽延迟，或减少副本数。"),
+	}
+}
+
+// most is the largest of each thing that a single node has.
+type most struct {
+	devices int
+	cpu     api.MilliCPU
+	memory  api.Bytes
+	disk    api.Bytes // 0: some node does not count it
+	fits    bool      // some node takes a replica
+}
+
+// survey looks at every node that a role may use, as if it were empty. CPU, memory and disk are
+// those of nodes with enough devices, or of all where none has.
+func (x *explainer) survey(need *Need) most {
+	var all, apt most
+	note := func(m *most, n *node, devices int) {
+		m.devices = max(m.devices, devices)
+		m.cpu, m.memory = max(m.cpu, n.CPU), max(m.memory, n.Memory)
+		if m.disk = max(m.disk, n.Disk); n.Disk == 0 {
+			m.disk = maxDisk
+		}
+	}
+	for _, z := range x.zones {
+		for _, n := range z.nodes {
+			if slices.Contains(x.w.Avoid, n.Number) {
+				continue
+			}
+			devices := x.devicesOn(n, need)
+			note(&all, n, devices)
+			if devices >= need.Devices {
+				note(&apt, n, devices)
+			}
+			all.fits = all.fits || x.takesOne(n, need)
+		}
+	}
+	if apt.cpu == 0 {
+		return all
+	}
+	apt.fits = all.fits
+	return apt
+}
+
+const maxDisk = api.Bytes(1) << 62
+
+// devicesOn is how many devices of one type that a need allows a node has.
+func (x *explainer) devicesOn(n *node, need *Need) (best int) {
+	for i := range need.choices() {
+		id, known := x.c.TypeID(need.choice(i))
+		if need.choice(i) != "" && !known {
+			continue
+		}
+		count := map[uint16]int{}
+		for _, t := range n.room.Types {
+			if need.choice(i) == "" || t == id {
+				count[t]++
+				best = max(best, count[t])
+			}
+		}
+	}
+	return best
+}
+
+func (x *explainer) takesOne(n *node, need *Need) bool {
+	for i := range need.choices() {
+		if key, ok := x.c.askKey(need, i); ok {
+			if a := key.ask(); n.bare(&a, key.disk, true) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tooLarge is for a role of which no node takes even one replica.
+func (x *explainer) tooLarge(role int) (Refusal, bool) {
+	need := &x.w.Roles[role].Need
+	m := x.survey(need)
+	if m.fits {
+		return Refusal{}, false
+	}
+	say := func(w Wrong, message, hint api.Text) (Refusal, bool) {
+		return Refusal{Reason: ReasonNeverFits, Role: role, Wrong: w, Message: message, Hint: hint}, true
+	}
+	atMost := func(what any) api.Text { return api.T("Ask for at most %v.", "请不要超过 %v。", what) }
+	kind := typeText(need)
+	switch {
+	case need.Devices > 0 && m.devices == 0:
+		return say(WrongType, api.T("No node that it may use has %s; there are: %s.", "可用的节点都不带 %s；现有：%s。", kind, x.kinds()),
+			api.T("Ask for a type that is there.", "请选择现有的类型。"))
+	case m.devices < need.Devices:
+		return say(WrongDevices, api.T("No node that it may use has %d × %s; the largest has %d.", "可用的节点中没有一个有 %d × %s；最多的有 %d。", need.Devices, kind, m.devices),
+			api.T("Ask for at most %d devices a replica, and for more replicas if need be.", "每副本请不要超过 %d 卡；如有需要可增加副本数。", m.devices))
+	case m.cpu < need.CPU:
+		return say(WrongCPU, api.T("No node with its devices has %s CPU; the largest has %s.", "带有所需加速卡的节点都没有 %s CPU；最多的有 %s。", need.CPU, m.cpu), atMost(m.cpu))
+	case m.memory < need.Memory:
+		return say(WrongMemory, api.T("No node with its devices has %s of memory; the largest has %s.", "带有所需加速卡的节点都没有 %s 内存；最多的有 %s。", need.Memory, m.memory), atMost(m.memory))
+	case m.disk < need.Disk:
+		return say(WrongDisk, api.T("No node with its devices has %s of disk; the largest has %s.", "带有所需加速卡的节点都没有 %s 磁盘；最多的有 %s。", need.Disk, m.disk), atMost(m.disk))
+	}
+	return say(WrongTogether, api.T("No single node has all that a replica of %s asks for, though each is there on some.", "没有一个节点同时满足角色 %s 每副本的全部需求，虽然各项分别有节点满足。", x.w.Roles[role].Name),
+		api.T("Ask for less of one of them.", "请减少其中一项。"))
+}
+
+// typeText is how a need names its devices.
+func typeText(need *Need) string {
+	var names []string
+	for i := range need.choices() {
+		if t := need.choice(i); t != "" {
+			names = append(names, t)
+		}
+	}
+	if len(names) == 0 {
+		return "GPU"
+	}
+	return strings.Join(names, "|")
+}
+
+// tooMany is for one of which there is only room for fewer.
+func (x *explainer) tooMany() Refusal {
+	r := Refusal{Reason: ReasonNeverFits, Wrong: WrongReplicas}
+	empty, large := x.empty(true, false), x.largest()
+	for i := range x.w.Roles {
+		if &x.w.Roles[i] == large {
+			r.Role = i
+		}
+	}
+	lo, hi := 0, atLeast(large)
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		if fitsOn(empty, Change{Kind: ChangeReplicas, Target: large.Name, Value: int64(mid)}.Apply(x.w)) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	r.Message = api.T("Even the empty cluster has no room for %s; of %s it takes at most %d replicas.", "即使集群空闲也放不下 %s；角色 %s 最多可放 %d 个副本。", describe(x.w), large.Name, lo)
+	r.Hint = api.T("Ask for at most %d replicas, or for less a replica.", "副本数请不要超过 %d，或减少每副本的用量。", lo)
+	if lo == 0 {
+		r.Message = api.T("Even the empty cluster has no room for all roles of %s together.", "即使集群空闲也无法同时放下 %s 的所有角色。", describe(x.w))
+		r.Hint = api.T("Ask for fewer replicas, or for less a replica.", "请减少副本数或每副本的用量。")
+	}
+	return r
+}

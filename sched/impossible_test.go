@@ -1,0 +1,135 @@
+package sched_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/fair"
+)
+
+// wrongs reaches everything that can be wrong with a wish, on two nodes of four A100 each.
+var wrongs = map[sched.Wrong]func(s *stage, x *sched.Workload){
+	sched.WrongZones: func(_ *stage, x *sched.Workload) { x.Deny = []string{"z"} },
+	sched.WrongQueue: func(s *stage, x *sched.Workload) {
+		s.queues(fair.Queue{Name: "all", Limit: []int64{-1, -1, 3000}}, fair.Queue{Name: "q", Parent: "all"})
+		x.Roles[0].Need.Devices = 4
+	},
+	sched.WrongTopology: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Topology.MaxPerRack = 5, 1 },
+	sched.WrongSplit: func(_ *stage, x *sched.Workload) {
+		x.Roles[0].Replicas, x.Split = 2, map[string]int{"z": 1, "nowhere": 1}
+	},
+	sched.WrongLatency: func(s *stage, x *sched.Workload) {
+		far := s.node(3)
+		far.Zone = "far"
+		s.set(far)
+		s.c.SetZone(sched.Zone{Name: "z", Region: "north"})
+		s.c.SetZone(sched.Zone{Name: "far", Region: "south", Latency: map[string]time.Duration{"z": 30 * time.Millisecond}})
+		x.Roles[0].Replicas, x.Roles[0].Need.Devices = 3, 4
+	},
+	sched.WrongType:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.DeviceType = "H800" },
+	sched.WrongDevices: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Devices = 16 },
+	sched.WrongCPU:     func(_ *stage, x *sched.Workload) { x.Roles[0].Need.CPU = 1 << 40 },
+	sched.WrongMemory:  func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Memory = 1 << 60 },
+	sched.WrongDisk: func(s *stage, x *sched.Workload) {
+		for i := range 2 {
+			n := s.node(uint32(i + 1))
+			n.Disk = 1 << 30
+			s.set(n)
+		}
+		x.Roles[0].Need.Disk = 2 << 30
+	},
+	sched.WrongTogether: func(s *stage, x *sched.Workload) {
+		cores, bytes := s.node(1), s.node(2)
+		cores.Memory, bytes.CPU = 1<<20, 1
+		s.set(cores)
+		s.set(bytes)
+		x.Roles[0].Need.CPU, x.Roles[0].Need.Memory = 1000, 1<<30
+	},
+	sched.WrongReplicas: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Roles[0].Need.Devices = 3, 4 },
+}
+
+func TestImpossible(t *testing.T) {
+	for _, row := range sched.Wrongs {
+		t.Run(string(row.Wrong), func(t *testing.T) {
+			change, ok := wrongs[row.Wrong]
+			if !ok {
+				t.Fatal("no test reaches it")
+			}
+			s := newStage(t, 2, 4)
+			x := s.task("x", 1, 1, 1)
+			if r, impossible := sched.Impossible(s.c, s.q, x); impossible {
+				t.Fatalf("too early: %+v", r)
+			}
+			change(s, x)
+			for _, n := range []uint32{1, 2} { // what is closed or used makes nothing impossible
+				s.stand(fmt.Sprint("other", n), n, 1)
+			}
+			r, impossible := sched.Impossible(s.c, s.q, x)
+			if !impossible || r.Wrong != row.Wrong || r.Field() != strings.Replace(row.Field, "[]", "[0]", 1) {
+				t.Fatalf("impossible %t: %+v", impossible, r)
+			}
+			for _, text := range []string{r.Message.EN, r.Message.ZH, r.Hint.EN, r.Hint.ZH} {
+				if text == "" || strings.Contains(text, "%!") {
+					t.Errorf("%q in %+v", text, r)
+				}
+			}
+		})
+	}
+	if len(wrongs) != len(sched.Wrongs) {
+		t.Error("the list is not whole:", len(wrongs), len(sched.Wrongs))
+	}
+}
+
+// TestImpossibleSaysWhatIsRight: the words of the most common mistake.
+func TestImpossibleSaysWhatIsRight(t *testing.T) {
+	s := newStage(t, 2, 4)
+	x := s.task("x", 1, 1, 16)
+	x.Roles[0].Need.DeviceType = "a100"
+	r, _ := sched.Impossible(s.c, s.q, x)
+	if r.Message.EN != "No node that it may use has 16 × a100; the largest has 4." || r.Message.ZH != "可用的节点中没有一个有 16 × a100；最多的有 4。" {
+		t.Errorf("%+v", r.Message)
+	}
+	x = s.task("x", 1, 3, 4)
+	if r, _ = sched.Impossible(s.c, s.q, x); !strings.Contains(r.Hint.EN, "at most 2 replicas") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestNotImpossible: what is only so now waits with its reason.
+func TestNotImpossible(t *testing.T) {
+	possible := func(name string, s *stage, x *sched.Workload, reason string) {
+		t.Helper()
+		if r, impossible := sched.Impossible(s.c, s.q, x); impossible {
+			t.Errorf("%s: refused: %+v", name, r)
+		}
+		s.q.Add(x)
+		if ex, _ := sched.Explain(s.now, s.c, s.q, "x"); ex.Reason != reason || ex.Impossible {
+			t.Errorf("%s: %+v", name, ex)
+		}
+	}
+	s := newStage(t, 2, 4)
+	s.close(1)
+	s.close(2)
+	possible("closed", s, s.task("x", 1, 2, 4), sched.ReasonClosed)
+
+	s = newStage(t, 2, 4)
+	s.q.SetPaused("q", true)
+	possible("paused", s, s.task("x", 1, 2, 4), sched.ReasonQueuePaused)
+
+	s = newStage(t, 0, 0)
+	x := s.task("x", 1, 1, 1)
+	x.Allow = []string{"z9"}
+	possible("no node is known yet", s, x, sched.ReasonNoNodes)
+
+	s = newStage(t, 2, 4)
+	s.c.SetHost(sched.Host{Name: "h", Processes: 3})
+	for i := range 2 {
+		n := s.node(uint32(i + 1))
+		n.Host = "h"
+		s.set(n)
+	}
+	possible("a small machine behind virtual nodes", s, s.task("x", 1, 5, 1), sched.ReasonProcessLimit)
+}
