@@ -17,7 +17,9 @@ const (
 	WrongQueue    Wrong = "Queue"
 	WrongTopology Wrong = "Topology"
 	WrongSplit    Wrong = "Split"
+	WrongRegion   Wrong = "Region"
 	WrongLatency  Wrong = "Latency"
+	WrongSurvive  Wrong = "Survive"
 	WrongType     Wrong = "Type"
 	WrongDevices  Wrong = "Devices"
 	WrongCPU      Wrong = "CPU"
@@ -39,6 +41,8 @@ var Wrongs = []struct {
 	{WrongTopology, "spec.topology", api.T("its topology rule can't be kept", "拓扑规则无法满足")},
 	{WrongSplit, "spec.zones.split", api.T("its split over zones can't be had", "分区副本数无法满足")},
 	{WrongLatency, "spec.zones.maxLatency", api.T("the zones that it would need are too far apart", "所需可用区之间延迟过高")},
+	{WrongRegion, "spec.zones.sameRegion", api.T("no one region is large enough; several together are", "没有单个区域足够大，跨区域才能放下")},
+	{WrongSurvive, "spec.zones.surviveZoneLoss", api.T("there are not two zones near enough that each could lose the other", "没有两个距离足够近、可互为容灾的可用区")},
 	{WrongType, "spec.roles[].resources.accelerators.type", api.T("no node has such a device", "没有节点带该类型加速卡")},
 	{WrongDevices, "spec.roles[].resources.accelerators.count", api.T("no node has so many devices", "没有节点有这么多加速卡")},
 	{WrongCPU, "spec.roles[].resources.cpu", api.T("no node has so much CPU", "没有节点有这么多 CPU")},
@@ -144,6 +148,18 @@ func (x *explainer) against(reason string) Refusal {
 			Reason: reason, Wrong: WrongSplit,
 			Message: api.T("The zones of the split can't take %s so divided; without it there is room.", "按指定的分区副本数无法放下 %s；去掉即可放下。", describe(x.w)),
 			Hint:    api.T("Divide it otherwise, or leave the split out.", "请调整或去掉分区副本数。"),
+		}
+	case ReasonRegion:
+		return Refusal{
+			Reason: reason, Wrong: WrongRegion,
+			Message: api.T("No one region has room for %s, even when empty; several together have.", "即使空闲，也没有单个区域能放下 %s；跨区域则可以。", describe(x.w)),
+			Hint:    api.T("Use sameRegion: prefer, or ask for fewer replicas.", "请使用 sameRegion: prefer，或减少副本数。"),
+		}
+	case ReasonSurvive:
+		return Refusal{
+			Reason: reason, Wrong: WrongSurvive,
+			Message: api.T("No zones near enough to each other take %s so that the loss of any one leaves %s, even when empty.", "即使空闲，也没有距离足够近的可用区能放下 %s 并在失去其一后保留 %s。", describe(x.w), survivors(x.w)),
+			Hint:    api.T("Leave surviveZoneLoss out, allow a higher latency, or ask for fewer replicas.", "请去掉 surviveZoneLoss，放宽延迟，或减少副本数。"),
 		}
 	}
 	return Refusal{

@@ -22,13 +22,14 @@ var wrongs = map[sched.Wrong]func(s *stage, x *sched.Workload){
 		x.Roles[0].Replicas, x.Split = 2, map[string]int{"z": 1, "nowhere": 1}
 	},
 	sched.WrongLatency: func(s *stage, x *sched.Workload) {
-		far := s.node(3)
-		far.Zone = "far"
-		s.set(far)
-		s.c.SetZone(sched.Zone{Name: "z", Region: "north"})
-		s.c.SetZone(sched.Zone{Name: "far", Region: "south", Latency: map[string]time.Duration{"z": 30 * time.Millisecond}})
+		s.regions(30 * time.Millisecond)
 		x.Roles[0].Replicas, x.Roles[0].Need.Devices = 3, 4
 	},
+	sched.WrongRegion: func(s *stage, x *sched.Workload) {
+		s.regions(time.Millisecond)
+		x.Roles[0].Replicas, x.Roles[0].Need.Devices, x.OneRegion = 3, 4, true
+	},
+	sched.WrongSurvive: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Survive = 2, true },
 	sched.WrongType:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.DeviceType = "H800" },
 	sched.WrongDevices: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Devices = 16 },
 	sched.WrongCPU:     func(_ *stage, x *sched.Workload) { x.Roles[0].Need.CPU = 1 << 40 },

@@ -62,10 +62,11 @@ func zoneOf(t *testing.T, s *store.Store, name string, least int64) *api.Zone {
 func TestReports(t *testing.T) {
 	s := storetest.Open(t)
 	for _, name := range []string{"a", "b"} {
-		_, err := s.Commit(t.Context(), store.Txn{Ops: []store.Op{store.Create(&api.Zone{Meta: api.Meta{ID: id.Default.New("zone"), Name: name}, Spec: api.ZoneSpec{Region: "r"}})}})
+		rev, err := s.Commit(t.Context(), store.Txn{Ops: []store.Op{store.Create(&api.Zone{Meta: api.Meta{ID: id.Default.New("zone"), Name: name}, Spec: api.ZoneSpec{Region: "r"}})}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		zoneOf(t, s, name, rev) // the cache has heard of it
 	}
 	peers := &servers{
 		zones: map[string]string{"1": "b", "2": "a", "3": "", "4": "unknown"},
