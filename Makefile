@@ -33,7 +33,7 @@ PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 FERMI_SCENARIOS ?= 1000000
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-openb bench-chronus bench-backlog bench-web generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-rates bench-openb bench-chronus bench-backlog bench-web bench-ha generate deps clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -118,7 +118,7 @@ bench-web: build ## first load of the console and time until it stands, in a rea
 	@scripts/web.sh browser
 	@node web/e2e/run.mjs bench
 
-bench: bench-start bench-submit bench-archive bench-sched bench-chronus bench-backlog bench-web ## all benchmarks, one after the other
+bench: bench-start bench-submit bench-archive bench-sched bench-web bench-ha ## all benchmarks, one after the other
 
 bench-start: build ## time to ready, memory at rest, size of the binary
 	@go run ./bench start
@@ -132,14 +132,21 @@ bench-archive: build ## a million finished and a hundred thousand queued tasks
 bench-openb: ## packing: the published OpenB experiment against FGD; needs the traces (FERMI_TRACES)
 	@go run ./bench openb
 
-bench-sched: ## the planner alone: decisions a second on 12,500 nodes, half full
+bench-sched: ## all that must hold of the planner, one JSON line: rates, backlog, chronus, openb (traces by FERMI_TRACES)
 	@go run ./bench sched
+
+bench-rates: ## the planner alone: decisions a second on 12,500 nodes, half full
+	@go run ./bench rates
 
 bench-chronus: ## waits and completion times of a recorded trace; its data by FERMI_TRACES
 	@go run ./bench chronus
 
 bench-backlog: ## what 100,000 tasks that can't start add to a decision
 	@go run ./bench backlog
+
+bench-ha: build ## how long the API is away when a server or etcd member is killed, paused or cut off (root)
+	@scripts/install-deps.sh ip:iproute2
+	@go run ./bench ha
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:

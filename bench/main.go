@@ -25,14 +25,16 @@ var benchmarks = []benchmark{
 	{"submit", benchSubmit},
 	{"archive", benchArchive},
 	{"sched", benchSched},
-	{"openb", benchOpenB},
-	{"chronus", benchChronus},
+	{"rates", benchRates},
 	{"backlog", benchBacklog},
+	{"chronus", benchChronus},
+	{"openb", benchOpenB},
+	{"ha", benchHA},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched|openb|chronus|backlog")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {
@@ -57,7 +59,9 @@ type report struct {
 	Bench   string  `json:"bench"`
 	Checks  []check `json:"checks"`
 	Machine string  `json:"machine"`
-	Seeds   []int   `json:"seeds"`
+	Seeds   []int   `json:"seeds,omitempty"`
+	// SeedsOf is the seeds of each part, where there are parts.
+	SeedsOf map[string][]int `json:"seedsOf,omitempty"`
 }
 
 type check struct {
@@ -77,8 +81,14 @@ func (r *report) atLeast(name string, value, bound float64) {
 	r.Checks = append(r.Checks, check{name, value, fmt.Sprintf(">= %g", bound), value >= bound})
 }
 
+// print shows every check and returns the exit status.
 func (r *report) print() int {
 	code := 0
+	if r.SeedsOf == nil {
+		fmt.Printf("\n%s; seeds %v\n", r.Machine, r.Seeds)
+	} else {
+		fmt.Printf("\n%s; seeds %v\n", r.Machine, r.SeedsOf)
+	}
 	for _, c := range r.Checks {
 		mark := "ok  "
 		if !c.OK {

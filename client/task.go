@@ -47,6 +47,13 @@ func (c *Client) Preview(ctx context.Context, task *api.TrainingTask) (api.Previ
 	return out, err
 }
 
+// Recipe is what the framework makes of a task: environment, files and commands.
+func (c *Client) Recipe(ctx context.Context, task *api.TrainingTask) (api.Recipe, error) {
+	var out api.Recipe
+	err := c.write(ctx, http.MethodPost, "/training-tasks/recipe", inProject(task.Meta.Project), task, &out)
+	return out, err
+}
+
 func taskPath(name, verb string) (string, error) {
 	p, err := objectPath(api.KindTrainingTask, name)
 	return p + "/" + verb, err
@@ -59,6 +66,25 @@ func (c *Client) Stop(ctx context.Context, project, name string) error {
 		return err
 	}
 	return c.write(ctx, http.MethodPost, p, inProject(project), nil, nil)
+}
+
+// MoveWish is where a running task is to go: into a zone, onto some nodes, or both.
+type MoveWish struct {
+	Zone    string   `json:"zone,omitempty"`
+	Nodes   []string `json:"nodes,omitempty"`
+	Preview bool     `json:"preview,omitempty"`
+}
+
+// Move asks a running task to go elsewhere, or with Preview only what that would mean. Where there
+// is no such place the fault says why, and the task goes on.
+func (c *Client) Move(ctx context.Context, project, name string, wish MoveWish) (api.Move, error) {
+	var out api.Move
+	p, err := taskPath(name, "move")
+	if err != nil {
+		return out, err
+	}
+	err = c.write(ctx, http.MethodPost, p, inProject(project), wish, &out)
+	return out, err
 }
 
 // Clone submits the same work again under a new name ("": made by the server).
@@ -83,6 +109,8 @@ type Explanation struct {
 	Evidence       []Text     `json:"evidence,omitempty"`
 	EstimatedStart *time.Time `json:"estimatedStart,omitempty"`
 	Action         Text       `json:"action,omitzero"`
+	// Moves are running tasks that could move, after which it starts.
+	Moves []api.TaskMove `json:"moves,omitempty"`
 }
 
 // MarshalJSON writes both languages once.
@@ -106,7 +134,7 @@ func (c *Client) Why(ctx context.Context, project, name string) (Explanation, er
 
 // UsageOptions select sums of usage.
 type UsageOptions struct {
-	By       string // project, user, task, zone or type
+	By       string // project, user, task, zone or device
 	Project  string
 	From, To string // RFC 3339, or a duration back from now
 	Limit    int
@@ -114,22 +142,27 @@ type UsageOptions struct {
 
 // UsageSum is what one key used.
 type UsageSum struct {
-	Key         string  `json:"key"`
-	Name        string  `json:"name,omitempty"`
-	Replicas    int     `json:"replicas"`
-	Running     int     `json:"running"`
-	DeviceHours float64 `json:"deviceHours"`
-	CoreHours   float64 `json:"coreHours"`
-	MemoryGBh   float64 `json:"memoryGiBHours"`
-	Cost        float64 `json:"cost"`
+	Key         string           `json:"key"`
+	Name        string           `json:"name,omitempty"`
+	Replicas    int              `json:"replicas"`
+	Running     int              `json:"running"`
+	DeviceHours float64          `json:"deviceHours"`
+	CoreHours   float64          `json:"coreHours"`
+	MemoryGBh   float64          `json:"memoryGiBHours"`
+	Costs       []api.PriceTotal `json:"costs"`
+	KWh         float64          `json:"kwh"`
+	Grams       *float64         `json:"grams,omitempty"` // nil where a zone did not say how clean its power is
+	EnergyBasis string           `json:"energyBasis"`     // estimated
 }
 
 // Usage is sums over a span of time.
 type Usage struct {
-	From  time.Time  `json:"from"`
-	To    time.Time  `json:"to"`
-	By    string     `json:"by"`
-	Items []UsageSum `json:"items"`
+	From     time.Time  `json:"from"`
+	To       time.Time  `json:"to"`
+	By       string     `json:"by"`
+	Items    []UsageSum `json:"items"`
+	Total    UsageSum   `json:"total"`
+	Crossing string     `json:"crossingTraffic"` // not measured
 }
 
 // Usage adds up who used how much.

@@ -21,6 +21,8 @@ type Cluster struct {
 	holds map[string]*hold
 	// freed grows whenever something that was refused could now fit.
 	freed uint64
+	// rates grows whenever prices or carbon of a zone change.
+	rates uint64
 
 	typeIDs   map[string]uint16 // by name as first written, and folded
 	typeNames []string
@@ -79,7 +81,10 @@ func (c *Cluster) SetZone(z Zone) {
 	if old.Region != z.Region {
 		c.tree = nil
 	}
-	z.Latency = maps.Clone(z.Latency)
+	if !old.Cost.SameRates(z.Cost) {
+		c.rates++
+	}
+	z.Latency, z.Bandwidth = maps.Clone(z.Latency), maps.Clone(z.Bandwidth)
 	old.Zone = z
 	c.sortZones()
 	c.freed++

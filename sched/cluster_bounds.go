@@ -8,8 +8,9 @@ type bounds struct {
 	cpu, memory int64
 	whole       []int64 // untouched devices, by type
 	parts       []int64 // thousandths left, by type
-	// holds is how many replicas of a wish the empty cluster would take.
-	holds map[askKey]int64
+	// holds is how many replicas of a wish the empty zones would take, by zone in the tree, and after
+	// the last all of them.
+	holds map[askKey][]int64
 }
 
 // maxAsks bounds what is remembered in holds.
@@ -62,29 +63,36 @@ func (b *bounds) covers(k *askKey, count int64) bool {
 }
 
 // emptyHolds is how many replicas of a wish all nodes take when nothing stands on them, closed
-// or not. It is counted once, until a node becomes another.
+// or not.
 func (c *Cluster) emptyHolds(k askKey) int64 {
-	nodes := c.topology().nodes
+	zones := c.emptyZones(k)
+	return zones[len(zones)-1]
+}
+
+// emptyZones is the same by zone, all together last. It is counted once, until a node becomes another.
+func (c *Cluster) emptyZones(k askKey) []int64 {
+	t := c.topology()
 	if n, ok := c.bounds.holds[k]; ok {
 		return n
 	}
 	if c.bounds.holds == nil || len(c.bounds.holds) >= maxAsks {
-		c.bounds.holds = map[askKey]int64{}
+		c.bounds.holds = map[askKey][]int64{}
 	}
 	var free [64]uint16
 	for i := range free {
 		free[i] = WholeDevice
 	}
-	sum, a := int64(0), k.ask()
-	for _, n := range nodes {
+	sums, a := make([]int64, len(t.zones)+1), k.ask()
+	for at, n := range t.nodes {
 		fits := fitsIn(&pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types, Free: free[:len(n.Devices)]}, &a)
 		if n.Disk > 0 && k.disk > 0 {
 			fits = min(fits, int32(min(n.Disk/k.disk, mostFits)))
 		}
-		sum += int64(fits)
+		sums[t.of[zonal][at]] += int64(fits)
+		sums[len(t.zones)] += int64(fits)
 	}
-	c.bounds.holds[k] = sum
-	return sum
+	c.bounds.holds[k] = sums
+	return sums
 }
 
 // hopeless says, without a look at any node, that a workload can't be placed with this choice of

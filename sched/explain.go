@@ -38,6 +38,8 @@ type Evidence struct {
 const (
 	ReasonScheduling   = "Scheduling"
 	ReasonDeferred     = "Deferred"
+	ReasonWindow       = "WaitingForWindow"
+	ReasonData         = "WaitingForData"
 	ReasonBehind       = "BehindInQueue"
 	ReasonVictims      = "WaitingForVictims"
 	ReasonQueuePaused  = "QueuePaused"
@@ -50,6 +52,8 @@ const (
 	ReasonProcessLimit = "ProcessLimit"
 	ReasonTopology     = "TopologyRule"
 	ReasonSplit        = "SplitUnfit"
+	ReasonRegion       = "SameRegion"
+	ReasonSurvive      = "SurviveZoneLoss"
 	ReasonLatency      = "Latency"
 	ReasonFragmented   = "Fragmented"
 	ReasonDevicesBusy  = "DevicesBusy"
@@ -63,16 +67,20 @@ var Reasons = []struct {
 	Text   api.Text
 }{
 	{ReasonVictims, api.T("others were asked to make room; it starts when they have gone", "已请其他任务让出资源，待其退出后启动")},
+	{ReasonWindow, api.T("it is deferrable and waits for its cheapest or cleanest hours", "任务可推迟，正在等待最便宜或最低碳的时段")},
 	{ReasonQueuePaused, api.T("its queue, or one above it, is paused", "所在队列或其上级队列已暂停")},
 	{ReasonNoZone, api.T("its zone rules leave no zone", "可用区规则排除了所有可用区")},
 	{ReasonNoNodes, api.T("the zones it may use have no nodes yet", "可用的可用区中还没有节点")},
 	{ReasonQueueLimit, api.T("its queue, or one above it, would exceed its limit", "所在队列或其上级队列将超过上限")},
 	{ReasonReserved, api.T("it fits only where room is kept for a gang that goes first", "仅剩的空位已为排在前面的任务预留")},
+	{ReasonData, api.T("it fits, and is sooner at work where its data lies, though it has to wait for room there", "资源充足，但等待数据所在可用区的空位比搬运数据更快")},
 	{ReasonDeferred, api.T("it fits; refused work is looked at again in a moment", "资源充足，稍后将重新调度")},
 	{ReasonBehind, api.T("it fits, and others of its queue go first", "资源充足，但同队列中有任务排在前面")},
 	{ReasonScheduling, api.T("it fits; the next turn places it", "资源充足，即将调度")},
 	{ReasonTopology, api.T("without its topology rule it would fit", "若无拓扑规则即可放下")},
 	{ReasonSplit, api.T("without its split over zones it would fit, or the split makes no sense", "若不指定分区副本数即可放下，或该指定本身无法满足")},
+	{ReasonRegion, api.T("no one region has room for it; several together do", "没有单个区域能放下，跨区域则可以")},
+	{ReasonSurvive, api.T("it fits, but not so that the loss of a zone leaves enough of it", "可以放下，但无法保证失去一个可用区后仍有足够副本")},
 	{ReasonLatency, api.T("the zones that have room together are too far apart", "合起来有空位的可用区之间延迟过高")},
 	{ReasonNeverFits, api.T("not even the empty cluster has room for it", "即使集群空闲也放不下")},
 	{ReasonClosed, api.T("it would fit if nodes were not cordoned or not ready", "若节点未被隔离或均已就绪即可放下")},
@@ -90,9 +98,11 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool
 	}
 	x := newExplainer(q.notBefore(now), c, q, e.w)
 	ex := x.explain(e)
-	for _, other := range e.class.entries {
-		if other.w.ID < id {
-			ex.Ahead++
+	if e.class != nil {
+		for _, other := range e.class.entries {
+			if other.w.ID < id {
+				ex.Ahead++
+			}
 		}
 	}
 	if r, ok := q.Predicted(id); ok && !ex.Impossible {
@@ -114,6 +124,7 @@ type explainer struct {
 	q     *Queues
 	w     *Workload
 	zones []*zone
+	ends  []ending // worked out once
 }
 
 func newExplainer(now time.Time, c *Cluster, q *Queues, w *Workload) *explainer {
@@ -123,6 +134,9 @@ func newExplainer(now time.Time, c *Cluster, q *Queues, w *Workload) *explainer 
 func (x *explainer) explain(e *entry) Explanation {
 	if e.claim != nil {
 		return x.victims(e)
+	}
+	if ex, ok := x.held(e); ok {
+		return ex
 	}
 	if name, paused := x.q.tree.Paused(x.w.Queue); paused {
 		return x.paused(name)
@@ -136,7 +150,10 @@ func (x *explainer) explain(e *entry) Explanation {
 	if ex, ok := x.overLimit(); ok {
 		return ex
 	}
-	if x.admits(x.w) {
+	if x.fits(x.w) {
+		if e.home != nil && x.now.Before(e.home.until) {
+			return x.homing(e)
+		}
 		return x.soon(e)
 	}
 	if fitsOn(x.c, x.w) {
@@ -148,7 +165,7 @@ func (x *explainer) explain(e *entry) Explanation {
 // entry is a workload as if it waited; its rank and expected time are its own.
 func (x *explainer) entry(w *Workload) *entry {
 	overdue := false
-	if e, ok := x.q.waiting[w.ID]; ok {
+	if e, ok := x.q.waiting[w.ID]; ok && e.class != nil {
 		overdue = e.class.overdue
 	}
 	key := classKey{queue: w.Queue, priority: w.Priority, shape: w.shape(), overdue: overdue}
@@ -159,12 +176,24 @@ func (x *explainer) entry(w *Workload) *entry {
 }
 
 func (x *explainer) turn() *turn {
-	return &turn{now: x.now, c: x.c, q: x.q, p: Policy{}.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
+	return &turn{ends: x.ends, now: x.now, c: x.c, q: x.q, p: Policy{}.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 }
 
-// admits asks the planner itself whether it would start w now.
-func (x *explainer) admits(w *Workload) bool {
+// fits asks the planner itself whether it has room for w now.
+func (x *explainer) fits(w *Workload) bool {
 	_, ok := x.turn().room(x.entry(w))
+	return ok
+}
+
+// admits asks whether it would start w now: there is room, and no reason to wait beside its data.
+func (x *explainer) admits(w *Workload) bool {
+	t, e := x.turn(), x.entry(w)
+	at, ok := t.room(e)
+	if ok && len(w.Data) > 0 {
+		_, home := t.besideData(e, at)
+		x.ends = t.ends
+		return home == nil
+	}
 	return ok
 }
 
@@ -217,7 +246,7 @@ func (c *Cluster) hosted() bool {
 // of the cluster. One role in one zone is only counted; anything else is tried on an empty cluster.
 func (x *explainer) fitsBare(open bool) bool {
 	w := smallest(x.w)
-	simple := len(w.Roles) == 1 && len(w.Split)+len(w.Avoid) == 0 && w.Topology.MaxPerRack == 0
+	simple := len(w.Roles) == 1 && !w.Survive && len(w.Split)+len(w.Avoid) == 0 && w.Topology.MaxPerRack == 0
 	for i := 0; simple && i < w.Roles[0].Need.choices(); i++ {
 		key, ok := x.c.askKey(&w.Roles[0].Need, i)
 		if !ok {

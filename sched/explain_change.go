@@ -19,6 +19,10 @@ const (
 	ChangeZones      ChangeKind = "Zones"      // no rules on zones
 	ChangeTopology   ChangeKind = "Topology"   // no rule on racks
 	ChangeSplit      ChangeKind = "Split"      // none
+	ChangeDefer      ChangeKind = "Defer"      // start as soon as there is room
+	ChangeData       ChangeKind = "Data"       // none
+	ChangeRegion     ChangeKind = "Region"     // zones of several regions
+	ChangeSurvive    ChangeKind = "Survive"    // none
 	ChangeMaxLatency ChangeKind = "MaxLatency" // to Value nanoseconds
 	ChangePriority   ChangeKind = "Priority"   // to Value
 	ChangeLimit      ChangeKind = "Limit"      // of queue Target, resource Resource, to Value
@@ -45,6 +49,14 @@ func (ch Change) Apply(w *Workload) *Workload {
 		out.Topology = Topology{}
 	case ChangeSplit:
 		out.Split = nil
+	case ChangeDefer:
+		out.Defer = ""
+	case ChangeData:
+		out.Data = nil
+	case ChangeRegion:
+		out.OneRegion = false
+	case ChangeSurvive:
+		out.Survive = false
 	case ChangeMaxLatency:
 		out.MaxLatency = time.Duration(ch.Value)
 	case ChangePriority:
@@ -79,6 +91,14 @@ func (ch Change) Text() api.Text {
 		return api.T("Lift the topology rule: then it starts.", "去掉拓扑规则即可启动。")
 	case ChangeSplit:
 		return api.T("Lift the split over zones: then it starts.", "去掉按可用区指定的副本数即可启动。")
+	case ChangeDefer:
+		return api.T("Submit it without spec.deferrable: then it starts.", "去掉 spec.deferrable 重新提交即可启动。")
+	case ChangeData:
+		return api.T("Drop spec.zones.data: then it starts elsewhere, and moves its data.", "去掉 spec.zones.data 即可在其他可用区启动，但需搬运数据。")
+	case ChangeRegion:
+		return api.T("Let it stand in several regions (spec.zones.sameRegion: prefer): then it starts.", "允许跨区域（spec.zones.sameRegion: prefer）即可启动。")
+	case ChangeSurvive:
+		return api.T("Drop spec.zones.surviveZoneLoss: then it starts.", "去掉 spec.zones.surviveZoneLoss 即可启动。")
 	case ChangeMaxLatency:
 		return api.T("Allow a latency of %s between zones: then it starts.", "将可用区之间允许的延迟放宽到 %s 即可启动。", time.Duration(ch.Value))
 	case ChangePriority:
@@ -123,11 +143,17 @@ func (x *explainer) sameWork() []Change {
 	if len(w.Split) > 0 {
 		out = append(out, Change{Kind: ChangeSplit})
 	}
+	if w.OneRegion {
+		out = append(out, Change{Kind: ChangeRegion})
+	}
 	if len(w.Allow)+len(w.Deny) > 0 {
 		out = append(out, Change{Kind: ChangeZones})
 	}
 	if w.Replicas() > 1 && len(x.zones) > 1 {
 		out = append(out, x.latencies()...)
+	}
+	if w.Survive {
+		out = append(out, Change{Kind: ChangeSurvive})
 	}
 	for _, name := range x.c.typeNames {
 		if slices.ContainsFunc(w.Roles, func(r Role) bool { return r.Need.Devices > 0 && !(r.Need.choices() == 1 && r.Need.choice(0) == "") }) {

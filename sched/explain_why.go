@@ -189,6 +189,10 @@ func (x *explainer) noRoom() Explanation {
 		ex = x.rule(ReasonTopology, api.T("Its topology rule leaves no room for %s; without it there is.", "拓扑规则使 %s 无处可放；去掉该规则即有空位。", describe(x.w)))
 	case ch.Kind == ChangeSplit:
 		ex = x.rule(ReasonSplit, api.T("Its split over zones leaves no room for %s; without it there is.", "按可用区指定的副本数使 %s 无处可放；去掉即有空位。", describe(x.w)))
+	case ch.Kind == ChangeRegion:
+		ex = x.rule(ReasonRegion, api.T("No one region has room for %s; several together do.", "没有单个区域能放下 %s，跨区域则可以。", describe(x.w)))
+	case ch.Kind == ChangeSurvive:
+		ex = x.rule(ReasonSurvive, api.T("%s fits, but not so that the loss of any one zone leaves %s.", "%s 可以放下，但无法保证失去任一可用区后仍有 %s。", describe(x.w), survivors(x.w)))
 	case ch.Kind == ChangeMaxLatency:
 		ex = x.rule(ReasonLatency, api.T("The zones that have room for %s together are too far apart.", "合起来能放下 %s 的可用区之间延迟过高。", describe(x.w)))
 	case !x.fitsBare(false):
@@ -233,7 +237,9 @@ func (x *explainer) ruledOut() (reason string, ok bool) {
 	}{
 		{ChangeTopology, 0, x.w.Topology != (Topology{}), ReasonTopology},
 		{ChangeSplit, 0, len(x.w.Split) > 0, ReasonSplit},
+		{ChangeRegion, 0, x.w.OneRegion, ReasonRegion},
 		{ChangeMaxLatency, int64(farAway), x.w.Replicas() > 1, ReasonLatency},
+		{ChangeSurvive, 0, x.w.Survive, ReasonSurvive},
 	} {
 		if r.has && fitsOn(empty, Change{Kind: r.kind, Value: r.value}.Apply(x.w)) {
 			return r.reason, true

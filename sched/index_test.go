@@ -141,7 +141,11 @@ func (w *world) workload(plain bool) *Workload {
 		g.Split = map[string]int{fmt.Sprintf("z%d", w.n(zones)): 1}
 		g.Split[fmt.Sprintf("z%d", w.n(zones))] += g.Replicas() - 1
 	case 3:
-		g.Data = map[string]api.Bytes{fmt.Sprintf("z%d", w.n(zones)): 5, fmt.Sprintf("z%d", w.n(zones)): 7}
+		g.Data = []Datum{{5 << 40, []string{fmt.Sprintf("z%d", w.n(zones))}}, {7 << 30, []string{fmt.Sprintf("z%d", w.n(zones))}}}
+	case 5:
+		g.Survive = true
+	case 6:
+		g.OneRegion = true
 	case 4:
 		g.MaxLatency = time.Duration(1+w.n(30)) * time.Millisecond
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/sched/cost"
 )
 
 // Node is one machine as the planner sees it.
@@ -40,6 +41,10 @@ type Zone struct {
 	// Latency is the round trip to other zones, by name. Where a pair is in neither zone's table,
 	// zones of one region count as near and others as far.
 	Latency map[string]time.Duration
+	// Bandwidth is that of links to other zones in bytes a second, by name; see DefaultBandwidth.
+	Bandwidth map[string]int64
+	// Cost is its prices and its carbon over the day; nil is unknown.
+	Cost *cost.Zone
 }
 
 // Host is a machine that runs the processes of virtual nodes.
@@ -112,6 +117,10 @@ type Workload struct {
 	Submitted  time.Time
 	Expected   time.Duration // 0: unknown
 	Deadline   time.Time     // zero: none
+	// Defer lets it wait for the cheapest or the cleanest hours, see Window; it needs Expected.
+	Defer   api.Deferral
+	StartBy time.Time // no hours are waited for beyond this; zero: none
+	prefer  []string  // zones that come first, the best first; set when its hours have come
 
 	Preemptible    bool
 	LastCheckpoint time.Time
@@ -123,9 +132,14 @@ type Workload struct {
 	// MaxLatency bounds the round trip between any two zones of the gang; 0 is what synchronous
 	// training bears, see latencyOf.
 	MaxLatency time.Duration
-	Avoid      []uint32 // nodes not to use
-	// Data is the bytes that must move first if the gang starts in a zone; absent is none.
-	Data map[string]api.Bytes
+	// OneRegion keeps all zones of the gang in one region.
+	OneRegion bool
+	// Survive lets the gang stand only so that the loss of any one zone leaves what keeps says of
+	// each role. Such a gang has a fixed size.
+	Survive bool
+	Avoid   []uint32 // nodes not to use
+	// Data is what the gang reads; other zones than its own have to fetch it first.
+	Data []Datum
 }
 
 // Running is a gang that stands.
@@ -140,6 +154,15 @@ func (w *Workload) Replicas() int {
 	n := 0
 	for i := range w.Roles {
 		n += w.Roles[i].Replicas
+	}
+	return n
+}
+
+// choices is the most of its roles.
+func (w *Workload) choices() int {
+	n := 1
+	for i := range w.Roles {
+		n = max(n, w.Roles[i].Need.choices())
 	}
 	return n
 }
@@ -177,12 +200,16 @@ func (w *Workload) shape() string {
 		texts('s', []string{z})
 		number(int64(w.Split[z]), ' ')
 	}
-	for _, z := range sortedKeys(w.Data) {
-		texts('d', []string{z})
-		number(int64(w.Data[z]), ' ')
+	for _, d := range w.Data {
+		number(int64(d.Bytes), 'd')
+		texts('@', d.Zones)
 	}
 	for _, n := range w.Avoid {
 		number(int64(n), '!')
+	}
+	if w.OneRegion || w.Survive {
+		b = strconv.AppendBool(append(b, 'r'), w.OneRegion)
+		b = strconv.AppendBool(b, w.Survive)
 	}
 	if w.Topology != (Topology{}) || w.MaxLatency != 0 {
 		b = strconv.AppendBool(append(b, 't'), w.Topology.Spread)

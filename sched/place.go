@@ -18,11 +18,7 @@ func place(c *Cluster, w *Workload) (Assignment, bool) {
 	if len(w.Roles) == 0 {
 		return nil, false
 	}
-	choices := 1
-	for i := range w.Roles {
-		choices = max(choices, w.Roles[i].Need.choices())
-	}
-	for i := range choices {
+	for i := range w.choices() {
 		if c.hopeless(w, i) {
 			continue
 		}
@@ -116,6 +112,9 @@ func (s *search) run() bool {
 	if !s.enough(zones) {
 		return false
 	}
+	if s.w.Survive { // never in one zone
+		return s.across(zones)
+	}
 	for _, group := range s.groups(zones) {
 		if s.c.lemons > 0 {
 			s.ask(true)
@@ -137,7 +136,7 @@ func (s *search) enough(zones []*zone) bool {
 		sum := int64(0)
 		for _, z := range zones {
 			if z.at >= 0 {
-				sum += s.wants[i].ix.sum[zonal][z.at]
+				sum += s.most(&s.wants[i], z)
 			}
 		}
 		if sum < int64(s.wants[i].count) {

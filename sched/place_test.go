@@ -363,7 +363,7 @@ func TestPlacementRules(t *testing.T) {
 		},
 		"to its data": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
-			w:     &Workload{Roles: gangOf(1, one).Roles, Data: map[string]api.Bytes{"a": 1 << 40}}, want: slots{{Node: 2, Devices: 1}},
+			w:     &Workload{Roles: gangOf(1, one).Roles, Data: []Datum{{1 << 40, []string{"b"}}}}, want: slots{{Node: 2, Devices: 1}},
 		},
 		"not on a node to avoid": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "a", "")},
@@ -408,6 +408,31 @@ func TestPlacementRules(t *testing.T) {
 		"a split that does not add up": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
 			w:     &Workload{Roles: gangOf(2, one).Roles, Split: map[string]int{"b": 2, "a": 1}},
+		},
+		"a zone may be lost": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), eight(3, "b", "")},
+			zones: []Zone{{Name: "a", Region: "x"}, {Name: "b", Region: "x"}},
+			w:     &Workload{Roles: gangOf(3, one).Roles, Survive: true},
+			want:  slots{{Node: 1, Devices: 1}, {Node: 1, Devices: 2}, {Node: 2, Devices: 1}},
+		},
+		"which one zone can't give": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "a", "")},
+			w:     &Workload{Roles: gangOf(2, one).Roles, Survive: true},
+		},
+		"nor zones that are too full": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), eight(3, "b", ""), eight(4, "b", "")},
+			zones: []Zone{{Name: "a", Region: "x"}, {Name: "b", Region: "x"}},
+			w:     &Workload{Roles: gangOf(4, Need{Devices: 8}).Roles, Survive: true},
+		},
+		"a split that can't lose a zone": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
+			zones: []Zone{{Name: "a", Region: "x"}, {Name: "b", Region: "x"}},
+			w:     &Workload{Roles: gangOf(4, one).Roles, Survive: true, Split: map[string]int{"a": 3, "b": 1}},
+		},
+		"one region and no other": {
+			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
+			zones: []Zone{{Name: "a", Region: "x", Latency: map[string]time.Duration{"b": time.Millisecond}}, {Name: "b", Region: "y"}},
+			w:     &Workload{Roles: gangOf(2, Need{Devices: 8}).Roles, OneRegion: true},
 		},
 		"two zones of one region": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", ""), eight(3, "c", "")},

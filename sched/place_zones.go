@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
 // Latency between zones: below Near a gang trains as in one zone; from Far on, synchronous
@@ -59,22 +57,34 @@ func allowed(c *Cluster, w *Workload) []*zone {
 	return out
 }
 
-// groups are the zones by preference: healthy before degraded, then the fewest bytes to move.
+// groups are the zones by preference: healthy before degraded, then the least time to move data, then
+// what the workload prefers.
 func (s *search) groups(zones []*zone) [][]*zone {
-	bytes := func(z *zone) api.Bytes { return s.w.Data[z.Name] }
-	if len(s.w.Data) > 0 {
+	liked := func(z *zone) int {
+		if i := slices.Index(s.w.prefer, z.Name); i >= 0 {
+			return i
+		}
+		return len(s.w.prefer)
+	}
+	moving := map[*zone]time.Duration{}
+	for _, z := range zones {
+		if len(s.w.Data) > 0 {
+			moving[z] = s.c.moving(s.w, z.Name)
+		}
+	}
+	if len(s.w.Data)+len(s.w.prefer) > 0 {
 		zones = slices.Clone(zones)
 		slices.SortStableFunc(zones, func(a, b *zone) int {
 			if a.Degraded != b.Degraded {
 				return 0 // they come in this order already
 			}
-			return cmp.Compare(bytes(a), bytes(b))
+			return cmp.Or(cmp.Compare(moving[a], moving[b]), cmp.Compare(liked(a), liked(b)))
 		})
 	}
 	var out [][]*zone
 	for i := 0; i < len(zones); {
 		k := i + 1
-		for k < len(zones) && zones[k].Degraded == zones[i].Degraded && bytes(zones[k]) == bytes(zones[i]) {
+		for k < len(zones) && zones[k].Degraded == zones[i].Degraded && moving[zones[k]] == moving[zones[i]] && liked(zones[k]) == liked(zones[i]) {
 			k++
 		}
 		out = append(out, zones[i:k])
@@ -93,9 +103,12 @@ func (s *search) across(zones []*zone) bool {
 		healthy++
 	}
 	for _, oneRegion := range []bool{true, false} {
+		if s.w.OneRegion && !oneRegion {
+			break
+		}
 		for _, end := range slices.Compact([]int{healthy, len(zones)}) {
 			for _, set := range s.sets(zones[:end], oneRegion) {
-				if s.into(set) {
+				if s.w.Survive && s.apart(set) || !s.w.Survive && s.into(set) {
 					return true
 				}
 			}
@@ -174,7 +187,7 @@ func (s *search) split() bool {
 			return false
 		}
 		for _, o := range zones {
-			if s.w.MaxLatency > 0 && !s.w.nearEnough(o, z) {
+			if s.w.MaxLatency > 0 && !s.w.nearEnough(o, z) || s.w.OneRegion && o.Region != z.Region {
 				return false
 			}
 		}
@@ -192,7 +205,7 @@ func (s *search) split() bool {
 	}
 	for i, z := range zones {
 		s.wants = s.deal(all, rest, s.w.Split[names[i]])
-		if !s.inZone(z) {
+		if s.tooMany() || !s.inZone(z) {
 			s.undo(0)
 			return false
 		}

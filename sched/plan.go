@@ -98,6 +98,7 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	q.now = now
 	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 	q.tree.SetTotal(c.Total())
+	q.letGo(now, c)
 	q.age(now, t.p.LongestWait)
 	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool { // nothing is kept for who may not start
 		_, paused := q.tree.Paused(r.queue)
@@ -138,7 +139,7 @@ func (t *turn) bounded() bool {
 // sweep makes those that were refused ready again when something was freed since, or time passed.
 func (t *turn) sweep() bool {
 	q := t.q
-	due := !t.now.Before(q.sweepAt)
+	due := !t.now.Before(q.sweepAt) || !q.patience.IsZero() && !t.now.Before(q.patience)
 	if q.swept == t.c.freed && !due {
 		return false
 	}
@@ -146,6 +147,7 @@ func (t *turn) sweep() bool {
 		return false
 	}
 	q.swept, q.sweepAt, q.pausedTo = t.c.freed, t.now.Add(t.p.Quantum), t.now.Add(sweepPause)
+	q.patience = time.Time{}
 	q.unpark()
 	return true
 }
@@ -153,15 +155,22 @@ func (t *turn) sweep() bool {
 // serve tries the head of the best class.
 func (t *turn) serve(l *lane, cl *class) {
 	e := cl.entries[0]
-	if at, ok := t.room(e); ok {
-		t.start(e, at)
-		return
+	at, ok := t.room(e)
+	if ok {
+		if at, e.home = t.besideData(e, at); e.home == nil {
+			t.start(e, at)
+			return
+		}
 	}
 	t.tries++
-	if t.preempt(e) {
+	switch {
+	case ok:
+		t.stayHome(e)
+	case t.preempt(e):
 		return
+	default:
+		t.reserve(e, e.w)
 	}
-	t.reserve(e)
 	cl.refused = true
 	l.shelf.Park(cl)
 	t.q.count(l)
@@ -240,11 +249,17 @@ func (t *turn) finish() {
 	if len(q.ageing) > 0 {
 		wake(q.ageing[0].since.Add(t.p.LongestWait))
 	}
-	if q.elastic > 0 && q.Len() == 0 {
+	if len(q.held) > 0 {
+		wake(q.held[0].window.Start)
+	}
+	if q.elastic > 0 && q.pressing() == 0 {
 		wake(q.growAt)
 	}
 	if q.parked() > 0 {
 		wake(q.sweepAt)
+		if !q.patience.IsZero() {
+			wake(q.patience)
+		}
 		if q.swept != t.c.freed { // a sweep is put off
 			wake(q.pausedTo)
 		}

@@ -196,14 +196,11 @@ type victim struct {
 // lost is devices × time since the last checkpoint, and what a restart costs. Who gives way to an
 // equal ends its turn with a checkpoint and loses only the restart.
 func (t *turn) lost(r *run, why EvictionReason) int64 {
-	since := r.Since
-	if r.Workload.LastCheckpoint.After(since) {
-		since = r.Workload.LastCheckpoint
-	}
+	l := r.loss(t.now)
 	if why == EvictTurn || why == EvictOverdue {
-		since = t.now
+		l.Since = 0
 	}
-	return r.times(max(t.now.Sub(since), 0) + r.Workload.RestartCost)
+	return r.times(l.Since + l.Restart)
 }
 
 // times is devices × d in milliseconds.

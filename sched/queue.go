@@ -30,12 +30,17 @@ type Queues struct {
 	growAt  time.Time        // when those are looked at again
 	past    map[string]*past // of those that ran or asked others to go, until they are over
 
+	undecided map[string]*entry // whose hours are not found yet
+	held      heldHeap          // who waits for better hours
+	rates     uint64            // the cluster's when those were found
+
 	reserved []*Reservation
 	claims   []*claim
 
-	swept   uint64    // the cluster's freed count when the refused were last made ready
-	sweepAt time.Time // when they are again, whatever happens
-	idle    int       // sweeps in a row that let nobody start
+	patience time.Time // when somebody who waits for room beside its data no longer does
+	swept    uint64    // the cluster's freed count when the refused were last made ready
+	sweepAt  time.Time // when they are again, whatever happens
+	idle     int       // sweeps in a row that let nobody start
 	// pausedTo is when the next is allowed after too many of those.
 	pausedTo time.Time
 }
@@ -86,7 +91,21 @@ type entry struct {
 	since time.Time // waiting began, had it never run
 	age   int       // in ageing, -1 when not there
 	claim *claim    // it starts as soon as others have gone
+
+	home   *homing // it waits for room where its data lies
+	state  entryState
+	held   int // in the heap of those held back
+	window Window
 }
+
+// entryState is whether an entry is held back for better hours.
+type entryState uint8
+
+const (
+	filed entryState = iota
+	undecided
+	heldBack
+)
 
 // past is what a workload did so far.
 type past struct {
@@ -94,6 +113,9 @@ type past struct {
 	evicted int             // how often it had to go
 	claims  int             // how often others were asked to go for it
 	victims map[string]bool // who was; nobody is twice
+	letGo   bool            // it is not held back again
+	// patience is until when it waits for room where its data lies; zero: it never had to.
+	patience time.Time
 }
 
 // ran is how long a workload that waits has run before.
@@ -118,7 +140,7 @@ func (q *Queues) history(id string) *past {
 func NewQueues() *Queues {
 	return &Queues{
 		tree: fair.New(HalfLife), learned: predict.New(), waiting: map[string]*entry{}, classes: map[classKey]*class{},
-		lanes: map[string]*lane{}, running: map[string]*run{}, past: map[string]*past{},
+		lanes: map[string]*lane{}, running: map[string]*run{}, past: map[string]*past{}, undecided: map[string]*entry{},
 	}
 }
 
@@ -159,8 +181,12 @@ func (q *Queues) Add(w *Workload) {
 	}
 	e := &entry{w: w, since: since, at: -1, age: -1}
 	q.waiting[w.ID] = e
-	heap.Push(&q.ageing, e)
 	q.lane(w.Queue).count++
+	if q.deferred(w) {
+		q.hold(e)
+		return
+	}
+	heap.Push(&q.ageing, e)
 	q.file(e, false)
 }
 
@@ -253,6 +279,7 @@ func (q *Queues) unwait(id string) {
 	if e.age >= 0 {
 		heap.Remove(&q.ageing, e.age)
 	}
+	q.unhold(e)
 	q.unreserve(id)
 	q.unclaim(e)
 	q.leave(e)

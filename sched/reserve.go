@@ -56,10 +56,11 @@ func (q *Queues) unreserve(id string) {
 	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool { return r.ID == id })
 }
 
-// reserve gives a refused gang a reservation, or works its old one out again. One device is never
-// kept away by small ones, so it needs none.
-func (t *turn) reserve(e *entry) {
-	q, w := t.q, smallest(e.w)
+// reserve gives a refused gang a reservation, or works its old one out again; w is the gang, perhaps
+// with fewer zones. One device is never kept away by small ones, so it needs none.
+func (t *turn) reserve(e *entry, w *Workload) {
+	q := t.q
+	w = smallest(w)
 	if t.p.Reservations < 0 || t.now.Before(e.class.forecastAt) || (w.Replicas() < 2 && devicesOf(w) < 2) {
 		return
 	}

@@ -25,6 +25,9 @@ func atMost(r *Role) int { return max(r.Max, r.Replicas) }
 
 // smallest is a gang at its least size: itself when it is not elastic.
 func smallest(w *Workload) *Workload {
+	if w.Survive {
+		return w
+	}
 	for i := range w.Roles {
 		if atLeast(&w.Roles[i]) < w.Roles[i].Replicas {
 			return withReplicas(w, func(i int) int { return atLeast(&w.Roles[i]) })
@@ -35,6 +38,9 @@ func smallest(w *Workload) *Workload {
 
 // elastic says that a gang may have more or fewer replicas than it asks for.
 func elastic(w *Workload) bool {
+	if w.Survive {
+		return false
+	}
 	for i := range w.Roles {
 		if r := &w.Roles[i]; atLeast(r) < r.Replicas || atMost(r) > r.Replicas {
 			return true
@@ -45,6 +51,9 @@ func elastic(w *Workload) bool {
 
 // spare says that a run stands on more than its least size.
 func spare(r *run) bool {
+	if r.Workload.Survive {
+		return false
+	}
 	for i := range r.At {
 		if len(r.At[i]) > atLeast(&r.Workload.Roles[i]) {
 			return true
@@ -93,7 +102,7 @@ func UndoResize(now time.Time, c *Cluster, q *Queues, r Resize) error {
 
 // grow gives what nobody waits for to elastic gangs that have stood for a quantum as they are.
 func (t *turn) grow() {
-	if t.q.elastic == 0 || t.q.Len() > 0 || t.now.Before(t.q.growAt) {
+	if t.q.elastic == 0 || t.q.pressing() > 0 || t.now.Before(t.q.growAt) {
 		return
 	}
 	t.q.growAt = t.now.Add(t.p.Quantum / 10)

@@ -110,13 +110,34 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		return x
 	},
 	sched.ReasonLatency: func(s *stage) *sched.Workload {
-		n := s.node(3)
-		n.Zone = "far"
-		s.set(n)
-		s.c.SetZone(sched.Zone{Name: "z", Region: "north"})
-		s.c.SetZone(sched.Zone{Name: "far", Region: "south"})
+		s.regions(20 * time.Millisecond)
 		s.stand("a", 2, 15)
 		return s.task("x", 1, 2, 4)
+	},
+	sched.ReasonWindow: func(s *stage) *sched.Workload {
+		s.c.SetZone(nightly("z", "04:00", 0.5))
+		x := s.task("x", 1, 1, 1)
+		x.Expected, x.Defer, x.Submitted = time.Hour, api.DeferCheap, s.now
+		return x
+	},
+	sched.ReasonData: func(s *stage) *sched.Workload {
+		x := s.beside(10*time.Minute, 1<<40)
+		s.plan()
+		return x
+	},
+	sched.ReasonRegion: func(s *stage) *sched.Workload {
+		s.regions(time.Millisecond)
+		s.stand("a", 2, 15)
+		x := s.task("x", 1, 2, 4)
+		x.OneRegion = true
+		return x
+	},
+	sched.ReasonSurvive: func(s *stage) *sched.Workload {
+		s.regions(time.Millisecond)
+		s.stand("a", 3, 15)
+		x := s.task("x", 1, 2, 4)
+		x.Survive = true
+		return x
 	},
 	sched.ReasonFragmented: func(s *stage) *sched.Workload {
 		s.stand("a", 1, 3)
@@ -136,6 +157,15 @@ var whys = map[string]func(s *stage) *sched.Workload{
 		s.plan()
 		return s.task("x", 1, 1, 1)
 	},
+}
+
+// regions adds node 3 in a zone of another region, so far away.
+func (s *stage) regions(latency time.Duration) {
+	n := s.node(3)
+	n.Zone = "far"
+	s.set(n)
+	s.c.SetZone(sched.Zone{Name: "z", Region: "north", Latency: map[string]time.Duration{"far": latency}})
+	s.c.SetZone(sched.Zone{Name: "far", Region: "south"})
 }
 
 func (s *stage) run(id string, priority, replicas, devices int) {

@@ -38,6 +38,10 @@ func whole() map[Kind]Object {
 			Meta: meta(MustInfo(KindTrainingTask), "GPT大模型分布式训练"),
 			Spec: TrainingTaskSpec{
 				Description: "说明", Framework: "plain",
+				Strategy: &Strategy{
+					StrategyHybrid, 2, 8, 4, 1, EngineDeepSpeed, ptr(1), OffloadCPU, 64, 4, 8, ControllerMPI, Duration(10 * time.Minute), "eth0",
+				},
+				Precision: PrecisionBF16, GradCompression: CompressPowerSGD,
 				Roles: []Role{{
 					Name: "worker", Replicas: 2, MinReplicas: ptr(2), MaxReplicas: ptr(2),
 					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
@@ -49,6 +53,7 @@ func whole() map[Kind]Object {
 				Restart:         &RestartPolicy{3, Duration(time.Hour)}, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones: &ZoneRules{
 					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire,
+					[]DataPlace{{2 << 40, []string{"beijing-1"}}},
 				},
 				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
@@ -69,7 +74,7 @@ func whole() map[Kind]Object {
 		},
 		KindPlacement: &Placement{
 			Meta: meta(MustInfo(KindPlacement), "放置"),
-			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at, &Eviction{"Preempted", fault.T("It left.", "已让出。"), at}},
+			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at, &Eviction{"Moved", fault.T("It left.", "已让出。"), at, Duration(2 * time.Minute), []RoleAssignment{{"worker", Slots{{2, 0xff}, {3, 1}}}}}},
 		},
 		KindZone: &Zone{
 			Meta: meta(MustInfo(KindZone), "北京-1"),
@@ -82,7 +87,7 @@ func whole() map[Kind]Object {
 				PUE: 1.25, Carbon: &Carbon{ptr(556.8), []float64{500}}, DeviceWatts: map[string]float64{"A100": 380},
 				Health: ZoneDegraded, HealthReason: "检修", Virtual: true,
 			},
-			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
+			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, at, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
 		},
 		KindNode: &Node{
 			Meta:   meta(MustInfo(KindNode), "节点"),

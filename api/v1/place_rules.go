@@ -68,6 +68,8 @@ func (f *faults) zoneRules(at string, s *TrainingTaskSpec) {
 		}
 	}
 	f.split(at, s)
+	f.survivors(at, s)
+	f.data(at+".data", z.Data)
 	f.span(at+".maxLatency", z.MaxLatency)
 	switch z.SameRegion {
 	case "", RegionPrefer, RegionRequire:
@@ -82,9 +84,6 @@ func (f *faults) split(at string, s *TrainingTaskSpec) {
 	total := 0
 	for _, r := range s.Roles {
 		total += r.Replicas
-	}
-	if z.SurviveZoneLoss && (total < 2 || len(z.Split) == 1) {
-		f.add(at+".surviveZoneLoss", "What stands in one zone is lost with it; give the task two replicas or more, in two zones or more.", "仅位于一个可用区的任务会随其丢失；请至少使用两个副本和两个可用区。")
 	}
 	if len(z.Split) == 0 {
 		return
@@ -111,6 +110,57 @@ func (f *faults) split(at string, s *TrainingTaskSpec) {
 	}
 }
 
+// survivors checks that the loss of a zone can leave enough of each role.
+func (f *faults) survivors(at string, s *TrainingTaskSpec) {
+	z := s.Zones
+	if !z.SurviveZoneLoss {
+		return
+	}
+	if len(z.Split) == 1 || len(z.Allow) == 1 {
+		f.add(at+".surviveZoneLoss", "What stands in one zone is lost with it; let the task stand in two zones or more.", "仅位于一个可用区的任务会随其丢失；请至少使用两个可用区。")
+	}
+	for i, r := range s.Roles {
+		if r.Replicas == 1 {
+			f.add(at+".surviveZoneLoss", "Role %s (spec.roles[%d]) has one replica, which is lost with its zone; give it two or more.", "角色 %s（spec.roles[%d]）只有一个副本，会随所在可用区丢失；请至少使用两个。", quote(r.Name), i)
+			return
+		}
+	}
+	if len(s.Roles) != 1 {
+		return
+	}
+	r := &s.Roles[0]
+	keep := max(r.Replicas/2, 1)
+	if r.MinReplicas != nil && *r.MinReplicas < r.Replicas {
+		keep = *r.MinReplicas
+	}
+	for _, zone := range sortedKeys(z.Split) {
+		if left := r.Replicas - z.Split[zone]; left < keep && len(z.Split) > 1 {
+			f.add(child(at+".split", zone), "The loss of this zone leaves %d of %d replicas; surviveZoneLoss needs %d.", "失去该可用区后仅剩 %d/%d 个副本；surviveZoneLoss 需要 %d 个。", left, r.Replicas, keep)
+		}
+	}
+}
+
+// maxData bounds what a task says it reads.
+const maxData = 64
+
+// data checks what is read and where it lies. Zones that do not exist yet may be named.
+func (f *faults) data(at string, list []DataPlace) {
+	if len(list) > maxData {
+		f.add(at, "There are %d; at most %d are allowed.", "共有 %d 项，最多允许 %d 项。", len(list), maxData)
+		return
+	}
+	for i, d := range list {
+		path := item(at, i)
+		if d.Bytes < 1 || d.Bytes > maxMemory {
+			f.add(path+".bytes", "%s is out of range: 1 byte to 1Pi are allowed.", "%s 超出范围：允许 1 字节到 1Pi。", d.Bytes)
+		}
+		if len(d.Zones) == 0 {
+			f.add(path+".zones", "Name the zones that have it.", "请写明数据所在的可用区。")
+		}
+		f.names(path+".zones", d.Zones)
+	}
+}
+
 // timing checks how long, until when, and whether it may wait. Whether a deadline lies ahead is
 // judged by who has a clock.
 func (f *faults) timing(s *TrainingTaskSpec) {
@@ -118,9 +168,6 @@ func (f *faults) timing(s *TrainingTaskSpec) {
 	switch s.Deferrable {
 	case "":
 	case DeferCheap, DeferGreen:
-		if s.Deadline == nil {
-			f.add("spec.deferrable", "A task that may wait says until when it must have ended; give a deadline.", "可推迟的任务应说明最晚结束时间，请填写 deadline。")
-		}
 		if s.ExpectedTime == 0 {
 			f.add("spec.deferrable", "To choose hours, its length must be known; give expectedTime.", "选择时段需要知道任务时长，请填写 expectedTime。")
 		}

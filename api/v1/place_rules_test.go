@@ -92,13 +92,17 @@ func TestPlaceRulesRefuse(t *testing.T) {
 		{zones(2, ZoneRules{Split: map[string]int{"a": 2, "b": 0}}), "spec.zones.split.b", "1 to"},
 		{zones(2, ZoneRules{Deny: []string{"a"}, Split: map[string]int{"a": 2}}), "spec.zones.split.a", "keep the task out"},
 		{zones(2, ZoneRules{SurviveZoneLoss: true, Split: map[string]int{"a": 2}}), "spec.zones.surviveZoneLoss", "two zones"},
-		{zones(1, ZoneRules{SurviveZoneLoss: true}), "spec.zones.surviveZoneLoss", "two replicas"},
+		{zones(2, ZoneRules{SurviveZoneLoss: true, Allow: []string{"a"}}), "spec.zones.surviveZoneLoss", "two zones"},
+		{zones(1, ZoneRules{SurviveZoneLoss: true}), "spec.zones.surviveZoneLoss", "one replica"},
+		{zones(4, ZoneRules{SurviveZoneLoss: true, Split: map[string]int{"a": 3, "b": 1}}), "spec.zones.split.a", "leaves 1 of 4"},
+		{zones(2, ZoneRules{Data: []DataPlace{{Bytes: 1}}}), "spec.zones.data[0].zones", "Name the zones"},
+		{zones(2, ZoneRules{Data: []DataPlace{{Bytes: -1, Zones: []string{"a"}}}}), "spec.zones.data[0].bytes", "1Pi"},
+		{zones(2, ZoneRules{Data: []DataPlace{{Bytes: 1, Zones: []string{"a", "a"}}}}), "spec.zones.data[0].zones[1]", "twice"},
+		{zones(2, ZoneRules{Data: make([]DataPlace, 65)}), "spec.zones.data", "65"},
 		{zones(2, ZoneRules{MaxLatency: -1}), "spec.zones.maxLatency", "10 years"},
-		{zones(2, ZoneRules{SurviveZoneLoss: true}), "spec.zones.surviveZoneLoss", "not built yet"},
-		{zones(2, ZoneRules{SameRegion: RegionRequire}), "spec.zones.sameRegion", "not built yet"},
 		{zones(2, ZoneRules{SameRegion: "must"}), "spec.zones.sameRegion", "prefer or require"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable = "now" }), "spec.deferrable", "cheap or green"},
-		{spec(func(s *TrainingTaskSpec) { s.Deferrable = DeferCheap }), "spec.deferrable", "deadline"},
+		{spec(func(s *TrainingTaskSpec) { s.Deferrable = DeferCheap }), "spec.deferrable", "expectedTime"},
 		{spec(func(s *TrainingTaskSpec) { s.Deferrable, s.Deadline = DeferGreen, &at }), "spec.deferrable", "expectedTime"},
 		{spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: "x"} }), "spec.topology", "pack"},
 		{spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologyBounded} }), "spec.topology.maxPerRack", "1 to"},
@@ -125,6 +129,11 @@ func TestPlaceRulesAccept(t *testing.T) {
 		spec(func(s *TrainingTaskSpec) { s.ExpectedTime = Duration(time.Hour) }),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologyPack} }),
 		spec(func(s *TrainingTaskSpec) { s.Zones = &ZoneRules{SameRegion: RegionPrefer} }),
+		spec(func(s *TrainingTaskSpec) { s.Deferrable, s.ExpectedTime = DeferGreen, Duration(time.Hour) }),
+		spec(func(s *TrainingTaskSpec) {
+			s.Roles[0].Replicas = 3
+			s.Zones = &ZoneRules{SameRegion: RegionRequire, SurviveZoneLoss: true, Split: map[string]int{"a": 2, "b": 1}, Data: []DataPlace{{1 << 40, []string{"a", "b"}}}}
+		}),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologySpread} }),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{TopologyBounded, 2} }),
 		spec(func(s *TrainingTaskSpec) {

@@ -27,16 +27,21 @@ type PlacementSpec struct {
 	Attempt  int              `json:"attempt" doc:"The first attempt that may use this placement."`
 	Roles    []RoleAssignment `json:"roles"`
 	PlacedAt time.Time        `json:"placedAt"`
-	// Evict asks the task to leave: its processes are ended with their grace, then the placement goes
-	// and the task waits again. What it holds is free only then. Never unset.
+	// Evict asks the task to leave: its processes are ended with their grace. Then, in one write, the
+	// placement goes and the task waits again, or Evict.To becomes Roles. What it leaves is free only
+	// then; until then To is its own as well.
 	Evict *Eviction `json:"evict,omitempty"`
 }
 
 // Eviction says why a gang must leave its place.
 type Eviction struct {
-	Reason  string     `json:"reason" doc:"Preempted, Drained, Moved …"`
+	Reason  string     `json:"reason" doc:"Preempted, Drained or Moved."`
 	Message fault.Text `json:"message"`
 	At      time.Time  `json:"at"`
+	// Grace is for a checkpoint; a task that sets stopGrace itself has that instead.
+	Grace Duration `json:"grace,omitempty" doc:"How long its processes have to save, between SIGTERM and SIGKILL."`
+	// To is reserved: nobody else gets it, whatever becomes of the servers.
+	To []RoleAssignment `json:"to,omitempty" doc:"Where it goes on, already its own; absent: it waits for a place."`
 }
 
 // RoleAssignment has one slot for each replica of the role, in index order.

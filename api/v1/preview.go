@@ -23,7 +23,7 @@ type Preview struct {
 
 // PlacementOption is one place for a gang, and what it means.
 type PlacementOption struct {
-	Name      string `json:"name" doc:"planned, cheaper, faster, greener, safer or sooner."`
+	Name      string `json:"name" doc:"planned, cheaper, faster, greener, safer or sooner; current is where a task to be moved stands."`
 	Estimated bool   `json:"estimated,omitempty" doc:"It does not fit now; this is a guess on empty nodes."`
 	Text      Text   `json:"text,omitzero" doc:"What is won and what is lost against the planned place."`
 	Change    Text   `json:"change,omitzero" doc:"What the manifest has to say for it."`
@@ -37,6 +37,7 @@ type PlacementOption struct {
 	Efficiency EfficiencyNote  `json:"efficiency"`
 	Energy     EnergyNote      `json:"energy"`
 	RackLoss   RackLoss        `json:"rackLoss"`
+	Moving     Duration        `json:"moving,omitempty" doc:"How long it takes to bring spec.zones.data there, at the bandwidth between the zones, 1 Gbit/s where none is declared."`
 	Expected   *ExpectedTotals `json:"expected,omitempty" doc:"Over expectedTime, from the start, or from now where that is unknown."`
 }
 
@@ -48,6 +49,8 @@ type ZonePart struct {
 	Nodes    int    `json:"nodes"`
 	Replicas int    `json:"replicas"`
 	Devices  int    `json:"devices,omitempty"`
+	// LossLeaves is what is left of the task when this zone is lost.
+	LossLeaves int `json:"lossLeaves" doc:"Replicas that stand in other zones: what the loss of this one leaves."`
 }
 
 // NodePart is what stands on one node.

@@ -3,6 +3,7 @@ package v1
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -177,7 +178,16 @@ func TestPrepareRefuses(t *testing.T) {
 
 		{"description", spec(func(s *TrainingTaskSpec) { s.Description = strings.Repeat("长", 4097) }), "spec.description", "4097"},
 		{"description control", spec(func(s *TrainingTaskSpec) { s.Description = "a\x00" }), "spec.description", "U+0000"},
-		{"framework later", spec(func(s *TrainingTaskSpec) { s.Framework = "pytorch-ddp" }), "spec.framework", "not built yet"},
+		{"strategy unknown", spec(func(s *TrainingTaskSpec) { s.Strategy = &Strategy{Kind: "tensors"} }), "spec.strategy.kind", "Did you mean tensor?"},
+		{"strategy size", spec(func(s *TrainingTaskSpec) { s.Strategy = &Strategy{Tensor: -1} }), "spec.strategy.tensor", "1 to 1048576"},
+		{"strategy zero", spec(func(s *TrainingTaskSpec) { s.Strategy = &Strategy{ZeroStage: ptr(4)} }), "spec.strategy.zeroStage", "0 to 3"},
+		{"strategy offload", spec(func(s *TrainingTaskSpec) { s.Strategy = &Strategy{Offload: "disk"} }), "spec.strategy.offload", "use one of none, cpu"},
+		{"strategy engine", spec(func(s *TrainingTaskSpec) { s.Strategy = &Strategy{Engine: "zero"} }), "spec.strategy.engine", "deepspeed"},
+		{"strategy controller", spec(func(s *TrainingTaskSpec) { s.Strategy = &Strategy{Controller: "x"} }), "spec.strategy.controller", "gloo, mpi"},
+		{"strategy timeout", spec(func(s *TrainingTaskSpec) { s.Strategy = &Strategy{CollectiveTimeout: -1} }), "spec.strategy.collectiveTimeout", "out of range"},
+		{"strategy interface", spec(func(s *TrainingTaskSpec) { s.Strategy = &Strategy{NetworkInterface: "eth0; rm"} }), "spec.strategy.networkInterface", "such as eth0"},
+		{"precision", spec(func(s *TrainingTaskSpec) { s.Precision = "bf61" }), "spec.precision", "Did you mean bf16?"},
+		{"compression", spec(func(s *TrainingTaskSpec) { s.GradCompression = "zip" }), "spec.gradCompression", "powersgd"},
 		{"framework unknown", spec(func(s *TrainingTaskSpec) { s.Framework = "pytorch-dpp" }), "spec.framework", "Did you mean pytorch-ddp?"},
 		{"no roles", spec(func(s *TrainingTaskSpec) { s.Roles = nil }), "spec.roles", "at least one role"},
 		{"many roles", spec(func(s *TrainingTaskSpec) { s.Roles = make([]Role, 17) }), "spec.roles", "17"},
@@ -362,6 +372,22 @@ func TestHyperParameterEnv(t *testing.T) {
 	} {
 		if got := HyperParameterEnv(in); got != "FERMI_HP_"+want {
 			t.Errorf("%q: %s", in, got)
+		}
+	}
+}
+
+// TestEnums: what the document offers is what the rules take.
+func TestEnums(t *testing.T) {
+	for name, row := range map[string]struct {
+		in   reflect.Type
+		want string
+	}{
+		"Kind": {reflect.TypeFor[Strategy](), list(StrategyKinds)}, "Precision": {reflect.TypeFor[TrainingTaskSpec](), list(Precisions)},
+		"GradCompression": {reflect.TypeFor[TrainingTaskSpec](), list(GradCompressions)},
+	} {
+		field, _ := row.in.FieldByName(name)
+		if got := strings.ReplaceAll(field.Tag.Get("enum"), ",", ", "); got != row.want {
+			t.Errorf("%s offers %q, not %q", name, got, row.want)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (t *TrainingTask) GetMeta() *Meta { return &t.Meta }
 // Framework is the launch recipe.
 type Framework string
 
-// Frameworks lists every recipe id; in this version only plain is built.
+// Frameworks lists every recipe id.
 var Frameworks = []Framework{
 	"pytorch-ddp", "pytorch-fsdp", "deepspeed", "horovod", "megatron-lm", "tensorflow",
 	"paddle", "mxnet", "jax", "mpi", "ray", FrameworkPlain,
@@ -41,8 +41,12 @@ var PriorityClasses = map[string]int{
 type TrainingTaskSpec struct {
 	Description string    `json:"description,omitempty" maxLength:"4096"`
 	Framework   Framework `json:"framework,omitempty" doc:"Launch recipe; plain when absent."`
-	Roles       []Role    `json:"roles" nullable:"false" minItems:"1" maxItems:"16"`
-	Code        *Code     `json:"code,omitempty"`
+	// Strategy, Precision and GradCompression are for recipes other than plain.
+	Strategy        *Strategy       `json:"strategy,omitempty" doc:"How the processes share the work; the framework's usual way when absent."`
+	Precision       Precision       `json:"precision,omitempty" enum:"fp32,fp16,bf16" doc:"fp32, fp16 (with loss scaling) or bf16; the script's own when absent."`
+	GradCompression GradCompression `json:"gradCompression,omitempty" enum:"none,fp16,bf16,powersgd" doc:"none, fp16, bf16 or powersgd: gradients on the wire, through the SDK."`
+	Roles           []Role          `json:"roles" nullable:"false" minItems:"1" maxItems:"16"`
+	Code            *Code           `json:"code,omitempty"`
 	// HyperParameters reach the process as FERMI_HP_<NAME> and as the JSON file $FERMI_HP_FILE.
 	HyperParameters map[string]any `json:"hyperParameters,omitempty" doc:"Scalars; given as environment and as a JSON file."`
 	Restart         *RestartPolicy `json:"restartPolicy,omitempty"`
@@ -56,7 +60,7 @@ type TrainingTaskSpec struct {
 	Deadline     *time.Time `json:"deadline,omitempty" doc:"When it should have ended."`
 	Preemptible  bool       `json:"preemptible,omitempty" doc:"May be stopped for others and started again; pays the spot price."`
 	// Deferrable lets the task wait for the hours before its deadline that suit it best.
-	Deferrable Deferral   `json:"deferrable,omitempty" doc:"cheap or green: wait for the cheapest or cleanest hours before the deadline."`
+	Deferrable Deferral   `json:"deferrable,omitempty" doc:"cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime."`
 	Timeouts   *Timeouts  `json:"timeouts,omitempty"`
 	Image      string     `json:"image,omitempty"`
 	Datasets   []AssetRef `json:"datasets,omitempty"`
@@ -136,9 +140,17 @@ type ZoneRules struct {
 	// Split fixes how many replicas go to each zone; they add up to the task's.
 	Split map[string]int `json:"split,omitempty" doc:"Replicas by zone; chosen by the platform when absent."`
 	// SurviveZoneLoss asks for a place where any one zone may go and the rest still runs.
-	SurviveZoneLoss bool       `json:"surviveZoneLoss,omitempty" doc:"Stand in at least two zones, so that the loss of one leaves minReplicas."`
+	SurviveZoneLoss bool       `json:"surviveZoneLoss,omitempty" doc:"Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas."`
 	MaxLatency      Duration   `json:"maxLatency,omitempty" explicit:"nonzero" doc:"Largest usual round trip between two replicas' zones, as 2ms; no bound when absent."`
 	SameRegion      RegionRule `json:"sameRegion,omitempty" doc:"prefer (when absent) or require: zones of one region only."`
+	// Data is what the task reads and where it lies. Without it every zone is as good.
+	Data []DataPlace `json:"data,omitempty" maxItems:"64" doc:"What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes."`
+}
+
+// DataPlace is data that a task reads: how much, and which zones have all of it.
+type DataPlace struct {
+	Bytes Bytes    `json:"bytes" doc:"As 2Ti."`
+	Zones []string `json:"zones" minItems:"1" doc:"Zones that have a whole copy."`
 }
 
 // RegionRule is how much a gang insists on one region.
@@ -163,7 +175,7 @@ const (
 type Timeouts struct {
 	Pending   Duration `json:"pending,omitempty" doc:"Longest wait in the queue."`
 	Run       Duration `json:"run,omitempty" doc:"Longest run."`
-	StopGrace Duration `json:"stopGrace,omitempty" explicit:"nonzero" doc:"Between SIGTERM and SIGKILL; 30s when absent."`
+	StopGrace Duration `json:"stopGrace,omitempty" explicit:"nonzero" doc:"Between SIGTERM and SIGKILL; when absent 30s, and 2m where it is preempted, drained or moved."`
 }
 
 // AssetRef names a version of a dataset or model and where it appears.

@@ -3,7 +3,6 @@ package v1
 import (
 	"encoding/json"
 	"math"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,7 +14,7 @@ import (
 const (
 	defaultPriorityClass = "training"
 	defaultWindow        = Duration(time.Hour)
-	defaultStopGrace     = Duration(30 * time.Second)
+	DefaultStopGrace     = Duration(30 * time.Second)
 )
 
 // Bounds of a training task. An argument of 128 KiB is what Linux refuses to start.
@@ -59,7 +58,7 @@ func (t *TrainingTask) Default() {
 		s.Timeouts = &Timeouts{}
 	}
 	if s.Timeouts.StopGrace == 0 {
-		s.Timeouts.StopGrace = defaultStopGrace
+		s.Timeouts.StopGrace = DefaultStopGrace
 	}
 	if s.Priority == nil {
 		class := s.PriorityClass
@@ -99,7 +98,8 @@ func (t *TrainingTask) Validate() []fault.Field {
 	var f faults
 	s := &t.Spec
 	f.description("spec.description", s.Description)
-	f.framework("spec.framework", s.Framework)
+	oneOf(&f, "spec.framework", s.Framework, Frameworks)
+	f.strategy(s)
 	f.roles("spec.roles", s.Roles)
 	f.code("spec.code", s.Code)
 	f.credentials("spec.credentials", s.Credentials)
@@ -114,7 +114,6 @@ func (t *TrainingTask) Validate() []fault.Field {
 	}
 	f.zoneRules("spec.zones", s)
 	f.timing(s)
-	f.unbuilt(s)
 	if s.Timeouts != nil {
 		f.span("spec.timeouts.pending", s.Timeouts.Pending)
 		f.span("spec.timeouts.run", s.Timeouts.Run)
@@ -122,21 +121,6 @@ func (t *TrainingTask) Validate() []fault.Field {
 	}
 	f.assets(s)
 	return f.list
-}
-
-func (f *faults) framework(at string, fw Framework) {
-	switch {
-	case fw == FrameworkPlain:
-	case slices.Contains(Frameworks, fw):
-		f.add(at, "not built yet: the launch recipe %s comes with part 4; use plain, which runs the command as it is.", "尚未支持：启动方式 %s 将在第 4 部分提供；请使用 plain，直接运行命令。", fw)
-	default:
-		text := fault.T("%s is no framework; known are %s.", "%s 不是已知的框架，可用的有 %s。", quote(string(fw)), list(Frameworks))
-		names := make([]string, len(Frameworks))
-		for i, k := range Frameworks {
-			names[i] = string(k)
-		}
-		f.put(at, "InvalidField", suggest(text, string(fw), names))
-	}
 }
 
 func (f *faults) roles(at string, roles []Role) {

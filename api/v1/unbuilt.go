@@ -3,21 +3,6 @@ package v1
 // Wishes that are understood and checked, but that no planner grants yet: refused by name, so that
 // nothing is accepted and ignored. Who builds one deletes its lines here, and nothing else.
 
-// unbuilt is for fields of a training task.
-func (f *faults) unbuilt(s *TrainingTaskSpec) {
-	if z := s.Zones; z != nil {
-		if z.SurviveZoneLoss {
-			f.notBuilt("spec.zones.surviveZoneLoss", 3, "tasks that survive a zone", "可用区容灾")
-		}
-		if z.SameRegion == RegionRequire {
-			f.notBuilt("spec.zones.sameRegion", 3, "gangs held in one region", "限定同一区域")
-		}
-	}
-	if s.Deferrable != "" {
-		f.notBuilt("spec.deferrable", 3, "tasks that wait for cheap or green hours", "等待低价或低碳时段的任务")
-	}
-}
-
 // unbuiltRange is for a role whose number of replicas may change.
 func (f *faults) unbuiltRange(at string, r *Role, low, high int) {
 	if low != r.Replicas {

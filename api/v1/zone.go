@@ -97,8 +97,10 @@ type ZoneStatus struct {
 	Nodes   int        `json:"nodes,omitempty"`
 	Ready   int        `json:"ready,omitempty"`
 	Devices int        `json:"devices,omitempty"`
-	// Measured is written by who measured; the rest by the zone's controller.
-	Measured map[string]MeasuredLatency `json:"measured,omitempty" doc:"Measured round trips to other zones, by zone name; they replace declared ones."`
+	// PricedSince is written by who changes price, power or carbon, with the change; Measured by who
+	// measured; the rest by the zone's controller.
+	PricedSince time.Time                  `json:"pricedSince,omitzero" doc:"Since when the present prices, power and carbon hold; since it was made when absent."`
+	Measured    map[string]MeasuredLatency `json:"measured,omitempty" doc:"Measured round trips to other zones, by zone name; they replace declared ones."`
 }
 
 // MeasuredLatency is a round trip as it was.

@@ -1,16 +1,15 @@
 package openb
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"math/rand"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/fermi-cluster/fermi/internal/sim"
 	"github.com/fermi-cluster/fermi/sched/pack"
 )
 
@@ -60,77 +59,54 @@ func (p *Pod) Devices() int64 { return int64(p.Ask.Devices) * int64(p.Ask.Share)
 
 // Load reads one trace from a folder of the data.
 func Load(folder, name string) (*Trace, error) {
-	t := &Trace{Name: name}
-	types := map[string]uint16{}
-	err := rows(filepath.Join(folder, "openb_node_list_gpu_node.csv"), func(field func(string) string, number func(string) int64) {
-		model := field("model")
-		if _, ok := types[model]; !ok {
-			types[model] = uint16(len(types))
-		}
-		n := Node{number("cpu_milli"), number("memory_mib") << 20, int(number("gpu")), types[model]}
-		t.Nodes = append(t.Nodes, n)
-		t.Capacity += int64(n.Devices) * 1000
-	})
+	nodes, err := read(folder, "openb_node_list_gpu_node.csv", sim.ReadOpenBNodes)
 	if err != nil {
 		return nil, err
 	}
-	shapes := map[string]int{}
-	err = rows(filepath.Join(folder, "openb_pod_list_"+name+".csv"), func(field func(string) string, number func(string) int64) {
-		a := pack.Ask{CPU: number("cpu_milli"), Memory: number("memory_mib") << 20, Devices: int(number("num_gpu")), Share: uint16(number("gpu_milli"))}
-		if spec := field("gpu_spec"); spec != "" && a.Devices > 0 {
-			for model := range strings.SplitSeq(spec, "|") {
-				if id, ok := types[model]; ok {
-					a.Types = append(a.Types, id)
-				}
-			}
-			slices.Sort(a.Types)
-			a.Types = slices.Compact(a.Types)
+	pods, err := read(folder, "openb_pod_list_"+name+".csv", sim.ReadOpenBPods)
+	if err != nil {
+		return nil, err
+	}
+	t, types, shapes := &Trace{Name: name}, map[string]uint16{}, map[string]int{}
+	for _, n := range nodes {
+		if _, ok := types[n.Model]; !ok {
+			types[n.Model] = uint16(len(types))
 		}
+		t.Nodes = append(t.Nodes, Node{n.CPU, n.Memory, n.Devices, types[n.Model]})
+		t.Capacity += int64(n.Devices) * 1000
+	}
+	for _, p := range pods {
+		a := pack.Ask{CPU: p.CPU, Memory: p.Memory, Devices: p.Devices, Share: uint16(p.Share)}
+		for _, model := range p.Models {
+			if id, ok := types[model]; ok && a.Devices > 0 {
+				a.Types = append(a.Types, id)
+			}
+		}
+		slices.Sort(a.Types)
+		a.Types = slices.Compact(a.Types)
 		key := fmt.Sprint(a)
 		if _, ok := shapes[key]; !ok {
 			shapes[key] = len(shapes)
 		}
-		t.Pods = append(t.Pods, Pod{field("name"), shapes[key], a})
-	})
+		t.Pods = append(t.Pods, Pod{p.Name, shapes[key], a})
+	}
 	slices.SortFunc(t.Pods, func(a, b Pod) int { return strings.Compare(a.Name, b.Name) })
-	return t, err
+	return t, nil
 }
 
-// rows calls each with the fields of every row by the names of the header.
-func rows(path string, each func(field func(string) string, number func(string) int64)) error {
-	f, err := os.Open(path)
+// read opens a file of the data for its reader.
+func read[T any](folder, name string, from func(io.Reader) (T, error)) (T, error) {
+	f, err := os.Open(filepath.Join(folder, name))
 	if err != nil {
-		return err
+		var none T
+		return none, err
 	}
 	defer f.Close()
-	r := csv.NewReader(f)
-	header, err := r.Read()
+	out, err := from(f)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	var row []string
-	var bad error
-	field := func(name string) string {
-		if i := slices.Index(header, name); i >= 0 {
-			return row[i]
-		}
-		return ""
-	}
-	number := func(name string) int64 {
-		v, err := strconv.ParseInt(field(name), 10, 64)
-		if err != nil && bad == nil {
-			bad = fmt.Errorf("%s: column %s: %w", path, name, err)
-		}
-		return v
-	}
-	for {
-		if row, err = r.Read(); err == io.EOF {
-			return bad
-		} else if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		each(field, number)
-	}
+	return out, err
 }
 
 // Load130 is the published load: 130 % of all devices are asked for.

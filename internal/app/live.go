@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server"
@@ -139,6 +140,15 @@ func (l *live) Share(ctx context.Context, queue string) (api.QueueShare, error) 
 		return out, errNotLeading
 	}
 	return out, nil
+}
+
+// Move has the planner do it.
+func (l *live) Move(ctx context.Context, t *api.TrainingTask, wish server.MoveWish) (api.Move, error) {
+	var told moveAnswer
+	if asked, err := (*part)(l).ask(ctx, askMove, moveQuestion(t.Meta.ID, wish), &told); asked {
+		return told.result(err)
+	}
+	return l.place.Move(ctx, t, placement.MoveWish(wish))
 }
 
 // Replicas shows what the engine and the link know.

@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/run"
+	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -97,7 +98,56 @@ const (
 	askShares   = "shares"
 	askWhy      = "why"
 	askReplicas = "replicas"
+	askMove     = "move" // about a moveQuestion
 )
+
+// moveQuestion is a wish as it travels to the leader.
+func moveQuestion(taskID string, wish server.MoveWish) string {
+	data, err := json.Marshal(moveAsked{taskID, wish})
+	if err != nil {
+		return "" // strings always marshal
+	}
+	return string(data)
+}
+
+type moveAsked struct {
+	Task string          `json:"task"`
+	Wish server.MoveWish `json:"wish"`
+}
+
+// moveAnswer carries a refusal with its reason: a fault of the call itself would lose it.
+type moveAnswer struct {
+	Move    api.Move   `json:"move"`
+	Code    fault.Code `json:"code,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Message fault.Text `json:"message,omitzero"`
+	Hint    fault.Text `json:"hint,omitzero"`
+}
+
+func (a *moveAnswer) result(err error) (api.Move, error) {
+	if err == nil && a.Code != "" {
+		err = fault.New(a.Code, a.Reason, a.Message).WithHint(a.Hint)
+	}
+	return a.Move, err
+}
+
+// answerMove is the leader's side.
+func (p *part) answerMove(ctx context.Context, question string) (any, error) {
+	var asked moveAsked
+	if err := json.Unmarshal([]byte(question), &asked); err != nil {
+		return nil, err
+	}
+	task, err := p.taskByID(ctx, asked.Task)
+	if err != nil {
+		return nil, err
+	}
+	m, err := (*live)(p).Move(ctx, task, asked.Wish)
+	if err != nil {
+		e := fault.From(err)
+		return moveAnswer{Code: e.Code, Reason: e.Reason, Message: e.Message, Hint: e.Hint}, nil
+	}
+	return moveAnswer{Move: m}, nil
+}
 
 // answer is what the leader tells another server.
 func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]byte, error) {
@@ -122,6 +172,8 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 		if err = json.Unmarshal(body, &task); err == nil {
 			out, err = (*live)(p).Preview(ctx, &task)
 		}
+	case askMove:
+		out, err = p.answerMove(ctx, about)
 	default:
 		err = fault.New(fault.NotFound, "NoSuchQuestion", fault.T("There is no question %q.", "不存在问题 %q。", kind))
 	}

@@ -148,5 +148,5 @@ func (s *session) whyLines(e client.Explanation) []string {
 	if !e.Action.IsZero() {
 		lines = append(lines, "  "+s.t("what would help: ", "可采取的措施：")+clean(e.Action.In(s.lang)))
 	}
-	return lines
+	return append(lines, s.moveHints(e.Moves)...)
 }

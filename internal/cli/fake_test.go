@@ -41,6 +41,10 @@ type fake struct {
 	// follow, when set, holds log streams open until it is closed.
 	follow chan struct{}
 	url    string
+	// moves are what would admit every task.
+	moves []api.TaskMove
+	// recipe answers every question for one.
+	recipe api.Recipe
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
 	shares  []api.QueueShare
@@ -130,6 +134,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	f.mu.Lock()
 	call := r.Method + " " + strings.TrimPrefix(r.URL.Path, "/api/v1")
 	f.calls = append(f.calls, call)
@@ -154,6 +159,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer(w, f.planned)
+		return
+	}
+	if call == "POST /training-tasks/recipe" {
+		answer(w, f.recipe)
 		return
 	}
 	for _, info := range api.Kinds {
@@ -308,6 +317,19 @@ func (f *fake) task(w http.ResponseWriter, r *http.Request, path []string) {
 		task.Spec.Stop = true
 		close(f.stopped)
 		answer(w, task)
+	case "move":
+		var wish client.MoveWish
+		if err := json.NewDecoder(r.Body).Decode(&wish); err != nil || wish.Zone == "full" {
+			refuse(w, fault.New(fault.Conflict, "DevicesBusy", fault.T("All busy.", "全忙。")))
+			return
+		}
+		option := func(name, zone string) api.PlacementOption {
+			return api.PlacementOption{Name: name, Zones: []api.ZonePart{{Zone: zone, Nodes: 2}}, NodeCount: 2, Efficiency: api.EfficiencyNote{Percent: 90}}
+		}
+		m := api.Move{Moving: !wish.Preview, Fits: true, From: option("current", "a"), Lost: api.MoveLoss{SinceSeconds: 60, RestartSeconds: 120, Devices: 8, DeviceSeconds: 1440, Grace: api.Duration(2 * time.Minute)}}
+		to := option("planned", wish.Zone)
+		m.To = &to
+		answer(w, m)
 	case "clone":
 		answer(w, client.Submitted{TaskID: "task-2", Name: "clone-1", Status: "pending"})
 	case "why":
@@ -315,7 +337,7 @@ func (f *fake) task(w http.ResponseWriter, r *http.Request, path []string) {
 		answer(w, map[string]any{
 			"reason": "QueuePaused", "message": map[string]string{"en": "The queue is paused.", "zh": "队列已暂停。"},
 			"evidence": []any{map[string]string{"en": "queue default", "zh": "队列 default"}}, "estimatedStart": start,
-			"action": map[string]string{"en": "fermi queue resume default", "zh": "fermi queue resume default"},
+			"action": map[string]string{"en": "fermi queue resume default", "zh": "fermi queue resume default"}, "moves": f.moves,
 		})
 	case "replicas":
 		zero := 0

@@ -97,6 +97,14 @@ func (s *session) priceLines(o *api.PlacementOption) {
 	if o.Expected != nil {
 		putLine(s.out, s.t("the whole run: %s", "全程合计：%s", s.totals(*o.Expected)))
 	}
+	for _, z := range o.Zones {
+		if len(o.Zones) > 1 {
+			putLine(s.out, clean(s.t("without %s %d of %d replicas are left", "失去 %s 后剩余 %d/%d 个副本", z.Zone, z.LossLeaves, z.LossLeaves+z.Replicas)))
+		}
+	}
+	if o.Moving > 0 {
+		putLine(s.out, s.t("moving its data there: %s", "搬运数据到该处：%s", o.Moving))
+	}
 	if o.Latency.Source != "" {
 		putLine(s.out, clean(o.Latency.From+" – "+o.Latency.To+": "+o.Latency.Action.In(s.lang)))
 	}
@@ -125,6 +133,8 @@ func (s *session) windowLine(w api.StartWindow) {
 
 func optionWord(name string) fault.Text {
 	switch name {
+	case "current":
+		return fault.T("now", "当前")
 	case "planned":
 		return fault.T("planned", "计划")
 	case "cheaper":

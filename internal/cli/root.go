@@ -222,11 +222,21 @@ func (a *app) session(cmd *cobra.Command) (*session, error) {
 	switch a.flags.output {
 	case "table", "wide", "json", "yaml", "name":
 	default:
-		return nil, usage(cmd, fault.T("%q is no output format; there are table, wide, json, yaml and name.",
-			"没有 %q 这种输出格式；可用 table、wide、json、yaml、name。", a.flags.output))
+		more := cmd.Annotations[alsoOutput]
+		if more != "" && more == a.flags.output {
+			break
+		}
+		if more != "" {
+			more = ", " + more
+		}
+		return nil, usage(cmd, fault.T("%q is no output format; there are table, wide, json, yaml, name%s.",
+			"没有 %q 这种输出格式；可用 table、wide、json、yaml、name%s。", a.flags.output, more))
 	}
 	return s, nil
 }
+
+// alsoOutput is the annotation that names a further output format of a command.
+const alsoOutput = "output"
 
 // say prints chatter on stderr.
 func (s *session) say(en, zh string, args ...any) {

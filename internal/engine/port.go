@@ -47,8 +47,17 @@ type Replica struct {
 	RunTimeout api.Duration `json:"runTimeout,omitempty"`
 	StopGrace  api.Duration `json:"stopGrace"`
 	OutputLogs string       `json:"outputLogs,omitempty"`
+	// Recipe is what the framework adds; nil for plain commands. Command is the recipe's already.
+	Recipe *Recipe `json:"recipe,omitempty"`
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
+}
+
+// Recipe is the environment and the files of a framework. ${FERMI_RECIPE} and ${FERMI_OUTPUT} in them
+// and in the command stand for the folders, which the launcher alone knows.
+type Recipe struct {
+	Env   []api.EnvVar     `json:"env,omitempty"`
+	Files []api.RecipeFile `json:"files,omitempty"`
 }
 
 // State is how far a replica got.

@@ -13,6 +13,8 @@ type History interface {
 	Events
 	Auditor
 	Usage
+	Books
+	Runs
 	Archive
 	Metrics
 	// Backup writes a consistent copy of everything to a new file.
@@ -76,71 +78,6 @@ type Auditor interface {
 	AddAudit(ctx context.Context, entries ...AuditEntry) error
 	// ListAudit is newest first; before 0 starts at the end.
 	ListAudit(ctx context.Context, before int64, limit int) ([]AuditEntry, error)
-}
-
-// UsageRow is one replica's stay on a node. Replica is unique: writing it again replaces it.
-type UsageRow struct {
-	Replica   string        `json:"replica"`
-	TaskID    string        `json:"taskId"`
-	Project   string        `json:"project"`
-	Owner     string        `json:"owner"`
-	Zone      string        `json:"zone"`
-	Node      string        `json:"node"`
-	Devices   int           `json:"devices"`
-	Type      string        `json:"type,omitempty"`
-	CPU       api.MilliCPU  `json:"cpu"`
-	Memory    api.Bytes     `json:"memory"`
-	Start     time.Time     `json:"start"`
-	Stop      time.Time     `json:"stop,omitzero"` // zero: still running
-	ExitCode  int           `json:"exitCode"`
-	Reason    string        `json:"reason,omitempty"`
-	CPUTime   time.Duration `json:"cpuTime"`
-	PeakBytes api.Bytes     `json:"peakBytes"`
-	PriceHour float64       `json:"priceHour"`
-}
-
-// UsageQuery asks for sums over the stays, or parts of them, within [From, To). A stay that still
-// runs counts up to To.
-type UsageQuery struct {
-	From, To time.Time
-	By       UsageKey
-	// Projects limits the sums to these; nil is all.
-	Projects []string
-	Limit    int // 1..1000; 100 when 0; those with the most cost first
-}
-
-// UsageKey is what sums are made over.
-type UsageKey string
-
-// The keys.
-const (
-	UsageByProject UsageKey = "project"
-	UsageByUser    UsageKey = "user"
-	UsageByTask    UsageKey = "task" // the sum's Key is the task's id
-	UsageByZone    UsageKey = "zone"
-	UsageByType    UsageKey = "type"
-)
-
-// UsageKeys lists them.
-var UsageKeys = []UsageKey{UsageByProject, UsageByUser, UsageByTask, UsageByZone, UsageByType}
-
-// UsageSum is what one key used.
-type UsageSum struct {
-	Key      string
-	Replicas int
-	Running  int           // of Replicas
-	Devices  time.Duration // device time
-	Cores    time.Duration // core time asked for
-	MemoryGB float64       // GiB-hours asked for
-	Cost     float64       // in the zones' currency
-}
-
-// Usage keeps who used what.
-type Usage interface {
-	PutUsage(ctx context.Context, rows ...UsageRow) error
-	UsageOf(ctx context.Context, taskID string) ([]UsageRow, error)
-	// SumUsage adds up on the store's side; exact to the millisecond.
-	SumUsage(ctx context.Context, q UsageQuery) ([]UsageSum, error)
 }
 
 // Archived is a finished object as it was.

@@ -12,6 +12,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // fileHyper is $FERMI_HP_FILE within the replica's folder.
@@ -66,8 +67,14 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	for _, name := range names {
 		env.set(api.HyperParameterEnv(name), hyperText(r.HyperParameters[name]))
 	}
-	for name, value := range visibleDevices(r.Devices) {
+	for name, value := range recipe.VisibleDevices(r.Devices) {
 		env.set(name, value)
+	}
+	if r.Recipe != nil {
+		env.set("FERMI_RECIPE", filepath.Join(dir, dirRecipe))
+		for _, v := range r.Recipe.Env {
+			env.set(v.Name, inFolders(v.Value, dir))
+		}
 	}
 	for _, v := range r.Env {
 		if strings.HasPrefix(v.Name, "FERMI_") {
@@ -136,42 +143,4 @@ func writeHyper(r engine.Replica, dir string) error {
 		return fmt.Errorf("encode hyper-parameters: %w", err)
 	}
 	return os.WriteFile(filepath.Join(dir, fileHyper), append(data, '\n'), 0o600)
-}
-
-// visible says which variable of a vendor's runtime hides the other cards.
-var visible = []struct {
-	variable string
-	vendors  []string
-	uuids    bool // the runtime understands UUIDs, which can't be renumbered
-}{
-	{"CUDA_VISIBLE_DEVICES", []string{"nvidia"}, true},
-	{"HIP_VISIBLE_DEVICES", []string{"amd"}, false},
-	{"ASCEND_RT_VISIBLE_DEVICES", []string{"huawei", "ascend"}, false},
-	{"MLU_VISIBLE_DEVICES", []string{"cambricon"}, false},
-}
-
-// visibleDevices sets every vendor's variable: to exactly the assigned cards, to nothing where none
-// is assigned, so that no real card is seen by accident. Virtual devices are no cards.
-func visibleDevices(devices []api.Device) map[string]string {
-	vars := map[string]string{"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} // the order of our indices
-	for _, row := range visible {
-		var ids []string
-		var own []api.Device
-		for _, d := range devices {
-			if !d.Virtual && slices.Contains(row.vendors, strings.ToLower(d.Vendor)) {
-				own = append(own, d)
-			}
-		}
-		// Runtimes do not take a mixture: UUIDs only when every card has one.
-		byUUID := row.uuids && !slices.ContainsFunc(own, func(d api.Device) bool { return d.UUID == "" })
-		for _, d := range own {
-			if byUUID {
-				ids = append(ids, d.UUID)
-			} else {
-				ids = append(ids, strconv.Itoa(d.Index))
-			}
-		}
-		vars[row.variable] = strings.Join(ids, ",")
-	}
-	return vars
 }

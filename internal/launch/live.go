@@ -131,7 +131,8 @@ func (l *launcher) begin(ctx context.Context, code <-chan error) (*process, erro
 	if l.tenant.UID != 0 {
 		start = l.walled
 	}
-	return spawn(l.replica, dir, environ(l.replica, l.dir, l.secrets, l.creds, os.LookupEnv), l.spool, start)
+	r := settled(l.replica, l.dir)
+	return spawn(r, dir, environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.spool, start)
 }
 
 // prepare makes the folders and brings the code, while go is waited for.

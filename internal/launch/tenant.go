@@ -35,8 +35,13 @@ func (l *launcher) makeFolders() error {
 			return err
 		}
 	}
-	if err := writeHyper(l.replica, l.dir); err != nil {
+	if err := errors.Join(writeHyper(l.replica, l.dir), writeRecipe(l.replica, l.dir)); err != nil {
 		return err
+	}
+	if l.replica.Recipe != nil {
+		if err := l.give(filepath.Join(l.dir, dirRecipe)); err != nil {
+			return err
+		}
 	}
 	return errors.Join(l.give(filepath.Join(l.dir, fileHyper)), l.give(filepath.Join(l.dir, record.DirOutput)), l.give(filepath.Join(l.dir, record.DirHome)))
 }
@@ -65,6 +70,9 @@ func (l *launcher) walled(p *process, r engine.Replica, dir string, env []string
 	seen := []string{record.DirOutput, record.DirCode, record.DirHome, fileHyper}
 	if len(r.SecretFiles)+len(r.Credentials) > 0 {
 		seen = append(seen, dirSecrets)
+	}
+	if r.Recipe != nil {
+		seen = append(seen, dirRecipe)
 	}
 	for _, name := range seen {
 		wall.Binds = append(wall.Binds, filepath.Join(l.dir, name))

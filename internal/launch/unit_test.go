@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,34 +27,6 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-func TestVisibleDevices(t *testing.T) {
-	nv := func(i int, uuid string) api.Device {
-		return api.Device{Index: i, UUID: uuid, Vendor: "NVIDIA", Type: "A100"}
-	}
-	npu := api.Device{Index: 3, Vendor: "huawei", Type: "Ascend 910", UUID: "x"}
-	virtual := nv(0, "GPU-v")
-	virtual.Virtual = true
-	for name, c := range map[string]struct {
-		devices      []api.Device
-		cuda, ascend string
-	}{
-		"none":    {nil, "", ""},
-		"uuids":   {[]api.Device{nv(1, "GPU-b"), nv(0, "GPU-a")}, "GPU-b,GPU-a", ""},
-		"no uuid": {[]api.Device{nv(1, "GPU-b"), nv(4, "")}, "1,4", ""},
-		"virtual": {[]api.Device{virtual}, "", ""},
-		"ascend":  {[]api.Device{npu}, "", "3"},
-	} {
-		got := visibleDevices(c.devices)
-		want := map[string]string{
-			"CUDA_VISIBLE_DEVICES": c.cuda, "ASCEND_RT_VISIBLE_DEVICES": c.ascend, "HIP_VISIBLE_DEVICES": "",
-			"MLU_VISIBLE_DEVICES": "", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-	}
-}
-
 func TestEnviron(t *testing.T) {
 	r := engine.Replica{
 		Name: "task-a-worker-1-2", TaskID: "task-a", Role: "worker", Index: 1, Attempt: 2, Rank: 5, World: 8,
@@ -70,6 +43,41 @@ func TestEnviron(t *testing.T) {
 	} {
 		if got := lookupIn(env, name); got != want {
 			t.Errorf("%s=%q, not %q", name, got, want)
+		}
+	}
+}
+
+// TestRecipe: what the framework adds has its folders in place, and the user's word wins.
+func TestRecipe(t *testing.T) {
+	dir := t.TempDir()
+	r := engine.Replica{
+		Command: []string{"python", "${FERMI_RECIPE}/x", "${HOME}"}, Env: []api.EnvVar{{Name: "NCCL_DEBUG", Value: "mine"}},
+		Recipe: &engine.Recipe{
+			Env:   []api.EnvVar{{Name: "RANK", Value: "3"}, {Name: "NCCL_DEBUG", Value: "ours"}, {Name: "DUMP", Value: "${FERMI_OUTPUT}/d"}},
+			Files: []api.RecipeFile{{Name: "a.txt", Text: "see ${FERMI_RECIPE}/b"}},
+		},
+	}
+	if err := writeRecipe(r, dir); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(dir, dirRecipe)
+	if data, err := os.ReadFile(filepath.Join(folder, "a.txt")); err != nil || string(data) != "see "+folder+"/b" {
+		t.Errorf("%q %v", data, err)
+	}
+	got := settled(r, dir)
+	if want := []string{"python", folder + "/x", "${HOME}"}; !slices.Equal(got.Command, want) {
+		t.Errorf("%q", got.Command)
+	}
+	env := environ(got, dir, nil, credentials{}, func(string) (string, bool) { return "", false })
+	for name, want := range map[string]string{"RANK": "3", "NCCL_DEBUG": "mine", "DUMP": filepath.Join(dir, "output", "d"), "FERMI_RECIPE": folder} {
+		if got := lookupIn(env, name); got != want {
+			t.Errorf("%s=%q, not %q", name, got, want)
+		}
+	}
+	for _, name := range []string{"../a", "a/b", "", "..", "/etc/x"} {
+		r.Recipe.Files = []api.RecipeFile{{Name: name}}
+		if err := writeRecipe(r, dir); err == nil {
+			t.Errorf("%q was written", name)
 		}
 	}
 }

@@ -89,12 +89,15 @@ func (p *Peers) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
+// maxQuestion bounds what a question is about: a task's id, or a wish about one.
+const maxQuestion = 128 << 10
+
 // Ask answers from what the leader knows.
 func (p *peerServer) Ask(ctx context.Context, q *linkpb.Question) (*linkpb.Answer, error) {
 	if p.hub.cfg.Answer == nil || !p.hub.isLeading() {
 		return nil, errNotLeading
 	}
-	if len(q.GetKind()) > 32 || len(q.GetTaskId()) > maxName {
+	if len(q.GetKind()) > 32 || len(q.GetTaskId()) > maxQuestion {
 		return nil, refuse("no such question")
 	}
 	data, err := p.hub.cfg.Answer(ctx, q.GetKind(), q.GetTaskId(), q.GetJson())

@@ -66,6 +66,7 @@ var access = map[string]rule{
 	"deleteTrainingTask": {all, none, own, none, tasks, false},
 	"stopTask":           {all, none, own, none, tasks, false},
 	"cloneTask":          {all, none, own, none, tasks, false},
+	"moveTask":           {all, all, own, none, tasks, false},
 	"readTaskLog":        {all, all, own, own, read, true},
 	"listTaskEvents":     {all, all, own, own, read, true},
 	"explainTask":        {all, all, own, own, read, true},
@@ -76,6 +77,7 @@ var access = map[string]rule{
 	"getPlacement":       {all, all, own, own, read, false},
 	"watchPlacement":     {all, all, own, own, read, false},
 	"previewPlacement":   {all, all, own, own, read, false},
+	"previewRecipe":      {all, all, own, own, read, false},
 	"listSecret":         {all, all, own, own, read, false}, // never with its values
 	"getSecret":          {all, all, own, own, read, false},
 	"watchSecret":        {all, all, own, own, read, false},

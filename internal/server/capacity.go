@@ -27,7 +27,7 @@ func (s *Server) capacityRoutes(reg *schemas) []*route {
 
 func (s *Server) listCapacity(ctx context.Context, _ *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, noPlanner()
+		return nil, noPlanner
 	}
 	items, err := s.Live.Capacity(ctx)
 	if err != nil {

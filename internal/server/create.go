@@ -158,7 +158,9 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 	var err error
 	switch o := o.(type) {
 	case *api.TrainingTask:
-		err = s.admitTask(ctx, &b, o, dry)
+		if err = checkRecipe(o); err == nil {
+			err = s.admitTask(ctx, &b, o, dry)
+		}
 	case *api.Token:
 		err = s.admitToken(ctx, &b, o)
 	case *api.Project:

@@ -173,8 +173,11 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		return []ask{{path, `{"user":"x1","password":"nobody has it"}`, true}}
 	case "putArchive":
 		return []ask{{path, "bytes " + p.name, true}}
-	case "previewPlacement":
+	case "previewPlacement", "previewRecipe":
 		return []ask{{path, manifest("p", func(t *api.TrainingTask) { t.Meta.Project = "lab" }), p.inside}}
+	case "moveTask":
+		zone := m.target(api.KindZone, "").GetMeta().Name
+		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", `{"zone":"` + zone + `"}`, p.inside}}
 	case "measureZone":
 		near := m.target(api.KindZone, "").GetMeta().Name
 		return []ask{{named(m.target(api.KindZone, "").GetMeta().Name), `{"to":{"` + near + `":{"p50Ms":1.3,"p99Ms":2,"samples":9}}}`, p.inside}}

@@ -24,10 +24,12 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 			method: http.MethodPost, path: prefix + "/placements/preview", id: "previewPlacement", tag: "placements", kind: api.KindPlacement,
 			summary: "Where a task would stand if it were submitted now, its price, latency and efficiency, and alternatives. Nothing is created.",
 			query:   scopeParams(task), data: schemaOf[api.Preview](reg), handle: s.preview,
-			body: &bodySpec{
-				schema: &huma.Schema{AnyOf: []*huma.Schema{reg.kind(task), reg.of(reflect.TypeFor[flatTask]())}},
-				media:  manifestMedia, required: true, doc: "The task's manifest, JSON or YAML.",
-			},
+			body: wishBody(reg),
+		},
+		{
+			method: http.MethodPost, path: prefix + "/" + task.Plural + "/recipe", id: "previewRecipe", tag: task.Plural, kind: task.Kind,
+			summary: "What the framework makes of a task: environment, files and commands. Nothing is created.",
+			query:   scopeParams(task), data: schemaOf[api.Recipe](reg), handle: s.recipe, body: wishBody(reg),
 		},
 		{
 			method: http.MethodPost, path: prefix + "/zones/{name}/latency", id: "measureZone", tag: zone.Plural, kind: zone.Kind, verb: "measure",
@@ -37,10 +39,37 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 	}
 }
 
+var noPlanner = fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
+
+// wishBody is a task that is only asked about.
+func wishBody(reg *schemas) *bodySpec {
+	return &bodySpec{
+		schema: &huma.Schema{AnyOf: []*huma.Schema{reg.kind(api.MustInfo(api.KindTrainingTask)), reg.of(reflect.TypeFor[flatTask]())}},
+		media:  manifestMedia, required: true, doc: "The task's manifest, JSON or YAML.",
+	}
+}
+
 func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, noPlanner()
+		return nil, noPlanner
 	}
+	task, err := s.wish(ctx, c, "previewPlacement")
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRecipe(task); err != nil {
+		return nil, err
+	}
+	p, err := s.Live.Preview(ctx, task)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{data: p}, nil
+}
+
+// wish reads a task that is only asked about: checked as a new one is, and never made. id is the
+// route's.
+func (s *Server) wish(ctx context.Context, c *call, id string) (*api.TrainingTask, error) {
 	data, err := c.readBody(s.Limits.Body)
 	if err != nil {
 		return nil, err
@@ -61,7 +90,7 @@ func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if err := fresh(task, c.who); err != nil {
 		return nil, err
 	}
-	if err := s.mayPreview(ctx, c.who, task); err != nil {
+	if err := s.mayAbout(ctx, c.who, id, task); err != nil {
 		return nil, err
 	}
 	if err := api.Prepare(task, s.IDs.Random); err != nil {
@@ -70,15 +99,12 @@ func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if err := s.admitTask(ctx, &birth{object: task}, task, true); err != nil {
 		return nil, err
 	}
-	p, err := s.Live.Preview(ctx, task)
-	if err != nil {
-		return nil, err
-	}
-	return &reply{data: p}, nil
+	return task, nil
 }
 
-func (s *Server) mayPreview(ctx context.Context, w *caller, task *api.TrainingTask) error {
-	if w.reach("previewPlacement") == all {
+// mayAbout refuses who may not do this about a task: by the table's own row, not by who may change it.
+func (s *Server) mayAbout(ctx context.Context, w *caller, id string, task *api.TrainingTask) error {
+	if w.reach(id) == all {
 		return nil
 	}
 	ok, err := s.owns(ctx, w, task)

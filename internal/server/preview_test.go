@@ -26,7 +26,7 @@ func TestPreviewRoute(t *testing.T) {
 	}
 	w.refused("POST", "/api/v1/placements/preview", `{"spec":{"roles":[]}}`, 400, "InvalidField")
 	w.refused("POST", "/api/v1/placements/preview", `{"spec":{"roles":[{"command":["x"]}],"queue":"none"}}`, 400, "InvalidField")
-	w.refused("POST", "/api/v1/placements/preview", `{"spec":{"roles":[{"command":["x"]}],"zones":{"sameRegion":"require"}}}`, 400, "InvalidField")
+	w.refused("POST", "/api/v1/placements/preview", `{"spec":{"roles":[{"command":["x"]}],"zones":{"sameRegion":"always"}}}`, 400, "InvalidField")
 	w.refused("POST", "/api/v1/placements/preview", ``, 400, "BadManifest")
 	w.server.Live = nil
 	w.refused("POST", "/api/v1/placements/preview", manifest("a"), 503, "NoPlanner")

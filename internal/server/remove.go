@@ -32,6 +32,11 @@ func (s *Server) remove(ctx context.Context, c *call, row api.KindInfo) (*reply,
 	if err != nil {
 		return nil, err
 	}
+	if zone, ok := f.object.(*api.Zone); ok {
+		if err := s.keepBook(ctx, zone, nil); err != nil {
+			return nil, err
+		}
+	}
 	rev, err := s.commit(ctx, append([]store.Op{store.Delete(api.KeyOf(f.object), f.object.GetMeta().Revision)}, guards...)...)
 	if err != nil {
 		return nil, err

@@ -50,7 +50,7 @@ func (slotsSchema) Schema(huma.Registry) *huma.Schema {
 type frameworkSchema struct{}
 
 func (frameworkSchema) Schema(huma.Registry) *huma.Schema {
-	return oneOf("Launch recipe; only plain is built yet.", api.Frameworks...)
+	return oneOf("Launch recipe.", api.Frameworks...)
 }
 
 type phaseSchema struct{}

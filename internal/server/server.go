@@ -55,6 +55,9 @@ type Live interface {
 	Replicas(ctx context.Context, taskID string) ([]ReplicaView, error)
 	// Preview says what would become of a prepared task if it were submitted now.
 	Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error)
+	// Move reserves another place for a running task and asks it to go there, or only says what that
+	// would mean. Fault Conflict says why there is no such place.
+	Move(ctx context.Context, task *api.TrainingTask, wish MoveWish) (api.Move, error)
 	// Capacity says what there is of each device type.
 	Capacity(ctx context.Context) ([]CapacityView, error)
 	// Shares says how every queue stands, Share how one does; nothing is used of one unknown.
@@ -69,6 +72,8 @@ type Explanation struct {
 	Evidence       []fault.Text `json:"evidence,omitempty" doc:"What was looked at."`
 	EstimatedStart *time.Time   `json:"estimatedStart,omitempty"`
 	Action         fault.Text   `json:"action,omitzero" doc:"What would change it."`
+	// Moves are all needed, in any order.
+	Moves []api.TaskMove `json:"moves,omitempty" doc:"Running tasks that could move, after which it starts; the least work is lost so."`
 }
 
 // ReplicaView is one replica as people see it.

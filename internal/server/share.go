@@ -27,7 +27,7 @@ func (s *Server) shareRoutes(reg *schemas) []*route {
 
 func (s *Server) listShare(ctx context.Context, _ *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, noPlanner()
+		return nil, noPlanner
 	}
 	items, err := s.Live.Shares(ctx)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Server) listShare(ctx context.Context, _ *call) (*reply, error) {
 
 func (s *Server) getShare(ctx context.Context, c *call) (*reply, error) {
 	if s.Live == nil {
-		return nil, noPlanner()
+		return nil, noPlanner
 	}
 	row := api.MustInfo(api.KindQueue)
 	f, err := s.resolve(ctx, c, row, c.r.PathValue("name"))
@@ -100,8 +100,4 @@ func (s *Server) nameTasks(ctx context.Context, who *caller, tasks []api.ShareTa
 		t.ID, t.Message = "", fault.Text{} // the message may name others
 	}
 	return nil
-}
-
-func noPlanner() error {
-	return fault.New(fault.Unavailable, "NoPlanner", fault.T("This server has no planner.", "该服务器没有调度器。"))
 }

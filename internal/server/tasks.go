@@ -45,6 +45,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 			kind: row.Kind, verb: "clone", query: []param{paramProject, paramDryRun}, data: schemaOf[submitted](reg),
 			body: &bodySpec{schema: schemaOf[cloneBody](reg), media: []string{"application/json"}}, handle: s.cloneTask,
 		},
+		s.moveRoute(reg, row, one),
 		logs,
 		read("events", "listTaskEvents", "What happened to the task.", append(eventPage, both...), eventsSchema(reg), s.taskEvents),
 		read("why", "explainTask", "Why the task is where it is.", both, schemaOf[Explanation](reg), s.why),
@@ -111,7 +112,7 @@ func (s *Server) cloneTask(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	var body cloneBody
-	if err := c.readJSON(&body); err != nil {
+	if err := c.readJSON(&body, "name, displayName"); err != nil {
 		return nil, err
 	}
 	next := store.Clone(task)
@@ -123,8 +124,8 @@ func (s *Server) cloneTask(ctx context.Context, c *call) (*reply, error) {
 	return s.make(ctx, c, next)
 }
 
-// readJSON reads a small, strict and optional JSON body.
-func (c *call) readJSON(into any) error {
+// readJSON reads a small, strict and optional JSON body; fields are those it may have.
+func (c *call) readJSON(into any, fields string) error {
 	data, err := c.readBody(64 << 10)
 	if err != nil || len(data) == 0 {
 		return err
@@ -133,7 +134,7 @@ func (c *call) readJSON(into any) error {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil || dec.More() {
 		return fault.New(fault.Invalid, "BadBody", fault.T(
-			"The body is not the JSON object expected here; fields: name, displayName.", "请求体不是此处要求的 JSON 对象；可用字段：name、displayName。")).Because(err)
+			"The body is not the JSON object expected here; fields: %s.", "请求体不是此处要求的 JSON 对象；可用字段：%s。", fields)).Because(err)
 	}
 	return nil
 }
@@ -145,6 +146,9 @@ func (s *Server) why(ctx context.Context, c *call) (*reply, error) {
 	}
 	if s.Live != nil && !f.archived && !task.Status.Phase.Finished() {
 		e, err := s.Live.Why(ctx, task)
+		if err == nil {
+			e, err = s.withoutOthers(ctx, c, e)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -52,6 +52,11 @@ func (s *Server) update(ctx context.Context, c *call, row api.KindInfo) (*reply,
 		return &reply{message: fault.T("Valid; nothing was changed.", "校验通过，未作任何修改。"), data: hide(next)}, nil
 	}
 	c.note.before(current)
+	if zone, ok := next.(*api.Zone); ok {
+		if err := s.keepBook(ctx, current.(*api.Zone), zone); err != nil {
+			return nil, err
+		}
+	}
 	rev, err := s.commit(ctx, append([]store.Op{store.Update(next)}, guards...)...)
 	if err != nil {
 		return nil, err

@@ -1,40 +1,67 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"reflect"
+	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
+	money "github.com/fermi-cluster/fermi/sched/cost"
 )
 
 // usageSum is what one key used, in hours, as people are charged.
 type usageSum struct {
-	Key         string  `json:"key" doc:"Name of the project, user, zone or device type; id of the task."`
-	Name        string  `json:"name,omitempty" doc:"Of a task."`
-	Replicas    int     `json:"replicas"`
-	Running     int     `json:"running" doc:"How many of the replicas still run; they count up to now."`
-	DeviceHours float64 `json:"deviceHours"`
-	CoreHours   float64 `json:"coreHours"`
-	MemoryGBh   float64 `json:"memoryGiBHours"`
-	Cost        float64 `json:"cost" doc:"At the price of the time the replica ran."`
+	Key         string           `json:"key" doc:"Name of the project, user or zone; device type; id of the task."`
+	Name        string           `json:"name,omitempty" doc:"Of a task."`
+	Replicas    int              `json:"replicas"`
+	Running     int              `json:"running" doc:"How many of the replicas still run; they count up to now."`
+	DeviceHours float64          `json:"deviceHours" doc:"A shared device counts by its share."`
+	CoreHours   float64          `json:"coreHours"`
+	MemoryGBh   float64          `json:"memoryGiBHours"`
+	Costs       []api.PriceTotal `json:"costs" doc:"By currency: every second at the price that the zone had then."`
+	KWh         float64          `json:"kwh" doc:"With cooling."`
+	Grams       *float64         `json:"grams,omitempty" doc:"CO₂; absent where a zone did not say how clean its power is."`
+	EnergyBasis string           `json:"energyBasis" doc:"estimated: from tables of power, for devices at work all the time."`
 }
 
 type usageList struct {
-	From  time.Time  `json:"from"`
-	To    time.Time  `json:"to"`
-	By    string     `json:"by"`
-	Items []usageSum `json:"items"`
+	From     time.Time  `json:"from"`
+	To       time.Time  `json:"to"`
+	By       string     `json:"by"`
+	Items    []usageSum `json:"items" doc:"Those with the most cost first."`
+	Total    usageSum   `json:"total" doc:"Of all, also of those beyond limit."`
+	Crossing string     `json:"crossingTraffic" doc:"not measured: bytes between zones are not counted yet, nor charged in costs."`
 }
 
-const usageSpan = 30 * 24 * time.Hour
+const (
+	usageSpan = 30 * 24 * time.Hour
+	// usageGroups bounds the memory of an answer.
+	usageGroups = 100_000
+)
+
+// usageKey is what sums are made over; a task's key is its id.
+type usageKey struct {
+	name string
+	of   func(*history.UsageRow) string
+}
+
+var usageKeys = []usageKey{
+	{"project", func(r *history.UsageRow) string { return r.Project }},
+	{"user", func(r *history.UsageRow) string { return r.Owner }},
+	{"task", func(r *history.UsageRow) string { return r.TaskID }},
+	{"zone", func(r *history.UsageRow) string { return r.Zone }},
+	{"device", func(r *history.UsageRow) string { return r.Type }},
+}
 
 func (s *Server) usageRoutes(reg *schemas) []*route {
-	by := param{name: "by", fallback: string(history.UsageByProject), doc: "What to add up by."}
-	for _, k := range history.UsageKeys {
-		by.enum = append(by.enum, string(k))
+	by := param{name: "by", fallback: usageKeys[0].name, doc: "What to add up by."}
+	for _, k := range usageKeys {
+		by.enum = append(by.enum, k.name)
 	}
 	return []*route{{
 		method: http.MethodGet, path: prefix + "/usage", id: "sumUsage", summary: "Who used how much, and what it cost.", tag: "usage",
@@ -50,35 +77,145 @@ func (s *Server) usageRoutes(reg *schemas) []*route {
 
 func (s *Server) sumUsage(ctx context.Context, c *call) (*reply, error) {
 	now := s.Clock.Now().UTC()
-	q := history.UsageQuery{By: history.UsageKey(c.q.text("by")), From: c.q.moment("from", now), To: c.q.moment("to", now), Limit: int(c.q.number("limit"))}
-	if q.To.IsZero() || q.To.After(now) {
-		q.To = now // what still runs is not charged ahead
+	span := history.UsageSpan{From: c.q.moment("from", now), To: c.q.moment("to", now)}
+	if span.To.IsZero() || span.To.After(now) {
+		span.To = now // what still runs is not charged ahead
 	}
-	if q.From.IsZero() {
-		q.From = q.To.Add(-usageSpan)
+	if span.From.IsZero() {
+		span.From = span.To.Add(-usageSpan)
 	}
-	if !q.From.Before(q.To) || q.From.Year() < 1970 {
+	if !span.From.Before(span.To) || span.From.Year() < 1970 {
 		return nil, invalid("query.from", fault.T("from must lie before to and after 1970.", "from 必须早于 to 且晚于 1970 年。"))
 	}
 	var err error
-	if q.Projects, err = s.usageProjects(ctx, c); err != nil {
+	if span.Projects, err = s.usageProjects(ctx, c); err != nil {
 		return nil, err
 	}
-	sums, err := s.History.SumUsage(ctx, q)
+	by := c.q.text("by")
+	at := slices.IndexFunc(usageKeys, func(k usageKey) bool { return k.name == by })
+	groups, err := s.bills(ctx, span, usageKeys[at].of)
 	if err != nil {
 		return nil, err
 	}
-	out := usageList{From: q.From.UTC(), To: q.To.UTC(), By: string(q.By), Items: make([]usageSum, len(sums))}
-	for i, u := range sums {
-		out.Items[i] = usageSum{
-			Key: u.Key, Replicas: u.Replicas, Running: u.Running, DeviceHours: u.Devices.Hours(),
-			CoreHours: u.Cores.Hours(), MemoryGBh: u.MemoryGB, Cost: u.Cost,
-		}
-		if q.By == history.UsageByTask {
-			out.Items[i].Name = s.taskName(ctx, u.Key)
+	keys := make([]string, 0, len(groups))
+	var total money.Bill
+	for key, bill := range groups {
+		keys = append(keys, key)
+		total.Plus(bill)
+	}
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(money.Dearer(groups[a], groups[b]), cmp.Compare(a, b)) })
+	keys = keys[:min(len(keys), int(c.q.number("limit")))]
+	out := usageList{From: span.From.UTC(), To: span.To.UTC(), By: by, Items: make([]usageSum, len(keys)), Total: sumOf("", &total), Crossing: "not measured"}
+	for i, key := range keys {
+		out.Items[i] = sumOf(key, groups[key])
+		if by == "task" {
+			out.Items[i].Name = s.taskName(ctx, key)
 		}
 	}
 	return &reply{data: out}, nil
+}
+
+// sumOf is a bill as people see it.
+func sumOf(key string, b *money.Bill) usageSum {
+	out := usageSum{
+		Key: key, Replicas: b.Replicas, Running: b.Running, DeviceHours: b.Devices.Nano().Float(), CoreHours: b.Cores.Nano().Float(),
+		MemoryGBh: b.Memory.Nano().Float(), Costs: b.Totals(), KWh: b.KWh.Nano().Float(), EnergyBasis: "estimated",
+	}
+	if grams := b.Grams.Nano().Float(); !b.Dark {
+		out.Grams = &grams
+	}
+	return out
+}
+
+// bills adds up the stays of a span, or the parts of them within it, by key. A stay costs what the
+// books of its zone say: nothing that was added up is kept, so nothing is lost or counted twice.
+func (s *Server) bills(ctx context.Context, span history.UsageSpan, key func(*history.UsageRow) string) (map[string]*money.Bill, error) {
+	groups, books := map[string]*money.Bill{}, map[string]*money.Books{}
+	var failed error
+	err := s.History.EachUsage(ctx, span, func(r history.UsageRow) {
+		if failed != nil {
+			return
+		}
+		book, ok := books[r.Zone]
+		if !ok {
+			if book, failed = s.booksOf(ctx, r.Zone, span); failed != nil {
+				return
+			}
+			books[r.Zone] = book
+		}
+		bill := groups[key(&r)]
+		if bill == nil {
+			if len(groups) == usageGroups {
+				failed = fault.New(fault.Invalid, "TooMany", fault.T("There are more than %d of these.", "超过 %d 项。", usageGroups)).
+					WithHint(fault.T("Choose a shorter time, or another way to add up.", "请缩短时间范围，或换一种汇总方式。"))
+				return
+			}
+			bill = &money.Bill{}
+			groups[key(&r)] = bill
+		}
+		charge(bill, book, &r, span)
+	})
+	if err == nil {
+		err = failed
+	}
+	return groups, err
+}
+
+// charge puts the part of a stay that lies in a span on a bill.
+func charge(bill *money.Bill, book *money.Books, r *history.UsageRow, span history.UsageSpan) {
+	from, to := r.Start, r.Stop
+	if from.Before(span.From) {
+		from = span.From
+	}
+	if to.IsZero() {
+		bill.Running++
+	}
+	if to.IsZero() || to.After(span.To) {
+		to = span.To
+	}
+	bill.Replicas++
+	book.Add(bill, money.Part{CPU: r.CPU, Memory: r.Memory, DeviceType: r.Type, Thousandths: r.Thousandths}, r.Spot, from, to)
+}
+
+// booksOf are a zone's terms over a span. The zone is read first: whatever replaces its terms after
+// that writes them into history before.
+func (s *Server) booksOf(ctx context.Context, zone string, span history.UsageSpan) (*money.Books, error) {
+	var books []money.Book
+	o, err := s.find(ctx, api.Key{Kind: api.KindZone, Name: zone}, 0)
+	if err == nil {
+		z := o.(*api.Zone)
+		books = append(books, money.Book{Since: money.PricedSince(z), Spec: z.Spec})
+	} else if !fault.Is(err, fault.NotFound) { // one that was deleted left its books
+		return nil, err
+	}
+	past, err := s.History.BooksOf(ctx, zone, span.From, span.To)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range past {
+		books = append(books, money.Book{Since: b.Since, Spec: b.Spec})
+	}
+	return money.BooksOf(books), nil
+}
+
+// keepBook writes the terms of a zone into history before others replace them, and dates those. What
+// it writes is true whether or not the change comes about, so a crash in between does no harm. next
+// is nil when the zone goes.
+func (s *Server) keepBook(ctx context.Context, current, next *api.Zone) error {
+	was, since := money.Terms(current.Spec), money.PricedSince(current)
+	if next != nil && reflect.DeepEqual(was, money.Terms(next.Spec)) {
+		return nil
+	}
+	if err := s.History.PutBook(ctx, history.Book{Zone: current.Meta.Name, Since: since, Spec: was}); err != nil {
+		return err
+	}
+	if next != nil {
+		next.Status.PricedSince = s.Clock.Now().UTC()
+		if !next.Status.PricedSince.After(since) { // a clock that went back
+			next.Status.PricedSince = since.Add(1)
+		}
+	}
+	return nil
 }
 
 // usageProjects are those the caller may see of those asked for; nil is all.

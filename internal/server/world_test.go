@@ -24,6 +24,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -83,6 +84,14 @@ func (l *fakeLive) Share(_ context.Context, queue string) (api.QueueShare, error
 
 func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Preview, error) {
 	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Spec.Roles[0].Replicas}}, nil
+}
+
+func (l *fakeLive) Move(_ context.Context, _ *api.TrainingTask, wish MoveWish) (api.Move, error) {
+	if wish.Zone == "full" {
+		return api.Move{}, fault.New(fault.Conflict, "DevicesBusy", fault.T("No room.", "没有空位。"))
+	}
+	to := &api.PlacementOption{Name: "planned", Zones: []api.ZonePart{{Zone: wish.Zone}}}
+	return api.Move{Moving: !wish.Preview, Fits: true, From: api.PlacementOption{Name: "current"}, To: to}, nil
 }
 
 func (l *fakeLive) set(taskID string, views ...ReplicaView) {

@@ -27,7 +27,7 @@ type Trace struct {
 func (j *Job) Devices() int {
 	n := 0
 	for _, r := range j.Task.Spec.Roles {
-		n += r.Replicas * r.Resources.Accelerators.Count * 1000
+		n += r.Replicas * r.Resources.Accelerators.Count * int(r.Resources.Accelerators.Share.Of())
 	}
 	return n
 }
@@ -47,19 +47,22 @@ func newTask(serial int, name, user, queue string, roles ...api.Role) *api.Train
 func Nodes(zone string, first, count, devices int, deviceType string) []*api.Node {
 	out := make([]*api.Node, count)
 	for i := range out {
-		number := first + i
-		n := &api.Node{
-			Meta: api.Meta{ID: fmt.Sprintf("node-%06d", number), Name: fmt.Sprintf("%s-%05d", zone, number)},
-			Spec: api.NodeSpec{
-				Number: uint32(number), Zone: zone, Rack: fmt.Sprintf("%s-r%d", zone, i/4), Leaf: fmt.Sprintf("%s-l%d", zone, i/8),
-				CPU: api.MilliCPU(16000 * max(devices, 1)), Memory: api.Bytes(max(devices, 1)) << 37, Virtual: true,
-			},
-			Status: api.NodeStatus{Ready: true},
-		}
-		for d := range devices {
-			n.Spec.Devices = append(n.Spec.Devices, api.Device{Index: d, Type: deviceType, Virtual: true})
-		}
-		out[i] = n
+		out[i] = newNode(zone, first+i, devices, deviceType)
+		out[i].Spec.Rack, out[i].Spec.Leaf = fmt.Sprintf("%s-r%d", zone, i/4), fmt.Sprintf("%s-l%d", zone, i/8)
 	}
 	return out
+}
+
+func newNode(zone string, number, devices int, deviceType string) *api.Node {
+	n := &api.Node{
+		Meta: api.Meta{ID: fmt.Sprintf("node-%06d", number), Name: fmt.Sprintf("%s-%05d", zone, number)},
+		Spec: api.NodeSpec{
+			Number: uint32(number), Zone: zone, CPU: api.MilliCPU(16000 * max(devices, 1)), Memory: api.Bytes(max(devices, 1)) << 37, Virtual: true,
+		},
+		Status: api.NodeStatus{Ready: true},
+	}
+	for d := range devices {
+		n.Spec.Devices = append(n.Spec.Devices, api.Device{Index: d, Type: deviceType, Virtual: true})
+	}
+	return n
 }

@@ -17,9 +17,8 @@ type stat struct {
 	jobs      int // running
 	used      float64
 	cost      map[string]float64 // by queue
-	faults    int
+	broken    []breakdown
 	evictions int
-	rates     map[uint32]float64
 	curve     curve
 	zones     map[string]*api.Zone
 }
@@ -177,7 +176,7 @@ func spread(all []time.Duration) Spread {
 func (w *world) report() *Report {
 	r := &Report{
 		Trace: w.cfg.Trace.Name, Seed: w.cfg.Seed, Nodes: len(w.cfg.Nodes), Devices: w.stat.capacity, Jobs: len(w.jobs),
-		Makespan: w.now, Faults: w.stat.faults, Evictions: w.stat.evictions, DeviceHours: w.stat.used, Step: w.stat.curve.step,
+		Makespan: w.now, Faults: len(w.stat.broken), Evictions: w.stat.evictions, DeviceHours: w.stat.used, Step: w.stat.curve.step,
 	}
 	var waits, jcts, big []time.Duration
 	for i := range w.cfg.Trace.Jobs {

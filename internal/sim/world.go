@@ -47,9 +47,10 @@ type world struct {
 	nodes   map[uint32]*api.Node
 	on      map[uint32]map[string]*life // who stands on a node
 	stat    *stat
+	frail   *frail
 	left    int // jobs that have not ended
 	wake    time.Duration
-	// real counts the events to come that are not woke; fruitless the turns in which nobody started.
+	// real counts the events to come that can let somebody start; fruitless the turns in which nobody did.
 	real, fruitless int
 }
 
@@ -68,7 +69,8 @@ type life struct {
 	waiting time.Duration    // in all
 }
 
-// kind of an event; at one moment ends come before arrivals, and repairs before all.
+// kind of an event; at one moment ends come before arrivals, and repairs before all. From broke on
+// none lets anybody start.
 type eventKind uint8
 
 const (
@@ -76,8 +78,9 @@ const (
 	ended
 	failed
 	arrived
-	broke
-	woke // the planner asked to be called
+	broke   // a relapse of a certain node
+	strikes // a new fault somewhere
+	woke    // the planner asked to be called
 )
 
 type event struct {
@@ -113,7 +116,7 @@ func (a *agenda) Pop() any {
 func (w *world) note(e event) {
 	w.serial++
 	e.serial = w.serial
-	if e.kind != woke {
+	if e.kind < broke {
 		w.real++
 	}
 	heap.Push(&w.agenda, e)
@@ -154,6 +157,11 @@ func (cfg *Config) validate() error {
 	}
 	if len(cfg.Nodes) == 0 {
 		return fault.New(fault.Invalid, "NoNodes", fault.T("The simulated cluster has no nodes.", "模拟集群没有节点。"))
+	}
+	if cfg.Faults != nil {
+		if err := cfg.Faults.Validate(); err != nil {
+			return err
+		}
 	}
 	if cfg.Checkpoint < 0 || cfg.Restart < 0 {
 		return fault.New(fault.Invalid, "NegativeTime", fault.T("Checkpoint interval and restart cost can't be negative.", "检查点间隔与重启开销不能为负。"))
@@ -199,7 +207,7 @@ func (w *world) step() {
 	w.planner.At(w.time())
 	for len(w.agenda) > 0 && w.agenda[0].at == at {
 		e := heap.Pop(&w.agenda).(event)
-		if e.kind != woke {
+		if e.kind < broke {
 			w.real--
 		}
 		w.play(e)
@@ -222,7 +230,9 @@ func (w *world) play(e event) {
 			w.unplace(e.job, true)
 		}
 	case broke:
-		w.breakNode(e.node)
+		w.breakNode(e.node, true)
+	case strikes:
+		w.strike()
 	case repaired:
 		w.repair(e.node)
 	}

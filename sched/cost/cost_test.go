@@ -212,7 +212,7 @@ func TestJudge(t *testing.T) {
 	}, noon)
 	p := z.Judge(append(nodes("a", 5), nodes("b", 1)...), Wish{Expected: 2 * time.Hour}, noon)
 	want := api.PlacementOption{
-		Zones:     []api.ZonePart{{Zone: "a", Region: "北京", Nodes: 5, Replicas: 5, Devices: 40}, {Zone: "b", Region: "上海", Nodes: 1, Replicas: 1, Devices: 8}},
+		Zones:     []api.ZonePart{{Zone: "a", Region: "北京", Nodes: 5, Replicas: 5, Devices: 40, LossLeaves: 1}, {Zone: "b", Region: "上海", Nodes: 1, Replicas: 1, Devices: 8, LossLeaves: 5}},
 		NodeCount: 6,
 		Prices: []api.PriceParts{
 			{Currency: "CNY", Devices: 340, CPU: 64, CrossingGB: 0.3, Total: 404},

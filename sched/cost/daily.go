@@ -124,6 +124,15 @@ func (d Daily) until(at time.Duration) *big.Int {
 	return out
 }
 
+// Over is the sum over all rates from one time to another.
+func Over(from, to time.Time, rates ...Daily) Sum {
+	var sum Sum
+	for _, d := range rates {
+		sum = sum.Plus(d.Over(from, to))
+	}
+	return sum
+}
+
 // Best finds when to start something of a length, no earlier than from and no later than latest, so
 // that the sum over all rates is least; the earliest of equals. The sum as a function of the start
 // is straight between the times where the start or the end meets a step, and repeats every day: only
@@ -146,11 +155,7 @@ func Best(from, latest time.Time, length time.Duration, rates ...Daily) (time.Ti
 	var start time.Time
 	var least Sum
 	for i, at := range starts {
-		var sum Sum
-		for _, d := range rates {
-			sum = sum.Plus(d.Over(at, at.Add(length)))
-		}
-		if i == 0 || sum.Cmp(least) < 0 {
+		if sum := Over(at, at.Add(length), rates...); i == 0 || sum.Cmp(least) < 0 {
 			start, least = at, sum
 		}
 	}

@@ -101,6 +101,13 @@ func (p *Place) where(z *Zones) {
 		node.Devices += part.Devices
 		node.DeviceType = cmp.Or(node.DeviceType, part.DeviceType)
 	}
+	total := 0
+	for _, z := range p.Zones {
+		total += z.Replicas
+	}
+	for i := range p.Zones {
+		p.Zones[i].LossLeaves = total - p.Zones[i].Replicas
+	}
 	p.NodeCount = len(p.Nodes)
 	p.Nodes = p.Nodes[:min(len(p.Nodes), maxNodesShown)]
 }

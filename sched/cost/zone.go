@@ -1,6 +1,7 @@
 package cost
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,14 @@ func ZoneOf(z *api.Zone) *Zone {
 		}
 	}
 	return out
+}
+
+// SameRates says that two zones ask the same prices and burn the same at every hour; nil is unknown.
+func (z *Zone) SameRates(other *Zone) bool {
+	if z == nil || other == nil {
+		return z == other
+	}
+	return z.Currency == other.Currency && z.offset == other.offset && reflect.DeepEqual(z.price, other.price) && reflect.DeepEqual(z.energy, other.energy)
 }
 
 // Zones are all zones of the cluster at a time.

@@ -201,7 +201,39 @@ func (b *book) rules(w *sched.Workload, at sched.Assignment, fresh []api.Slot) s
 			return fmt.Sprintf("%s has %d replicas in zone %s, wants %d", w.ID, zones[z], z, n)
 		}
 	}
+	if why := b.regions(w, at, zones); why != "" {
+		return why
+	}
 	return b.near(w, zones)
+}
+
+// regions names a region too many, or a zone that would take too much with it.
+func (b *book) regions(w *sched.Workload, at sched.Assignment, zones map[string]int) string {
+	regions := map[string]bool{}
+	for _, z := range b.zones {
+		if zones[z.Name] == 0 {
+			continue
+		}
+		regions[z.Region] = true
+		for i := 0; w.Survive && i < len(at); i++ {
+			left, must := 0, len(at[i])/2
+			if r := &w.Roles[i]; r.Min > 0 && r.Min < r.Replicas {
+				must = r.Min
+			}
+			for _, s := range at[i] {
+				if b.nodes[s.Node-1].Zone != z.Name {
+					left++
+				}
+			}
+			if left < max(must, 1) {
+				return fmt.Sprintf("%s keeps %d of %d in role %d without zone %s", w.ID, left, len(at[i]), i, z.Name)
+			}
+		}
+	}
+	if w.OneRegion && len(regions) > 1 {
+		return fmt.Sprintf("%s stands in regions %v", w.ID, regions)
+	}
+	return ""
 }
 
 func (b *book) slot(w *sched.Workload, role int, n *sched.Node, s api.Slot) string {

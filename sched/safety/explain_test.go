@@ -189,6 +189,7 @@ func TestImpossibleIsRefused(t *testing.T) {
 		w.setSame(sorted(w.b.queues))
 		for range 20 {
 			v := w.newWorkload()
+			v.Defer = "" // it may wait though it is possible
 			ex, impossible := sched.Impossible(w.c, w.q, v)
 			w.q.Add(v)
 			started := len(sched.Plan(w.now, w.c, w.q, w.p).Decisions) > 0

@@ -8,6 +8,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/cost"
 	"github.com/fermi-cluster/fermi/sched/fair"
 )
 
@@ -80,11 +81,30 @@ func (w *world) makeZones() {
 				z.Latency[fmt.Sprintf("z%d", k)] = time.Duration(pick(w, 1, 3, 6, 30)) * time.Millisecond
 			}
 		}
+		z.Cost = w.prices(z.Name)
 		w.b.zones = append(w.b.zones, z)
 	}
 	if w.chance(25) {
 		w.b.hosts["h"] = 20 + w.rng.IntN(60)
 	}
+}
+
+// prices are none, or some that change by the hour; carbon is a series with a hole for every other zone.
+func (w *world) prices(name string) *cost.Zone {
+	if w.chance(20) {
+		return nil
+	}
+	z := &api.Zone{Meta: api.Meta{Name: name}}
+	if w.chance(70) {
+		z.Spec.Price.Windows = []api.PriceWindow{{From: "02:00", To: "05:00", Factor: 0.5}, {From: "10:30", To: "11:00", Factor: 3}}
+	}
+	if w.chance(50) {
+		z.Spec.Carbon = &api.Carbon{}
+		for range 24 {
+			z.Spec.Carbon.ByHour = append(z.Spec.Carbon.ByHour, float64(w.rng.IntN(900)))
+		}
+	}
+	return cost.ZoneOf(z)
 }
 
 func (w *world) makeNodes() {
@@ -229,6 +249,17 @@ func (w *world) newWorkload() *sched.Workload {
 		k := 1 + w.rng.IntN(n-1)
 		out.Split = map[string]int{"z0": k, "z1": n - k}
 	}
+	if w.chance(10) {
+		out.Expected, out.Defer = time.Hour, pick(w, api.DeferCheap, api.DeferGreen)
+		if w.chance(50) {
+			out.Deadline = w.now.Add(time.Duration(w.rng.IntN(30)) * time.Hour)
+		}
+	}
+	if w.chance(12) {
+		out.Data = []sched.Datum{{Bytes: pick[api.Bytes](w, 1<<20, 1<<36, 1<<44), Zones: []string{pick(w, w.b.zones...).Name}}}
+	}
+	out.OneRegion = w.chance(12)
+	out.Survive = out.Replicas() > 1 && w.chance(12)
 	return out
 }
 

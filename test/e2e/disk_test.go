@@ -17,9 +17,9 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
-// TestDiskFillsDuringUpload: a code archive that does not fit is refused in words of both languages, the
-// outputs of a task wait for room, and in neither case anything half is seen or stays.
-func TestDiskFillsDuringUpload(t *testing.T) {
+// smallDisk is a server that has not started; mount puts its folder, or sub in it, on a disk of its own.
+func smallDisk(t *testing.T, sub string) (w *world, mount func(size string)) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small disk needs root")
 	}
@@ -31,23 +31,36 @@ func TestDiskFillsDuringUpload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blobs := filepath.Join(c.Dir, "blobs")
-	w := &world{Cluster: c, t: t}
+	dir := filepath.Join(c.Dir, sub)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.LogTail())
 		}
 		c.Kill()
-		_ = syscall.Unmount(blobs, syscall.MNT_DETACH)
+		_ = syscall.Unmount(dir, syscall.MNT_DETACH)
 		c.Cleanup()
 	})
+	return &world{Cluster: c, t: t}, func(size string) {
+		t.Helper()
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
+			t.Skip("can't mount a small disk here:", err)
+		}
+	}
+}
+
+// TestDiskFillsDuringUpload: a code archive that does not fit is refused in words of both languages, the
+// outputs of a task wait for room, and in neither case anything half is seen or stays.
+func TestDiskFillsDuringUpload(t *testing.T) {
+	w, mount := smallDisk(t, "blobs")
+	blobs := filepath.Join(w.Dir, "blobs")
 	w.start() // makes the folder
-	if err := c.Stop(); err != nil {
+	if err := w.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", blobs, "tmpfs", 0, "size=16m,mode=0700"); err != nil {
-		t.Skip("can't mount a small disk here:", err)
-	}
+	mount("16m")
 	w.start()
 	for lang, sentence := range map[string]string{"en": "The disk of the object store is full.", "zh": "对象存储所在磁盘已满。"} {
 		status, answer := w.upload(32<<20, lang)
@@ -64,7 +77,7 @@ func TestDiskFillsDuringUpload(t *testing.T) {
 
 	const size = 20 << 20
 	w.submit(shell("big", 1, "head -c 20971520 /dev/zero > $FERMI_OUTPUT/big"))
-	waitFor(t, "an upload of the output was refused", func() bool { return strings.Contains(launcherLogs(t, c.Dir), "DiskFull") })
+	waitFor(t, "an upload of the output was refused", func() bool { return strings.Contains(launcherLogs(t, w.Dir), "DiskFull") })
 	if seen := w.outputs("big"); len(seen) > 0 {
 		t.Errorf("half an output is seen: %+v", seen)
 	}

@@ -423,32 +423,9 @@ func TestApplyGetDelete(t *testing.T) {
 // TestFullDisk fills the disk under the data folder: a clear refusal, nothing acknowledged is
 // lost, and the server goes on once there is room.
 func TestFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting a small disk needs root")
-	}
-	bin, err := harness.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := harness.New(bin, "up", "--demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", c.Dir, "tmpfs", 0, "size=400m,mode=0700"); err != nil {
-		t.Skip("can't mount a small disk here:", err)
-	}
-	w := &world{Cluster: c, t: t}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(c.LogTail())
-		}
-		c.Kill()
-		_ = syscall.Unmount(c.Dir, syscall.MNT_DETACH)
-		c.Cleanup()
-	})
+	w, mount := smallDisk(t, "")
+	mount("400m")
+	c := w.Cluster
 	w.start()
 	w.submit(shell("before", 1, "true"))
 	w.phase("before", api.PhaseCompleted)

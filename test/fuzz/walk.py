@@ -140,6 +140,9 @@ class Walk:
         self.until(lambda: self.call("listPlacement").json()["data"]["items"])
         placement = self.call("listPlacement").json()["data"]["items"][0]["metadata"]["name"]
         self.read("Placement", placement)
+        zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
+        self.call("moveTask", name="sleeper", body={"zone": zone, "preview": True})
+        self.call("moveTask", expect=400, name="sleeper", body={"zone": "nowhere"})
         go = [f"go-{i}" for i in range(4)]
         for name in go:
             self.call("createTrainingTask", body=TASK | {"metadata": {"name": name}})
@@ -158,6 +161,8 @@ class Walk:
         wish = {"metadata": {"name": "wish"}, "spec": {"roles": [{"command": ["true"]}]}}
         self.call("previewPlacement", body=wish)
         self.call("previewPlacement", expect=400, body={"spec": {}})
+        self.call("previewRecipe", body=wish | {"spec": wish["spec"] | {"framework": "deepspeed", "precision": "fp16"}})
+        self.call("previewRecipe", expect=400, body=wish | {"spec": wish["spec"] | {"framework": "pytorch-ddp", "strategy": {"tensor": 2}}})
         zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
         for name in "near", "far":
             self.call("createZone", body={"metadata": {"name": name}, "spec": {"region": "walk"}})

@@ -2,9 +2,11 @@ package ha
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,9 +19,6 @@ import (
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
-
-// apiBack is how long the API may be away for a client that tries the servers in turn.
-const apiBack = 3 * time.Second
 
 // harm is something that breaks and is mended.
 type harm struct {
@@ -196,11 +195,6 @@ func TestHA(t *testing.T) {
 			r := w.suffer(l, &p, h)
 			t.Logf("%s round %d: %s", time.Now().Format("15:04:05.000"), round, r)
 			worst.merge(r)
-			// Writes too, etcd's own election included: that is what users wait for. The report says how
-			// much of it was etcd's.
-			if max(r.reads, r.others, r.writes) > apiBack {
-				t.Errorf("%s: the API was away for longer than %v", h.name, apiBack)
-			}
 		}
 	}
 	cancel()
@@ -212,10 +206,12 @@ func TestHA(t *testing.T) {
 	rec.check(t)
 	late := slices.Clone(l.late)
 	t.Logf("lines: %d seen by followers in calm times, %v after their birth at the median, %v at 99 %%", len(late), percentile(late, 0.5), percentile(late, 0.99))
-	if p99 := percentile(late, 0.99); len(late) == 0 || p99 > time.Second {
-		t.Errorf("a line takes %v to every server", p99)
+	if len(late) == 0 {
+		t.Error("no line was followed in calm times")
 	}
 	t.Logf("%d faults; worst: %s", rounds*len(harms), worst)
+	worst.line = percentile(late, 0.99)
+	worst.write(t)
 }
 
 // report is what one fault cost.
@@ -225,6 +221,22 @@ type report struct {
 	taken, placed         time.Duration // a submit was answered, and its task ran
 	attached, healed      time.Duration
 	headless              time.Duration // etcd had no leader
+	line                  time.Duration // from its birth to every server, 99 %
+}
+
+// write leaves the times, in seconds, to `make bench-ha`, which holds them to their bounds: a test on a
+// busy machine says what is right, a benchmark how fast it is.
+func (r report) write(t *testing.T) {
+	path := os.Getenv("FERMI_HA_REPORT")
+	if path == "" {
+		return
+	}
+	data, err := json.Marshal(map[string]float64{
+		"reads": r.reads.Seconds(), "writes": r.writes.Seconds(), "others": r.others.Seconds(), "line": r.line.Seconds(),
+		"placed": r.placed.Seconds(), "headless": r.headless.Seconds(),
+	})
+	must(t, err)
+	must(t, os.WriteFile(path, data, 0o600))
 }
 
 func (r report) String() string {

@@ -22,7 +22,8 @@ var (
 	ports = []string{
 		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/engine", "internal/engine/record",
 	}
-	below4 = join(foundation, vocabulary, []string{"sched/..."}, ports)
+	judgement = []string{"sched/...", "internal/recipe"}
+	below4    = join(foundation, vocabulary, judgement, ports)
 )
 
 // table is the one of the style page, row by row. The first row that names a package counts.
@@ -30,6 +31,7 @@ var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault"}},
 	{"1 vocabulary", vocabulary, foundation},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
+	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 
 	{"3 store", []string{"internal/store"}, join(foundation, vocabulary)},
 	{"3 store, embedded etcd", []string{"internal/store/embedded"}, join(foundation, vocabulary, []string{"internal/store"})},

@@ -35,6 +35,8 @@ type Controller struct {
 	cfg Config
 	mu  sync.Mutex
 	m   *model // nil while not leading
+	// epoch is of the leadership that m belongs to.
+	epoch store.Epoch
 	// previews bounds how many are worked on at once.
 	previews chan struct{}
 }
@@ -48,7 +50,7 @@ func New(cfg Config) *Controller {
 func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	feed := c.cfg.Store.Subscribe(api.KindTrainingTask, api.KindPlacement, api.KindZone, api.KindNode, api.KindQueue)
 	defer feed.Close()
-	if err := c.fill(ctx); err != nil {
+	if err := c.fill(ctx, epoch); err != nil {
 		return err
 	}
 	defer func() {
@@ -94,7 +96,7 @@ func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool, wak
 }
 
 // fill builds the model from the store: nodes before placements before tasks.
-func (c *Controller) fill(ctx context.Context) error {
+func (c *Controller) fill(ctx context.Context, epoch store.Epoch) error {
 	m := newModel(c.cfg.Log, c.cfg.Host, c.cfg.Processes)
 	m.now = c.cfg.Clock.Now
 	lists := map[api.Kind]store.Snapshot{}
@@ -107,7 +109,7 @@ func (c *Controller) fill(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.m = m
+	c.m, c.epoch = m, epoch
 	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
 		lists[k].Ascend("", func(o api.Object) bool {
 			c.change(store.Change{Key: api.KeyOf(o), New: o})
@@ -149,7 +151,8 @@ func (c *Controller) change(ch store.Change) {
 	}
 }
 
-// workloadOf finds what a placed gang takes: its task's needs. The task outlives its placement.
+// workloadOf finds what a placed gang takes: its task's needs; nil where it is held already. The task
+// outlives its placement.
 func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 	if _, held := c.m.cluster.Held(p.Spec.TaskID); held {
 		return nil, true
@@ -169,9 +172,8 @@ func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 // turn plans and commits until nothing more can start. It says whether a write failed that should
 // be tried again, and when to come back even if nothing changes.
 func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, wake time.Time) {
-	if c.drain(ctx, epoch) {
-		retry = true
-	}
+	retry = c.clear(ctx, epoch)
+	retry = c.drain(ctx, epoch) || retry
 	for ctx.Err() == nil {
 		c.mu.Lock()
 		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{})
@@ -204,7 +206,10 @@ func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions [
 		}
 		err := error(fault.New(fault.Conflict, "Stale", fault.T("The placement is not seen yet.", "尚未看到该放置。")))
 		if p != nil {
-			err = c.evict(ctx, epoch, p, "Preempted", fault.T("It gives way to another task (%s) and is placed again.", "为其他任务让出资源（%s），将重新调度。", e.Why))
+			err = c.evict(ctx, epoch, p, api.Eviction{
+				Reason: "Preempted", Grace: api.Duration(e.Grace),
+				Message: fault.T("It gives way to another task (%s) and is placed again.", "为其他任务让出资源（%s），将重新调度。", e.Why),
+			})
 		}
 		if err != nil {
 			c.cfg.Log.Warn("a gang could not be asked to leave", "task", e.ID, "error", err)
@@ -217,15 +222,23 @@ func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions [
 	return retry
 }
 
-// drain asks everything that stands on what is to be emptied to leave. It says whether a write
-// failed that should be tried again.
+// drain asks everything that stands on what is to be emptied to leave: for another place where there
+// is one, which is reserved first. It says whether a write failed that should be tried again.
 func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) {
 	c.mu.Lock()
 	leavers := c.m.leavers()
 	c.mu.Unlock()
 	for _, p := range leavers {
-		err := c.evict(ctx, epoch, p, "Drained", fault.T("Its node is being emptied; it is placed elsewhere.", "所在节点正在排空，将重新调度到别处。"))
-		if err != nil && !fault.Is(err, fault.Conflict) {
+		e := api.Eviction{
+			Reason: "Drained", Grace: api.Duration(saveGrace),
+			Message: fault.T("Its node is being emptied; it waits for another place.", "所在节点正在排空，等待重新调度。"),
+		}
+		c.mu.Lock()
+		if e.To = c.m.reserve(p.Spec.TaskID); e.To != nil {
+			e.Message = fault.T("Its node is being emptied; it goes on elsewhere.", "所在节点正在排空，将在别处继续。")
+		}
+		c.mu.Unlock()
+		if err := c.evict(ctx, epoch, p, e); err != nil && !fault.Is(err, fault.Conflict) {
 			c.cfg.Log.Warn("a gang could not be asked to leave", "task", p.Spec.TaskID, "error", err)
 			retry = true
 		}
@@ -233,14 +246,24 @@ func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) 
 	return retry
 }
 
-// evict writes the wish that a gang leave; train carries it out and deletes the placement.
-func (c *Controller) evict(ctx context.Context, epoch store.Epoch, p *api.Placement, reason string, message fault.Text) error {
+// evict writes the wish that a gang leave; train carries it out and deletes the placement or, where
+// a place was reserved, makes that the gang's. A reservation goes with a write that failed.
+func (c *Controller) evict(ctx context.Context, epoch store.Epoch, p *api.Placement, e api.Eviction) error {
 	next := store.Clone(p)
-	now := c.cfg.Clock.Now().UTC()
-	next.Spec.Evict, next.Meta.UpdatedAt = &api.Eviction{Reason: reason, Message: message, At: now}, now
+	e.At = c.cfg.Clock.Now().UTC()
+	next.Spec.Evict = &e
+	err := c.update(ctx, epoch, next)
+	if err != nil && len(e.To) > 0 {
+		c.doubt(ctx, epoch, p, err)
+	}
+	return err
+}
+
+func (c *Controller) update(ctx context.Context, epoch store.Epoch, p *api.Placement) error {
+	p.Meta.UpdatedAt = c.cfg.Clock.Now().UTC()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Update(next)}, Fence: epoch})
+	_, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Update(p)}, Fence: epoch})
 	return err
 }
 
@@ -275,10 +298,7 @@ func (c *Controller) commit(ctx context.Context, epoch store.Epoch, d sched.Deci
 			ID: c.cfg.IDs.New("plc"), Name: t.Meta.Name, DisplayName: t.Meta.DisplayName, Project: t.Meta.Project,
 			Owner: t.Meta.Owner, CreatedAt: now, UpdatedAt: now,
 		},
-		Spec: api.PlacementSpec{TaskID: t.Meta.ID, Attempt: t.Status.Attempt + 1, PlacedAt: now},
-	}
-	for i, slots := range d.At {
-		p.Spec.Roles = append(p.Spec.Roles, api.RoleAssignment{Role: d.Workload.Roles[i].Name, Slots: slots})
+		Spec: api.PlacementSpec{TaskID: t.Meta.ID, Attempt: t.Status.Attempt + 1, PlacedAt: now, Roles: assigned(d.Workload.Roles, d.At)},
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -287,6 +307,24 @@ func (c *Controller) commit(ctx context.Context, epoch store.Epoch, d sched.Deci
 		Fence: epoch,
 	})
 	return err
+}
+
+// assigned is a planner's assignment as it is written.
+func assigned(roles []sched.Role, at sched.Assignment) []api.RoleAssignment {
+	out := make([]api.RoleAssignment, len(at))
+	for i, slots := range at {
+		out[i] = api.RoleAssignment{Role: roles[i].Name, Slots: slots}
+	}
+	return out
+}
+
+// assignment is a written one as the planner knows it.
+func assignment(roles []api.RoleAssignment) sched.Assignment {
+	out := make(sched.Assignment, len(roles))
+	for i, r := range roles {
+		out[i] = r.Slots
+	}
+	return out
 }
 
 // undo takes a decision back after a failed write. The write may yet have happened (a time-out):

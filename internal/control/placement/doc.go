@@ -9,4 +9,6 @@
 // Invariants:
 //  1. A task waits in the model exactly while it is Pending, wanted, and has no Placement.
 //  2. A gang is held in the model exactly while its Placement exists or is being written.
+//  3. A second place is held for a gang exactly while its Placement names it in Evict.To, is being
+//     written, or may have been: then what is true is found out first.
 package placement

@@ -23,6 +23,7 @@ type model struct {
 	placed  map[string]string            // placement key → task id
 	stands  map[string]*api.Placement    // by task id
 	on      map[uint32]map[string]bool   // node → ids of tasks that stand on it
+	doubts  map[string]*api.Placement    // by task id: as it was before a write that may have reserved a place
 	drains  map[uint32]uint64            // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32            // node name → number
 	zones   map[string]*api.Zone
@@ -42,6 +43,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host,
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
+		doubts: map[string]*api.Placement{},
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -70,7 +72,13 @@ func (m *model) setZone(z *api.Zone) {
 // day, else declared ones; where there is neither, the planner assumes. A measurement that grows old
 // is dropped at the next change of any zone.
 func asPlanned(z *api.Zone, all []*api.Zone, far *cost.Zones) sched.Zone {
-	s := sched.Zone{Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{}}
+	s := sched.Zone{
+		Name: z.Meta.Name, Region: z.Spec.Region, Degraded: z.Status.Health == api.ZoneDegraded, Latency: map[string]time.Duration{},
+		Bandwidth: map[string]int64{}, Cost: cost.ZoneOf(z),
+	}
+	for to, gbps := range z.Spec.BandwidthGbps {
+		s.Bandwidth[to] = int64(gbps * 1e9 / 8)
+	}
 	for _, other := range all {
 		if l := far.Between(z.Meta.Name, other.Meta.Name); l.Source == cost.Measured || l.Source == cost.Declared {
 			s.Latency[other.Meta.Name] = time.Duration(l.P50 * float64(time.Millisecond))
@@ -202,25 +210,49 @@ func (m *model) dropTask(id string) {
 	m.queues.Remove(id)
 }
 
-// setPlacement takes up a gang that stands; w is nil when it is held already.
+// setPlacement takes up a gang that stands, or follows one that moves; w is nil when it is held
+// already.
 func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 	id := p.Spec.TaskID
 	m.queues.Remove(id)
-	key := p.Meta.Project + "/" + p.Meta.Name
-	m.placed[key] = id
+	m.placed[p.Meta.Project+"/"+p.Meta.Name] = id
+	if old := m.stands[id]; old != nil {
+		m.stand(old, false)
+	}
 	m.stand(p, true)
-	if _, held := m.cluster.Held(id); held || w == nil {
-		return
+	at := assignment(p.Spec.Roles)
+	held, known := m.cluster.Held(id)
+	var err error
+	switch {
+	case known && !slices.EqualFunc(held, at, slices.Equal):
+		err = sched.Moved(m.now(), m.cluster, m.queues, id, at, p.Spec.PlacedAt)
+	case !known && w != nil:
+		if err = m.cluster.Hold(id, w.Roles, at); err == nil {
+			m.queues.Run(p.Spec.PlacedAt, m.cluster, w, at, p.Spec.PlacedAt)
+		}
 	}
-	at := make(sched.Assignment, len(p.Spec.Roles))
-	for i, r := range p.Spec.Roles {
-		at[i] = r.Slots
+	if err == nil {
+		err = m.leaves(p)
 	}
-	if err := m.cluster.Hold(id, w.Roles, at); err != nil {
+	if err != nil {
 		m.log.Error("a placement does not fit the model", "task", id, "error", err)
-		return
 	}
-	m.queues.Run(p.Spec.PlacedAt, m.cluster, w, at, p.Spec.PlacedAt)
+}
+
+// leaves notes who was asked to leave, and holds the place that is reserved for it.
+func (m *model) leaves(p *api.Placement) error {
+	id, e := p.Spec.TaskID, p.Spec.Evict
+	if e == nil || len(e.To) == 0 {
+		m.cluster.Unreserve(id)
+	}
+	if e == nil {
+		return nil
+	}
+	m.queues.Leaving(id)
+	if _, reserved := m.cluster.Reserved(id); reserved || len(e.To) == 0 {
+		return nil
+	}
+	return m.cluster.Reserve(id, assignment(e.To))
 }
 
 func (m *model) dropPlacement(key api.Key) {
@@ -243,6 +275,7 @@ func (m *model) dropPlacement(key api.Key) {
 // stop takes a gang off its nodes; one that is over is learned from.
 func (m *model) stop(id string, over bool) {
 	m.cluster.Release(id)
+	m.cluster.Unreserve(id)
 	m.queues.Stop(m.now(), id, over) // where there is no clock it is the planner's last turn
 }
 
@@ -260,6 +293,16 @@ func workload(t *api.TrainingTask) *sched.Workload {
 	}
 	if z := t.Spec.Zones; z != nil {
 		w.Allow, w.Deny, w.Split, w.MaxLatency = z.Allow, z.Deny, z.Split, z.MaxLatency.Std()
+		w.OneRegion, w.Survive = z.SameRegion == api.RegionRequire, z.SurviveZoneLoss
+		for _, d := range z.Data {
+			w.Data = append(w.Data, sched.Datum{Bytes: d.Bytes, Zones: d.Zones})
+		}
+	}
+	if t.Status.Attempt == 0 { // what has run once is not held back again
+		w.Defer = t.Spec.Deferrable
+	}
+	if limit := t.Spec.Timeouts; limit != nil && limit.Pending > 0 {
+		w.StartBy = t.Meta.CreatedAt.Add(limit.Pending.Std())
 	}
 	if top := t.Spec.Topology; top != nil {
 		w.Topology = sched.Topology{Spread: top.Mode == api.TopologySpread, MaxPerRack: top.MaxPerRack}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math/bits"
 	"slices"
+	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -41,12 +42,11 @@ type preview struct {
 // Preview says what would become of a task, prepared as for a submit, if it were submitted now. It
 // changes nothing. Fault Unavailable when this server does not lead. Safe for concurrent use.
 func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
-	select {
-	case c.previews <- struct{}{}:
-		defer func() { <-c.previews }()
-	case <-ctx.Done():
-		return api.Preview{}, ctx.Err()
+	done, err := c.enter(ctx)
+	if err != nil {
+		return api.Preview{}, err
 	}
+	defer done()
 	p, err := c.gather(ctx, t)
 	if err != nil {
 		return api.Preview{}, err
@@ -62,7 +62,7 @@ func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Prev
 	out := api.Preview{Fits: true, Start: &p.now, StartBasis: "now"}
 	planned := p.judge(p.parts(w, at))
 	shown := planned.PlacementOption
-	shown.Name = cost.Planned
+	shown.Name, shown.Moving = cost.Planned, c.moving(w, shown.Zones)
 	out.Planned = &shown
 	others, err := p.elsewhere(ctx, w, planned)
 	if err != nil {
@@ -70,11 +70,25 @@ func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Prev
 	}
 	out.Alternatives = cost.Choose(planned, others, maxAlternatives)
 	out.Windows = p.windows(p.parts(w, at))
+	if hold, ok := c.window(p.now, w); ok {
+		out.Fits, out.Start, out.StartBasis = false, &hold.Start, "predicted"
+		out.Reason, out.Message, out.Action = hold.Reason, hold.Message, hold.Action
+	}
 	if why, paused := c.paused(w); paused {
 		out.Fits, out.Start, out.StartBasis = false, nil, "unknown"
 		out.Reason, out.Message, out.Action = why.Reason, why.Message, why.Action
 	}
 	return out, nil
+}
+
+// enter waits for a turn: only so many are worked on at once. done ends it.
+func (c *Controller) enter(ctx context.Context) (done func(), err error) {
+	select {
+	case c.previews <- struct{}{}:
+		return func() { <-c.previews }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // gather reads zones and nodes from the cache; the planner is not asked for what the store knows.
@@ -143,6 +157,29 @@ func (c *Controller) paused(w *sched.Workload) (sched.Explanation, bool) {
 	}
 	why := sched.ExplainNew(c.m.cluster, c.m.queues, w)
 	return why, why.Reason == sched.ReasonQueuePaused
+}
+
+// window says that the task fits, but waits for better hours.
+func (c *Controller) window(now time.Time, w *sched.Workload) (sched.Explanation, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return sched.Explanation{}, false
+	}
+	win, ok := sched.WindowOf(now, c.m.cluster, c.m.queues, w)
+	return win.Explain(now), ok
+}
+
+// moving is how long it takes to bring the task's data to these zones.
+func (c *Controller) moving(w *sched.Workload, zones []api.ZonePart) (longest api.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, z := range zones {
+		if c.m != nil {
+			longest = max(longest, api.Duration(sched.Moving(c.m.cluster, w, z.Zone).Round(time.Second)))
+		}
+	}
+	return longest
 }
 
 func (p *preview) judge(parts []cost.Part) cost.Place { return p.zones.Judge(parts, p.wish, p.now) }
@@ -216,6 +253,7 @@ func (p *preview) elsewhere(ctx context.Context, w *sched.Workload, planned cost
 			if place.Change = change; change.IsZero() {
 				place.Change = allowText(place.Zones)
 			}
+			place.Moving = p.c.moving(w, place.Zones)
 			out = append(out, place)
 		}
 		return err
@@ -319,12 +357,13 @@ func (p *preview) whole() cost.Part {
 }
 
 func allowText(zones []api.ZonePart) api.Text {
-	names := ""
+	return api.T("zones.allow: [%s]", "zones.allow: [%s]", zoneNames(zones))
+}
+
+func zoneNames(zones []api.ZonePart) string {
+	names := make([]string, len(zones))
 	for i, z := range zones {
-		if i > 0 {
-			names += ", "
-		}
-		names += z.Zone
+		names[i] = z.Zone
 	}
-	return api.T("zones.allow: [%s]", "zones.allow: [%s]", names)
+	return strings.Join(names, ", ")
 }

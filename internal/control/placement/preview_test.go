@@ -41,6 +41,12 @@ func demo(t *testing.T, change func([]api.Zone)) (*store.Store, *placement.Contr
 // lead runs a leader over these zones and nodes.
 func lead(t testing.TB, s *store.Store, zones []api.Zone, nodes []api.Node) *placement.Controller {
 	t.Helper()
+	return leadOn(t, s, s, zones, nodes)
+}
+
+// leadOn is lead with a store of the controller's own over s.
+func leadOn(t testing.TB, own store.ReadWriter, s *store.Store, zones []api.Zone, nodes []api.Node) *placement.Controller {
+	t.Helper()
 	syncer := node.New(node.Config{
 		Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Zones: zones,
 		Inventory: func(context.Context) ([]api.Node, error) { return nodes, nil },
@@ -49,7 +55,7 @@ func lead(t testing.TB, s *store.Store, zones []api.Zone, nodes []api.Node) *pla
 		t.Fatal(err)
 	}
 	commit(t, s, store.Create(&api.Queue{Meta: api.Meta{ID: id.Default.New("queue"), Name: "q"}}))
-	c := placement.New(placement.Config{Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Host: "h", Processes: 100_000})
+	c := placement.New(placement.Config{Store: own, Clock: clock.Real, IDs: id.Default, Log: quiet, Host: "h", Processes: 100_000})
 	leading, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {

@@ -41,7 +41,7 @@ func (c *Controller) apply(ctx context.Context, s seen, p plan) error {
 	return c.tell(ctx, task, p.events)
 }
 
-// commit writes the status, and deletes the placement where the plan says so.
+// commit writes the status, and deletes or changes the placement where the plan says so.
 func (c *Controller) commit(ctx context.Context, s seen, p plan) (*api.TrainingTask, error) {
 	task := store.Clone(s.task)
 	task.Status = p.status
@@ -49,6 +49,9 @@ func (c *Controller) commit(ctx context.Context, s seen, p plan) (*api.TrainingT
 	ops := []store.Op{store.Update(task)}
 	if p.dropPlace {
 		ops = append(ops, store.Delete(api.KeyOf(s.placement), s.placement.Meta.Revision))
+	}
+	if p.moveOn {
+		ops = append(ops, store.Update(movedOn(s.placement, task)))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -58,12 +61,35 @@ func (c *Controller) commit(ctx context.Context, s seen, p plan) (*api.TrainingT
 	return task, nil
 }
 
+// movedOn is the placement of a task that has left its place for the one reserved for it.
+func movedOn(p *api.Placement, task *api.TrainingTask) *api.Placement {
+	next := store.Clone(p)
+	next.Spec.Roles, next.Spec.Evict = p.Spec.Evict.To, nil
+	next.Spec.PlacedAt = task.Meta.UpdatedAt
+	if task.Status.Phase != api.PhasePending { // its next attempt is in the same transaction
+		next.Spec.Attempt = task.Status.Attempt
+	}
+	next.Meta.UpdatedAt = task.Meta.UpdatedAt
+	return next
+}
+
+// stopGrace is how long a task's processes have to end. Who has to leave has time for a checkpoint,
+// unless the task says itself how long it needs.
+func stopGrace(task *api.TrainingTask, p *api.Placement) time.Duration {
+	grace := api.DefaultStopGrace
+	if t := task.Spec.Timeouts; t != nil && t.StopGrace > 0 {
+		grace = t.StopGrace
+	}
+	leaves := p != nil && p.Spec.Evict != nil && !task.Spec.Stop && task.Meta.DeletedAt == nil
+	if leaves && grace == api.DefaultStopGrace && p.Spec.Evict.Grace > 0 {
+		grace = p.Spec.Evict.Grace
+	}
+	return grace.Std()
+}
+
 func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
 	var errs []error
-	grace := 30 * time.Second
-	if t := task.Spec.Timeouts; t != nil && t.StopGrace > 0 {
-		grace = t.StopGrace.Std()
-	}
+	grace := stopGrace(task, s.placement)
 	if len(p.stop)+len(p.remove) > 0 {
 		if _, err := c.stillLeading(ctx); err != nil {
 			return err // a leader that slept must not end what its successor started
@@ -95,12 +121,19 @@ func (c *Controller) stillLeading(ctx context.Context) (int64, error) {
 
 // startAll starts replicas side by side: each is a process to spawn.
 func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
+	if len(p.start) == 0 {
+		return nil
+	}
 	uid := 0
-	if len(p.start) > 0 && c.cfg.UID != nil {
+	if c.cfg.UID != nil {
 		var err error
 		if uid, err = c.cfg.UID(ctx, task.Meta.Project, c.epoch); err != nil {
 			return err
 		}
+	}
+	made, err := c.recipe(s, task)
+	if err != nil {
+		return err
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(p.start))
@@ -111,6 +144,7 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 			defer func() { <-gate }()
 			r := c.replica(s, i, task)
 			r.UID = uid
+			withRecipe(&r, made, i)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
@@ -125,7 +159,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
 		Attempt: task.Status.Attempt, Rank: i, World: len(s.members), Node: m.node,
-		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.Duration(30 * time.Second),
+		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
 	for _, role := range task.Spec.Roles {
 		if role.Name == m.role {
@@ -145,13 +179,20 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 	slot := slotOf(s.placement, m.role, m.index)
 	if n := c.node(slot.Node); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
-		for bit, d := range n.Spec.Devices {
-			if slot.Devices&(1<<bit) != 0 {
-				r.Devices = append(r.Devices, d)
-			}
-		}
+		r.Devices = devicesOf(n, slot)
 	}
 	return r
+}
+
+// devicesOf are the assigned ones.
+func devicesOf(n *api.Node, slot api.Slot) []api.Device {
+	var out []api.Device
+	for bit, d := range n.Spec.Devices {
+		if slot.Devices&(1<<bit) != 0 {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 func slotOf(p *api.Placement, role string, index int) api.Slot {

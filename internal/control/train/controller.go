@@ -179,6 +179,9 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if s.torn() {
+		return reconcile.Result{Wake: afterRemove}, nil
+	}
 	p := decide(s, c.cfg.Clock.Now().UTC())
 	if err := c.apply(ctx, s, p); err != nil {
 		return reconcile.Result{}, err
@@ -211,6 +214,11 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 		known[ob.Name] = ob
 	}
 	s.members = c.members(s, known)
+	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
+		if _, err := c.recipe(s, s.task); err != nil {
+			s.unfit = fault.From(err)
+		}
+	}
 	for _, ob := range known {
 		s.others = append(s.others, ob)
 	}
@@ -221,6 +229,12 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 		return 1
 	})
 	return s, nil
+}
+
+// torn says that the task was read before and the placement after the write that moved both on.
+func (s *seen) torn() bool {
+	phase := s.task.Status.Phase
+	return s.placement != nil && s.placement.Spec.Attempt > s.task.Status.Attempt && phase != "" && phase != api.PhasePending && !phase.Finished()
 }
 
 // members lists the replicas the current attempt must have, and takes them out of known.

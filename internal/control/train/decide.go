@@ -16,6 +16,8 @@ type seen struct {
 	placement *api.Placement // nil: none
 	members   []member       // of the current attempt, in rank order; empty without placement
 	others    []engine.Observation
+	// unfit says why the framework can't be started on this placement; nil where it can, or is plain.
+	unfit *fault.Error
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 }
@@ -39,8 +41,9 @@ func (m *member) ended() bool { return m.state == engine.StateExited || m.state 
 type plan struct {
 	status    api.TrainingTaskStatus
 	usage     bool // write the usage rows of members that run or ended first
-	commit    bool // status changed, or the placement must go
+	commit    bool // status changed, or the placement must go or change
 	dropPlace bool
+	moveOn    bool  // the place reserved for it becomes its place
 	start     []int // members
 	stop      []engine.Name
 	goAhead   []int // members
@@ -204,12 +207,13 @@ func (s *seen) unplaced(p *plan, now time.Time) {
 	}
 }
 
-// leave gives a place up: the processes end with their grace, in which they may save, and the
-// placement goes in the same transaction that lets the task wait again. It costs no restart.
+// leave gives a place up: the processes end with their grace, in which they may save. Where another
+// place was reserved for the task, its next attempt begins there; else it waits again. Either way
+// the placement changes in the same transaction, and it costs no restart.
 func (s *seen) leave(p *plan, now time.Time) {
 	e := s.placement.Spec.Evict
 	if p.status.Phase == api.PhasePending { // nothing was started on it
-		p.commit, p.dropPlace = true, true
+		p.commit, p.moveOn, p.dropPlace = true, len(e.To) > 0, len(e.To) == 0
 		p.note(e.Reason, e.Message)
 		return
 	}
@@ -222,16 +226,30 @@ func (s *seen) leave(p *plan, now time.Time) {
 		p.note(e.Reason, e.Message)
 		return
 	}
-	p.usage, p.dropPlace = true, true
+	p.usage = true
 	p.status.Replicas, p.status.Failure, p.status.Zones = api.ReplicaCount{}, nil, nil
-	p.to(api.PhasePending, e.Reason, e.Message)
 	p.tell(true, e.Reason, "left-"+itoa(p.status.Attempt), e.Message)
+	if len(e.To) == 0 {
+		p.dropPlace = true
+		p.to(api.PhasePending, e.Reason, e.Message)
+		return
+	}
+	p.moveOn = true
+	p.status.Attempt++
+	p.status.PlacedAt = &now
+	p.to(api.PhaseRecovering, e.Reason, e.Message)
 }
 
 // begin takes up a fresh placement.
 func (s *seen) begin(p *plan, now time.Time) {
 	if !s.endAll(p) {
 		return // old replicas first
+	}
+	if s.unfit != nil {
+		code := 1
+		p.status.ExitCode = &code
+		s.finish(p, now, api.PhaseFailed, s.unfit.Reason, s.unfit.Message)
+		return
 	}
 	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
 	p.status.PlacedAt = &now
@@ -303,6 +321,9 @@ func (s *seen) proceed(p *plan, now time.Time) {
 
 // gather starts what is missing; once all are attached their start is ordered.
 func (s *seen) gather(p *plan) {
+	if zones := s.zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
+		p.status.Zones, p.commit = zones, true
+	}
 	ready := 0
 	for i := range s.members {
 		m := &s.members[i]

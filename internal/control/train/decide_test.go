@@ -46,6 +46,7 @@ type want struct {
 	Generation int
 	Commit     bool
 	DropPlace  bool
+	MoveOn     bool
 	Usage      bool
 	Start, Go  []int
 	Stop       []engine.Name
@@ -57,7 +58,7 @@ type want struct {
 
 func summary(p plan) want {
 	return want{
-		p.status.Phase, p.status.Reason, p.status.Attempt, p.status.Generation, p.commit, p.dropPlace, p.usage,
+		p.status.Phase, p.status.Reason, p.status.Attempt, p.status.Generation, p.commit, p.dropPlace, p.moveOn, p.usage,
 		p.start, p.goAhead, p.stop, p.remove, p.archive, p.erase, p.wake,
 	}
 }
@@ -65,6 +66,12 @@ func summary(p plan) want {
 func leaving() *api.Placement {
 	p := placed()
 	p.Spec.Evict = &api.Eviction{Reason: "Drained", Message: fault.T("It leaves.", "迁出。"), At: now}
+	return p
+}
+
+func moving() *api.Placement {
+	p := leaving()
+	p.Spec.Evict.Reason, p.Spec.Evict.To = "Moved", []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 3}, {Node: 4}}}}
 	return p
 }
 
@@ -107,6 +114,13 @@ func TestDecide(t *testing.T) {
 			seen{task: task(api.PhasePending, 0, 0), placement: placed(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
 			want{Phase: api.PhaseInitializing, Reason: "Placed", Attempt: 1, Commit: true},
 		},
+		"a place where the framework can't start ends the task": {
+			seen{
+				task: task(api.PhasePending, 0, 0), placement: placed(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)},
+				unfit: fault.New(fault.Invalid, "BadRecipe", fault.T("No.", "不。")),
+			},
+			want{Phase: api.PhaseFailed, Reason: "BadRecipe", Commit: true, Usage: true, DropPlace: true},
+		},
 		"missing replicas are started": {
 			seen{task: task(api.PhaseInitializing, 1, 0), placement: placed(), members: []member{at(0, 1, engine.StateCreated, true, nil), at(1, 1, "", false, nil)}},
 			want{Phase: api.PhaseInitializing, Attempt: 1, Commit: true, Start: []int{1}},
@@ -142,6 +156,22 @@ func TestDecide(t *testing.T) {
 		"told to leave before it began": {
 			seen{task: task(api.PhasePending, 0, 0), placement: leaving(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
 			want{Phase: api.PhasePending, Reason: "Drained", Commit: true, DropPlace: true},
+		},
+		"told to move: the processes end first, both places stay": {
+			seen{task: task(api.PhaseRunning, 1, 1), placement: moving(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, exit(engine.ReasonStopped, 143))}},
+			want{Phase: api.PhaseRunning, Reason: "Moved", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0}},
+		},
+		"told to move and over: its next attempt has the new place": {
+			seen{task: retry(0), placement: moving(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, bad)}},
+			want{Phase: api.PhaseRecovering, Reason: "Moved", Attempt: 2, Generation: 1, Commit: true, MoveOn: true, Usage: true},
+		},
+		"told to move before it began": {
+			seen{task: task(api.PhasePending, 0, 0), placement: moving(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
+			want{Phase: api.PhasePending, Reason: "Moved", Commit: true, MoveOn: true},
+		},
+		"told to move and stopped meanwhile: both places go": {
+			seen{task: stop(task(api.PhaseRunning, 1, 1)), placement: moving(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}},
+			want{Phase: api.PhaseStopped, Reason: "Stopped", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"told to leave after it had ended well": {
 			seen{task: task(api.PhaseRunning, 1, 1), placement: leaving(), members: []member{at(0, 1, engine.StateDone, false, ok), at(1, 1, engine.StateDone, false, ok)}},
@@ -342,4 +372,47 @@ func sortedNames(world map[engine.Name]*member) []engine.Name {
 		}
 	}
 	return out
+}
+
+// TestGrace: who has to leave has time to save, unless the task says itself how long it needs, and
+// not when it is stopped.
+func TestGrace(t *testing.T) {
+	for name, c := range map[string]struct {
+		own    time.Duration
+		evict  bool
+		stop   bool
+		wanted time.Duration
+	}{
+		"nothing said":              {0, false, false, 30 * time.Second},
+		"leaves":                    {0, true, false, 2 * time.Minute},
+		"leaves, default filled in": {30 * time.Second, true, false, 2 * time.Minute},
+		"leaves, its own is longer": {time.Hour, true, false, time.Hour},
+		"leaves, its own is short":  {time.Second, true, false, time.Second},
+		"leaves and is stopped":     {0, true, true, 30 * time.Second},
+	} {
+		tk, p := task(api.PhaseRunning, 1, 1), placed()
+		tk.Spec.Timeouts, tk.Spec.Stop = &api.Timeouts{StopGrace: api.Duration(c.own)}, c.stop
+		if c.evict {
+			p.Spec.Evict = &api.Eviction{Grace: api.Duration(2 * time.Minute)}
+		}
+		if got := stopGrace(tk, p); got != c.wanted {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestMovedOn: the placement of a task that moved is whole, and a task read before it is told apart.
+func TestMovedOn(t *testing.T) {
+	tk := task(api.PhaseRecovering, 2, 1)
+	p := moving()
+	next := movedOn(p, tk)
+	if next.Spec.Evict != nil || next.Spec.Attempt != 2 || next.Spec.Roles[0].Slots[0].Node != 3 || p.Spec.Evict == nil {
+		t.Errorf("%+v", next.Spec)
+	}
+	if s := (&seen{task: tk, placement: next}); s.torn() {
+		t.Error("both are of one moment")
+	}
+	if s := (&seen{task: task(api.PhaseRunning, 1, 1), placement: next}); !s.torn() {
+		t.Error("the task is older than its placement")
+	}
 }

@@ -22,4 +22,6 @@
 //  4. A final phase is written in the same transaction that deletes the placement, after every
 //     replica has handed over its log and outputs and its usage is in history.
 //  5. A replica's folder goes only after 4.
+//  6. A task that moves has both places until its processes have ended, and the new one from then
+//     on: one transaction makes it the place of the next attempt.
 package train

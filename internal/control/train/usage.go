@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -51,11 +50,12 @@ func (c *Controller) usageRow(s seen, i int) (history.UsageRow, bool) {
 	row := history.UsageRow{
 		Replica: string(m.name), TaskID: r.TaskID, Project: r.Project, Owner: r.Owner, Zone: r.Zone, Node: r.Node,
 		Devices: len(r.Devices), Type: r.Resources.Accelerators.Type, CPU: r.Resources.CPU, Memory: r.Resources.Memory,
-		Start: m.started, PriceHour: c.price(r, m.started, s.task.Spec.Preemptible),
+		Thousandths: int64(len(r.Devices)) * r.Resources.Accelerators.Share.Of(), Spot: s.task.Spec.Preemptible, Start: m.started,
 	}
 	if len(r.Devices) > 0 {
 		row.Type = r.Devices[0].Type
 	}
+	row.PriceHour = c.price(row)
 	if m.exit != nil {
 		closeRow(&row, m.exit)
 	}
@@ -70,18 +70,12 @@ func closeRow(row *history.UsageRow, exit *engine.Exit) {
 	}
 }
 
-// price is what the replica costs an hour, at the prices of its start.
-func (c *Controller) price(r engine.Replica, at time.Time, spot bool) float64 {
+// price is what the replica costs an hour at its start.
+func (c *Controller) price(r history.UsageRow) float64 {
 	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindZone, Name: r.Zone}, 0)
 	if err != nil {
 		return 0
 	}
-	part := cost.Part{
-		CPU: r.Resources.CPU, Memory: r.Resources.Memory, DeviceType: r.Resources.Accelerators.Type, Devices: len(r.Devices),
-		Thousandths: int64(len(r.Devices)) * r.Resources.Accelerators.Share.Of(),
-	}
-	if len(r.Devices) > 0 {
-		part.DeviceType = r.Devices[0].Type
-	}
-	return cost.ZoneOf(o.(*api.Zone)).Rate(part, at, spot).Total().Float()
+	part := cost.Part{CPU: r.CPU, Memory: r.Memory, DeviceType: r.Type, Devices: r.Devices, Thousandths: r.Thousandths}
+	return cost.ZoneOf(o.(*api.Zone)).Rate(part, r.Start, r.Spot).Total().Float()
 }

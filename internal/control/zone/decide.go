@@ -37,6 +37,7 @@ type seen struct {
 func decide(s seen, now time.Time) api.ZoneStatus {
 	st := api.ZoneStatus{
 		Health: api.ZoneDegraded, Nodes: s.nodes, Ready: s.ready, Devices: s.devs, Measured: s.zone.Status.Measured,
+		PricedSince: s.zone.Status.PricedSince,
 	}
 	wanted := s.nodes - s.retired
 	slow, worst := slowLinks(s.zone, now)

@@ -32,6 +32,8 @@ func Run(t *testing.T, open func(t *testing.T) history.History) {
 	t.Run("EventsAllOrNone", func(t *testing.T) { eventsConcurrent(t, open(t)) })
 	t.Run("Audit", func(t *testing.T) { audit(t, open(t)) })
 	t.Run("Usage", func(t *testing.T) { usage(t, open(t)) })
+	t.Run("Books", func(t *testing.T) { books(t, open(t)) })
+	t.Run("Runs", func(t *testing.T) { runs(t, open(t)) })
 	t.Run("Points", func(t *testing.T) { points(t, open(t)) })
 	t.Run("Archive", func(t *testing.T) { archive(t, open(t)) })
 	t.Run("ArchiveExpiry", func(t *testing.T) { expiry(t, open(t)) })
@@ -155,7 +157,7 @@ func audit(t *testing.T, h history.History) {
 func usage(t *testing.T, h history.History) {
 	ctx := context.Background()
 	a := history.UsageRow{
-		Replica: "r-0", TaskID: "task-1", Project: "p", Owner: "o", Zone: "z", Node: "n", Devices: 8, Type: "A100", CPU: 4000,
+		Replica: "r-0", TaskID: "task-1", Project: "p", Owner: "o", Zone: "z", Node: "n", Devices: 8, Thousandths: 4000, Type: "A100", CPU: 4000,
 		Memory: 1 << 40, Start: epoch, PriceHour: 12.5,
 	}
 	b := a
@@ -170,7 +172,7 @@ func usage(t *testing.T, h history.History) {
 	got, err = h.UsageOf(ctx, "task-2")
 	ok(t, err)
 	same(t, []history.UsageRow{}, got)
-	usageSums(t, h, a, b)
+	usageSpans(t, h, a, b)
 }
 
 func points(t *testing.T, h history.History) {

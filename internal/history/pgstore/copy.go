@@ -25,17 +25,22 @@ const (
 	copyLast = "end\n"
 )
 
-// sameColumns is the oldest schema whose tables have the columns of copied: its copies can be read.
-const sameColumns = 1
-
-// copied are the tables in the order they can be filled in.
-var copied = []struct{ table, columns string }{
-	{"events", "seq, time, kind, project, name, object, type, reason, en, zh, actor, dedup"},
-	{"audit", "seq, time, actor, verb, kind, project, name, object, before, after, remote, outcome, dedup"},
-	{"usage", "replica, task, project, owner, zone, node, devices, type, cpu, memory, start, stop, exit_code, reason, cpu_time, peak_bytes, price_hour"},
-	{"archived", "seq, kind, id, project, owner, name, sort_key, updated, phase, queue, labels, haystack, expires"},
-	{"archived_body", "seq, body"},
-	{"points", "task, name, replica, block, data"},
+// copied are the tables in the order they can be filled in, with their columns. A table that came
+// with a later schema says so, and so do columns: a copy of an earlier one has none of them.
+var copied = []struct {
+	table, columns string
+	since          int    // the schema that brought the table
+	more           string // columns that schema moreSince brought
+	moreSince      int
+}{
+	{table: "events", columns: "seq, time, kind, project, name, object, type, reason, en, zh, actor, dedup"},
+	{table: "audit", columns: "seq, time, actor, verb, kind, project, name, object, before, after, remote, outcome, dedup"},
+	{table: "usage", columns: "replica, task, project, owner, zone, node, devices, type, cpu, memory, start, stop, exit_code, reason, cpu_time, peak_bytes, price_hour", more: ", thousandths, spot", moreSince: 3},
+	{table: "books", columns: "zone, since, body", since: 3},
+	{table: "runs", columns: runColumns, since: 3},
+	{table: "archived", columns: "seq, kind, id, project, owner, name, sort_key, updated, phase, queue, labels, haystack, expires"},
+	{table: "archived_body", columns: "seq, body"},
+	{table: "points", columns: "task, name, replica, block, data"},
 }
 
 // Backup writes a copy of one moment to a new file, while work goes on. Restore reads it.
@@ -70,7 +75,7 @@ func (s *Store) copyTo(ctx context.Context, w io.Writer) error {
 			if _, err := io.WriteString(w, c.table+"\n"); err != nil {
 				return err
 			}
-			if _, err := tx.Conn().PgConn().CopyTo(ctx, w, "COPY "+c.table+" ("+c.columns+") TO STDOUT"); err != nil {
+			if _, err := tx.Conn().PgConn().CopyTo(ctx, w, "COPY "+c.table+" ("+c.columns+c.more+") TO STDOUT"); err != nil {
 				return err
 			}
 			if _, err := io.WriteString(w, copyEnd); err != nil {
@@ -113,18 +118,27 @@ func Restore(ctx context.Context, cfg Config, r io.Reader) error {
 
 func fill(ctx context.Context, tx pgx.Tx, from *copyReader, schema int) error {
 	var heads []string
-	for n := sameColumns; n <= schema; n++ {
+	for n := 1; n <= schema; n++ {
 		heads = append(heads, fmt.Sprintf(copyHead, n))
 	}
-	if err := from.expect(heads...); err != nil {
+	head, err := from.expect(heads...)
+	if err != nil {
 		return err
 	}
+	was := head + 1 // the copy's schema
 	for _, c := range copied {
-		if err := from.expect(c.table + "\n"); err != nil {
+		if c.since > was {
+			continue
+		}
+		columns := c.columns
+		if was >= c.moreSince {
+			columns += c.more
+		}
+		if _, err := from.expect(c.table + "\n"); err != nil {
 			return err
 		}
 		rows := from.table()
-		_, err := tx.Conn().PgConn().CopyFrom(ctx, rows, "COPY "+c.table+" ("+c.columns+") FROM STDIN")
+		_, err := tx.Conn().PgConn().CopyFrom(ctx, rows, "COPY "+c.table+" ("+columns+") FROM STDIN")
 		if rows.err != nil {
 			return rows.err
 		}
@@ -136,8 +150,13 @@ func fill(ctx context.Context, tx pgx.Tx, from *copyReader, schema int) error {
 			return err
 		}
 	}
-	if err := from.expect(copyLast); err != nil {
+	if _, err := from.expect(copyLast); err != nil {
 		return err
+	}
+	if was < 3 { // as the migration does
+		if _, err := tx.Exec(ctx, `UPDATE usage SET thousandths = devices * 1000`); err != nil {
+			return err
+		}
 	}
 	for _, table := range []string{"events", "audit", "archived"} { // new rows are numbered after the old
 		if _, err := tx.Exec(ctx, fmt.Sprintf(`SELECT setval(pg_get_serial_sequence('%[1]s', 'seq'), GREATEST((SELECT max(seq) FROM %[1]s), 1))`, table)); err != nil {
@@ -152,13 +171,14 @@ type copyReader struct{ r *bufio.Reader }
 
 func newCopyReader(r io.Reader) *copyReader { return &copyReader{bufio.NewReaderSize(r, 1<<16)} }
 
-// expect reads one line, which must be one of these.
-func (c *copyReader) expect(want ...string) error {
+// expect reads one line, which must be one of these, and says which.
+func (c *copyReader) expect(want ...string) (int, error) {
 	line, err := c.r.ReadSlice('\n')
-	if err != nil || !slices.Contains(want, string(line)) {
-		return badCopy(fmt.Errorf("%.80q where %q should stand: %w", line, want, err))
+	at := slices.Index(want, string(line))
+	if err != nil || at < 0 {
+		return 0, badCopy(fmt.Errorf("%.80q where %q should stand: %w", line, want, err))
 	}
-	return nil
+	return at, nil
 }
 
 // table reads the rows of one table, up to their end.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 )
 
@@ -135,81 +132,6 @@ func (s *Store) ListAudit(ctx context.Context, before int64, limit int) ([]histo
 		err := r.Scan(&e.Seq, &at, &e.Actor, &e.Verb, &e.Kind, &e.Project, &e.Name, &e.ID, &e.Before, &e.After, &e.RemoteIP, &e.Outcome)
 		e.Time = fromNanos(at)
 		out = append(out, e)
-		return err
-	})
-	return out, err
-}
-
-// PutUsage replaces by replica.
-func (s *Store) PutUsage(ctx context.Context, rows ...history.UsageRow) error {
-	for _, r := range rows {
-		if r.Replica == "" {
-			return fault.New(fault.Invalid, "NoReplica", fault.T("A usage row needs its replica.", "用量记录缺少副本名。"))
-		}
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	return s.write(ctx, func(ctx context.Context, w *writer) error {
-		for _, r := range rows {
-			var stop any
-			if !r.Stop.IsZero() {
-				stop = nanos(r.Stop)
-			}
-			err := w.exec(ctx, `INSERT INTO usage (replica, task, project, owner, zone, node, devices, type, cpu, memory, start, stop,
-				exit_code, reason, cpu_time, peak_bytes, price_hour) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-				ON CONFLICT (replica) DO UPDATE SET task = excluded.task, project = excluded.project, owner = excluded.owner,
-				zone = excluded.zone, node = excluded.node, devices = excluded.devices, type = excluded.type, cpu = excluded.cpu,
-				memory = excluded.memory, start = excluded.start, stop = excluded.stop, exit_code = excluded.exit_code,
-				reason = excluded.reason, cpu_time = excluded.cpu_time, peak_bytes = excluded.peak_bytes, price_hour = excluded.price_hour`,
-				r.Replica, r.TaskID, r.Project, r.Owner, r.Zone, r.Node, r.Devices, r.Type, int64(r.CPU), int64(r.Memory), nanos(r.Start), stop,
-				r.ExitCode, r.Reason, int64(r.CPUTime), int64(r.PeakBytes), r.PriceHour)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// UsageOf is a task's rows by start.
-func (s *Store) UsageOf(ctx context.Context, taskID string) ([]history.UsageRow, error) {
-	var out []history.UsageRow
-	err := s.query(ctx, `SELECT replica, task, project, owner, zone, node, devices, type, cpu, memory, start, stop,
-		exit_code, reason, cpu_time, peak_bytes, price_hour FROM usage WHERE task = ? ORDER BY start, replica`, []any{taskID}, func(r *sql.Rows) error {
-		var (
-			u                               history.UsageRow
-			cpu, memory, start, spent, peak int64
-			stop                            sql.NullInt64
-		)
-		err := r.Scan(&u.Replica, &u.TaskID, &u.Project, &u.Owner, &u.Zone, &u.Node, &u.Devices, &u.Type, &cpu, &memory, &start, &stop,
-			&u.ExitCode, &u.Reason, &spent, &peak, &u.PriceHour)
-		u.CPU, u.Memory, u.PeakBytes, u.CPUTime = api.MilliCPU(cpu), api.Bytes(memory), api.Bytes(peak), time.Duration(spent)
-		u.Start = fromNanos(start)
-		if stop.Valid {
-			u.Stop = fromNanos(stop.Int64)
-		}
-		out = append(out, u)
-		return err
-	})
-	return out, err
-}
-
-// SumUsage adds up by key.
-func (s *Store) SumUsage(ctx context.Context, q history.UsageQuery) ([]history.UsageSum, error) {
-	text, args, err := q.SQL("MIN", "MAX", func(n int) string { return "?" + strconv.Itoa(n) })
-	if err != nil {
-		return nil, err
-	}
-	var out []history.UsageSum
-	err = s.query(ctx, text, args, func(r *sql.Rows) error {
-		var (
-			key                                       string
-			replicas, running, devices, cores, memory int64
-			cost                                      float64
-		)
-		err := r.Scan(&key, &replicas, &running, &devices, &cores, &memory, &cost)
-		out = append(out, history.Sum(key, replicas, running, devices, cores, memory, cost))
 		return err
 	})
 	return out, err

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -123,10 +124,15 @@ func takeLock(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, folderFault(dir, err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	for wait := time.Duration(0); errors.Is(err, syscall.EWOULDBLOCK) && wait < orphanPatience && !alive(holder(f)); wait += orphanPause {
+		time.Sleep(orphanPause)
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err != nil {
 		defer f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, inUse(dir, f)
+			return nil, inUse(dir, holder(f))
 		}
 		return nil, folderFault(dir, err)
 	}
@@ -143,11 +149,37 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-func inUse(dir string, f *os.File) *fault.Error {
-	who, _ := io.ReadAll(io.LimitReader(f, 32))
+// A server that was killed while it forked leaves its lock to the child, until that has become
+// another program.
+const (
+	orphanPatience = 10 * time.Second
+	orphanPause    = 10 * time.Millisecond
+)
+
+// holder is who wrote its pid into the lock file, 0 when nobody is known.
+func holder(f *os.File) int {
+	who, _ := io.ReadAll(io.NewSectionReader(f, 0, 32))
+	pid, err := strconv.Atoi(strings.TrimSpace(string(who)))
+	if err != nil || pid <= 0 {
+		return 0
+	}
+	return pid
+}
+
+// alive is false for one that ended, also where its parent has not noticed yet.
+func alive(pid int) bool {
+	if pid == 0 {
+		return true
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(state, "Z")
+}
+
+func inUse(dir string, who int) *fault.Error {
 	pid := "?"
-	if n, err := strconv.Atoi(strings.TrimSpace(string(who))); err == nil {
-		pid = strconv.Itoa(n)
+	if who > 0 {
+		pid = strconv.Itoa(who)
 	}
 	return fault.New(fault.Conflict, "FolderInUse", fault.T(
 		"Another fermi (pid %s) uses the folder %s.", "另一个 fermi 进程（pid %s）正在使用目录 %s。", pid, dir)).

@@ -1,11 +1,14 @@
 package embedded
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -37,6 +40,41 @@ func TestDataDirLife(t *testing.T) {
 		t.Fatalf("after the first went: %v", err)
 	}
 	d.Close()
+}
+
+// TestLockOfAKilledServer: the child it was forking holds the lock for a moment longer.
+func TestLockOfAKilledServer(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "d")
+	d, err := OpenDataDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("cat") // until its input ends
+	child.ExtraFiles = []*os.File{d.lock}
+	input, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := exec.Command("true")
+	if err := errors.Join(child.Start(), dead.Run(), writeAt(d.lock, strconv.Itoa(dead.Process.Pid)+"\n      "), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	go func() {
+		d, err := OpenDataDir(dir)
+		if err == nil {
+			d.Close()
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		t.Fatalf("opened while the lock was held: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	if err := errors.Join(input.Close(), child.Wait(), <-opened); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestDataDirRefusals(t *testing.T) {

@@ -512,6 +512,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/recipe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What the framework makes of a task: environment, files and commands. Nothing is created. */
+        post: operations["previewRecipe"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}": {
         parameters: {
             query?: never;
@@ -1254,7 +1271,7 @@ export interface components {
             };
             env?: components["schemas"]["EnvVar"][] | null;
             /**
-             * @description Launch recipe; only plain is built yet.
+             * @description Launch recipe.
              * @enum {string}
              */
             framework?: "pytorch-ddp" | "pytorch-fsdp" | "deepspeed" | "horovod" | "megatron-lm" | "tensorflow" | "paddle" | "mxnet" | "jax" | "mpi" | "ray" | "plain";
@@ -1726,6 +1743,67 @@ export interface components {
             replicas: number;
             zone?: string;
         };
+        Recipe: {
+            /** @description Found in the folder $FERMI_RECIPE of every replica. */
+            files: components["schemas"]["RecipeFile"][];
+            /**
+             * @description Launch recipe.
+             * @enum {string}
+             */
+            framework: "pytorch-ddp" | "pytorch-fsdp" | "deepspeed" | "horovod" | "megatron-lm" | "tensorflow" | "paddle" | "mxnet" | "jax" | "mpi" | "ray" | "plain";
+            /**
+             * Format: int64
+             * @description Processes of the whole task.
+             */
+            rankCount: number;
+            /** @description The first 8. */
+            ranks: components["schemas"]["RecipeRank"][];
+            sizes: components["schemas"]["RecipeSizes"];
+            /** @description Absent for plain. */
+            strategy?: string;
+            warnings?: components["schemas"]["Text"][] | null;
+        };
+        RecipeFile: {
+            name: string;
+            text: string;
+        };
+        RecipeRank: {
+            /** @description nccl, rccl, hccl, cncl or gloo. */
+            backend: string;
+            command: string[];
+            env: components["schemas"]["EnvVar"][];
+            /**
+             * Format: int64
+             * @description Within its role.
+             */
+            rank: number;
+            /**
+             * Format: int64
+             * @description Index of its replica within the role.
+             */
+            replica: number;
+            role: string;
+        };
+        RecipeSizes: {
+            /** Format: int64 */
+            data: number;
+            /** Format: int64 */
+            expert: number;
+            /**
+             * Format: int64
+             * @description Replicas they run in.
+             */
+            nodes: number;
+            /** Format: int64 */
+            pipeline: number;
+            /** Format: int64 */
+            tensor: number;
+            /**
+             * Format: int64
+             * @description Processes that share the work.
+             */
+            world: number;
+        };
         Refusal: {
             /**
              * Format: int64
@@ -1964,6 +2042,75 @@ export interface components {
             start: string;
             totals: components["schemas"]["ExpectedTotals"];
         };
+        Strategy: {
+            /**
+             * Format: int64
+             * @description Micro batches of one optimizer step.
+             */
+            accumulationSteps?: number;
+            /**
+             * @description After which a collective counts as hung; 10m when absent.
+             * @example 1h30m
+             */
+            collectiveTimeout?: string;
+            /**
+             * @description Horovod: gloo (when absent) or mpi.
+             * @enum {string}
+             */
+            controller?: "gloo" | "mpi";
+            /**
+             * Format: int64
+             * @description Copies of the model; what the other sizes leave when absent.
+             */
+            data?: number;
+            /**
+             * @description deepspeed: Megatron-LM on DeepSpeed.
+             * @enum {string}
+             */
+            engine?: "deepspeed";
+            /**
+             * Format: int64
+             * @description Processes that share the experts; divides data.
+             */
+            expert?: number;
+            /**
+             * @description ddp, fsdp, pipeline, tensor or hybrid; follows from the sizes and the framework when absent.
+             * @enum {string}
+             */
+            kind?: "ddp" | "fsdp" | "pipeline" | "tensor" | "hybrid";
+            /**
+             * Format: int64
+             * @description Samples of one process at once.
+             */
+            microBatchSize?: number;
+            /** @description Which interface collectives use, as eth0; chosen by the library when absent. */
+            networkInterface?: string;
+            /**
+             * @description DeepSpeed: cpu keeps the optimizer (stage 3: also parameters) in host memory.
+             * @enum {string}
+             */
+            offload?: "none" | "cpu";
+            /**
+             * Format: int64
+             * @description Stages of layers.
+             */
+            pipeline?: number;
+            /**
+             * Format: int64
+             * @description Processes that share each matrix.
+             */
+            tensor?: number;
+            /**
+             * Format: int64
+             * @description Samples of one optimizer step over all processes.
+             */
+            trainBatchSize?: number;
+            /**
+             * Format: int64
+             * @description DeepSpeed: what ZeRO cuts; 2 when absent, 3 with fsdp.
+             */
+            zeroStage?: number;
+        };
         Submitted: {
             /** @description When there is more than one replica. */
             distributedInfo?: components["schemas"]["DistributedInfo"];
@@ -2061,6 +2208,11 @@ export interface components {
              * @enum {string}
              */
             framework?: "pytorch-ddp" | "pytorch-fsdp" | "deepspeed" | "horovod" | "megatron-lm" | "tensorflow" | "paddle" | "mxnet" | "jax" | "mpi" | "ray" | "plain";
+            /**
+             * @description none, fp16, bf16 or powersgd: gradients on the wire, through the SDK.
+             * @enum {string}
+             */
+            gradCompression?: "none" | "fp16" | "bf16" | "powersgd";
             /** @description Scalars; given as environment and as a JSON file. */
             hyperParameters?: {
                 [key: string]: unknown;
@@ -2068,6 +2220,11 @@ export interface components {
             image?: string;
             models?: components["schemas"]["AssetRef"][] | null;
             outputs?: components["schemas"]["Outputs"];
+            /**
+             * @description fp32, fp16 (with loss scaling) or bf16; the script's own when absent.
+             * @enum {string}
+             */
+            precision?: "fp32" | "fp16" | "bf16";
             /** @description May be stopped for others and started again; pays the spot price. */
             preemptible?: boolean;
             /**
@@ -2083,6 +2240,8 @@ export interface components {
             roles: components["schemas"]["Role"][];
             /** @description Set by the stop verb: the task ends and keeps its outputs. */
             stop?: boolean;
+            /** @description How the processes share the work; the framework's usual way when absent. */
+            strategy?: components["schemas"]["Strategy"];
             timeouts?: components["schemas"]["Timeouts"];
             /** @description pack (when absent), spread, or {maxPerRack: n}. */
             topology?: ("pack" | "spread") | {
@@ -4458,6 +4617,54 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    previewRecipe: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The task's manifest, JSON or YAML. */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+                "application/yaml": components["schemas"]["TrainingTask"] | components["schemas"]["FlatTask"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Recipe"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     getTrainingTask: {

@@ -1,0 +1,223 @@
+package placement
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/sched"
+	"github.com/fermi-cluster/fermi/sched/cost"
+)
+
+// saveGrace is how long a task that is drained or moved has for a checkpoint.
+const saveGrace = 2 * time.Minute
+
+// MoveWish is where a running task is to go: into a zone, onto some nodes, or both.
+type MoveWish struct {
+	Zone    string
+	Nodes   []string // "": any
+	Preview bool     // only say what it would mean
+}
+
+// Move reserves another place for a task that stands and asks it to go there, in one write; if there
+// is no such place nothing changes, and the fault Conflict says why. Fault Unavailable when this
+// server does not lead. Safe for concurrent use.
+func (c *Controller) Move(ctx context.Context, t *api.TrainingTask, wish MoveWish) (api.Move, error) {
+	done, err := c.enter(ctx)
+	if err != nil {
+		return api.Move{}, err
+	}
+	defer done()
+	p, err := c.gather(ctx, t)
+	if err != nil {
+		return api.Move{}, err
+	}
+	w, err := p.wished(wish)
+	if err != nil {
+		return api.Move{}, err
+	}
+	m, err := p.move(w, wish)
+	if err != nil {
+		return api.Move{}, err
+	}
+	out := p.told(w, m)
+	switch {
+	case wish.Preview:
+		return out, nil
+	case !out.Fits:
+		return api.Move{}, fault.New(fault.Conflict, out.Reason, out.Message).WithHint(fault.T(
+			"The task goes on where it is. Try another zone, or look with --preview.", "任务仍在原处运行。请换一个可用区，或用 --preview 查看。"))
+	}
+	out.Moving = true
+	return out, c.evict(ctx, m.epoch, m.stands, api.Eviction{
+		Reason: "Moved", Message: movedText(out.To.Zones), Grace: api.Duration(saveGrace), To: assigned(w.Roles, m.to),
+	})
+}
+
+func movedText(zones []api.ZonePart) fault.Text {
+	names := zoneNames(zones)
+	return fault.T("It moves to %s and goes on there.", "正在迁移到 %s，将在那里继续。", names)
+}
+
+// wished is the task's workload with the rules of the wish. A zone that the task itself excludes
+// leaves none.
+func (p *preview) wished(wish MoveWish) (*sched.Workload, error) {
+	w := workload(p.task)
+	if wish.Zone != "" {
+		if len(w.Allow) > 0 && !slices.Contains(w.Allow, wish.Zone) {
+			w.Deny = append(slices.Clone(w.Deny), wish.Zone)
+		}
+		w.Allow = []string{wish.Zone}
+	}
+	if len(wish.Nodes) == 0 {
+		return w, nil
+	}
+	known := map[string]bool{}
+	for number, n := range p.nodes {
+		known[n.Meta.Name] = true
+		if !slices.Contains(wish.Nodes, n.Meta.Name) {
+			w.Avoid = append(w.Avoid, number)
+		}
+	}
+	slices.Sort(w.Avoid)
+	for _, name := range wish.Nodes {
+		if !known[name] {
+			return nil, fault.New(fault.Invalid, "NoSuchNode", fault.T("There is no node %q.", "不存在节点 %q。", name))
+		}
+	}
+	return w, nil
+}
+
+// planned is a move that was looked for.
+type planned struct {
+	epoch  store.Epoch
+	stands *api.Placement
+	from   sched.Assignment
+	to     sched.Assignment // nil: none
+	why    sched.Explanation
+	loss   sched.Loss
+}
+
+// move looks for the new place and, unless it is only a preview, reserves it.
+func (p *preview) move(w *sched.Workload, wish MoveWish) (out planned, err error) {
+	c := p.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return out, errNotLeading
+	}
+	m, id := c.m, p.task.Meta.ID
+	out.epoch, out.stands = c.epoch, m.stands[id]
+	var held bool
+	if out.from, held = m.cluster.Held(id); out.stands == nil || !held {
+		return out, fault.New(fault.Conflict, "NotPlaced", fault.T("The task has no place that it could leave.", "该任务尚未放置，无法迁移。"))
+	}
+	if _, reserved := m.cluster.Reserved(id); reserved || out.stands.Spec.Evict != nil {
+		return out, fault.New(fault.Conflict, "AlreadyLeaving", fault.T("The task is leaving its place already.", "该任务正在迁出。"))
+	}
+	if len(wish.Nodes) == 0 && p.within(out.from, wish.Zone) {
+		return out, fault.New(fault.Conflict, "AlreadyThere", fault.T("The task is in %s already.", "该任务已在 %s。", wish.Zone))
+	}
+	out.loss, _ = m.queues.Loss(p.now, id)
+	var ok bool
+	if out.to, ok = sched.Elsewhere(m.cluster, m.queues, w); !ok {
+		out.why = sched.ExplainElsewhere(m.cluster, m.queues, w)
+		return out, nil
+	}
+	if !wish.Preview {
+		err = m.cluster.Reserve(id, out.to)
+	}
+	return out, err
+}
+
+// within says that a whole gang stands in a zone.
+func (p *preview) within(at sched.Assignment, zone string) bool {
+	for _, slots := range at {
+		for _, s := range slots {
+			if p.node(s.Node).Spec.Zone != zone {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// told is a planned move in words and prices.
+func (p *preview) told(w *sched.Workload, m planned) api.Move {
+	out := api.Move{Fits: m.to != nil, Reason: m.why.Reason, Message: m.why.Message, Lost: lossOf(m.loss)}
+	out.From = p.judge(p.parts(w, m.from)).PlacementOption
+	out.From.Name = "current"
+	if m.to != nil {
+		to := p.judge(p.parts(w, m.to)).PlacementOption
+		to.Name = cost.Planned
+		out.To = &to
+	}
+	return out
+}
+
+func lossOf(l sched.Loss) api.MoveLoss {
+	return api.MoveLoss{
+		SinceSeconds: int64(l.Since / time.Second), RestartSeconds: int64(l.Restart / time.Second), Devices: l.Devices,
+		DeviceSeconds: int64(l.Total / time.Second), Grace: api.Duration(saveGrace),
+	}
+}
+
+// reserve gives a gang that must leave another place where its own rules allow one; nil: there is
+// none now. The lock is held.
+func (m *model) reserve(id string) []api.RoleAssignment {
+	w, ok := m.queues.Running(id)
+	if !ok {
+		return nil
+	}
+	at, ok := sched.Elsewhere(m.cluster, m.queues, w)
+	if !ok || m.cluster.Reserve(id, at) != nil {
+		return nil
+	}
+	return assigned(w.Roles, at)
+}
+
+// doubt is for a write that reserved a place and failed. Where it can't have happened the place is
+// free again. Else the placement is written as it was: either that write comes first, and the other
+// never happens, or it is refused because the other did; what is true then comes with the feed.
+func (c *Controller) doubt(ctx context.Context, epoch store.Epoch, p *api.Placement, err error) {
+	id, unknown := p.Spec.TaskID, !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Full)
+	c.mu.Lock()
+	if c.m != nil && c.epoch == epoch {
+		if unknown {
+			c.m.doubts[id] = p
+		} else {
+			c.m.cluster.Unreserve(id)
+		}
+	}
+	c.mu.Unlock()
+	if unknown {
+		c.clear(context.WithoutCancel(ctx), epoch)
+	}
+}
+
+// clear settles what is in doubt; it says whether something still is.
+func (c *Controller) clear(ctx context.Context, epoch store.Epoch) (retry bool) {
+	c.mu.Lock()
+	var open []*api.Placement
+	if c.m != nil {
+		for _, p := range c.m.doubts {
+			open = append(open, p)
+		}
+	}
+	c.mu.Unlock()
+	for _, p := range open {
+		if err := c.update(ctx, epoch, store.Clone(p)); err != nil && !fault.Is(err, fault.Conflict) {
+			retry = true
+			continue
+		}
+		c.mu.Lock()
+		if c.m != nil && c.m.doubts[p.Spec.TaskID] == p {
+			delete(c.m.doubts, p.Spec.TaskID)
+		}
+		c.mu.Unlock()
+	}
+	return retry
+}

@@ -1,0 +1,266 @@
+package placement_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/store/storetest"
+	"github.com/fermi-cluster/fermi/sched"
+)
+
+// twoZones have so many nodes of two devices each, numbered from 1.
+func twoZones(here, there int) ([]api.Zone, []api.Node) {
+	all := nodes(here + there)
+	for i := range all {
+		all[i].Spec.Zone = "a"
+		if i >= here {
+			all[i].Spec.Zone = "b"
+		}
+		all[i].Spec.Number = uint32(i + 1)
+	}
+	return []api.Zone{{Meta: api.Meta{Name: "a"}, Spec: api.ZoneSpec{Region: "r"}}, {Meta: api.Meta{Name: "b"}, Spec: api.ZoneSpec{Region: "r"}}}, all
+}
+
+// placedIn submits a task that may only start in zone a, waits for its place and lets it run.
+func placedIn(t *testing.T, s *store.Store, name string, replicas, devices int) *api.TrainingTask {
+	t.Helper()
+	tk := task(name, replicas, devices)
+	tk.Spec.Zones = &api.ZoneRules{Allow: []string{"a"}}
+	commit(t, s, store.Create(tk))
+	eventually(t, name+" is placed", func() bool { return place(s, name) != nil })
+	next := store.Clone(tk)
+	next.Status.Phase, next.Status.Attempt, next.Spec.Zones = api.PhaseRunning, 1, nil
+	commit(t, s, store.Update(next))
+	return next
+}
+
+// move asks until the leader has seen the task's place.
+func move(t *testing.T, c *placement.Controller, tk *api.TrainingTask, wish placement.MoveWish) (api.Move, error) {
+	t.Helper()
+	var m api.Move
+	var err error
+	eventually(t, "the leader knows the task's place", func() bool {
+		m, err = c.Move(t.Context(), tk, wish)
+		return fault.ReasonOf(err) != "NotPlaced" && fault.ReasonOf(err) != "NotLeading"
+	})
+	return m, err
+}
+
+// carryOut does what train does once the processes have ended.
+func carryOut(t *testing.T, s *store.Store, name string) {
+	t.Helper()
+	p := store.Clone(place(s, name))
+	p.Spec.Roles, p.Spec.Evict = p.Spec.Evict.To, nil
+	p.Spec.Attempt++
+	commit(t, s, store.Update(p))
+}
+
+func nodesIn(roles []api.RoleAssignment) []uint32 {
+	var out []uint32
+	for _, r := range roles {
+		for _, slot := range r.Slots {
+			out = append(out, slot.Node)
+		}
+	}
+	return out
+}
+
+// TestMove: the new place is reserved in the same write that asks the task to go; until it has gone
+// nobody else gets either place, then the old one is free, and a new leader knows all that.
+func TestMove(t *testing.T) {
+	s := storetest.Open(t)
+	zones, all := twoZones(1, 2)
+	c := lead(t, s, zones, all)
+	tk := placedIn(t, s, "mover", 1, 2)
+	p, err := move(t, c, tk, placement.MoveWish{Zone: "b", Preview: true})
+	if err != nil || !p.Fits || p.Moving || p.From.Zones[0].Zone != "a" || p.To.Zones[0].Zone != "b" || p.Lost.Devices != 2 || p.Lost.DeviceSeconds < 240 {
+		t.Fatalf("%+v %v", p, err)
+	}
+	if place(s, "mover").Spec.Evict != nil {
+		t.Fatal("a preview changed something")
+	}
+	m, err := move(t, c, tk, placement.MoveWish{Zone: "b"})
+	if err != nil || !m.Moving {
+		t.Fatalf("%+v %v", m, err)
+	}
+	eventually(t, "it is asked to go", func() bool { return place(s, "mover").Spec.Evict != nil })
+	e := place(s, "mover").Spec.Evict
+	if e.Reason != "Moved" || e.Grace.Std().Minutes() != 2 || len(e.To) != 1 || len(e.To[0].Slots) != 1 || e.To[0].Slots[0].Node == 1 {
+		t.Fatalf("%+v", e)
+	}
+	if _, err := move(t, c, tk, placement.MoveWish{Zone: "b"}); fault.ReasonOf(err) != "AlreadyLeaving" {
+		t.Errorf("twice: %v", err)
+	}
+	// One more fits beside both places, the next does not.
+	one, two := task("one", 1, 2), task("two", 1, 2)
+	commit(t, s, store.Create(one))
+	eventually(t, "the last free node is given", func() bool { return place(s, "one") != nil })
+	if n := nodesIn(place(s, "one").Spec.Roles); slices.Contains(n, e.To[0].Slots[0].Node) || slices.Contains(n, 1) {
+		t.Fatalf("given twice: %v", n)
+	}
+	commit(t, s, store.Create(two))
+	waits := func(c *placement.Controller) {
+		t.Helper()
+		eventually(t, "the other waits", func() bool {
+			ex, ok := c.Why(two.Meta.ID)
+			return ok && ex.Reason == sched.ReasonDevicesBusy
+		})
+	}
+	waits(c)
+	fresh := placement.New(placement.Config{Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Host: "h", Processes: 100})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- fresh.Run(ctx, store.Epoch{Key: "nobody", Revision: 1}) }() // one whose writes are all refused
+	waits(fresh)
+	stop()
+	<-ended
+	carryOut(t, s, "mover")
+	eventually(t, "what it left is given", func() bool { return place(s, "two") != nil })
+	if n := nodesIn(place(s, "two").Spec.Roles); n[0] != 1 {
+		t.Errorf("%v", n)
+	}
+	if _, err := move(t, c, tk, placement.MoveWish{Zone: "b"}); fault.ReasonOf(err) != "AlreadyThere" {
+		t.Errorf("again: %v", err)
+	}
+	if _, err := move(t, c, tk, placement.MoveWish{Zone: "a"}); fault.ReasonOf(err) != sched.ReasonDevicesBusy {
+		t.Errorf("into a full zone: %v", err)
+	}
+	if place(s, "mover").Spec.Evict != nil {
+		t.Error("a refused move was written")
+	}
+}
+
+// TestMoveRefused: each refusal says why, and nothing is written or kept.
+func TestMoveRefused(t *testing.T) {
+	s := storetest.Open(t)
+	zones, all := twoZones(2, 1)
+	c := lead(t, s, zones, all)
+	tk := placedIn(t, s, "mover", 2, 2)
+	excluded := store.Clone(tk)
+	excluded.Spec.Zones = &api.ZoneRules{Allow: []string{"a"}}
+	for _, c2 := range []struct {
+		task   *api.TrainingTask
+		wish   placement.MoveWish
+		reason string
+	}{
+		{tk, placement.MoveWish{Zone: "b"}, sched.ReasonNeverFits},
+		{tk, placement.MoveWish{Zone: "a"}, "AlreadyThere"},
+		{tk, placement.MoveWish{Nodes: []string{"n0"}}, sched.ReasonNeverFits},
+		{tk, placement.MoveWish{Nodes: []string{"none"}}, "NoSuchNode"},
+		{excluded, placement.MoveWish{Zone: "b"}, sched.ReasonNoZone},
+	} {
+		if m, err := move(t, c, c2.task, c2.wish); fault.ReasonOf(err) != c2.reason || m.Moving {
+			t.Errorf("%+v: %v, want %s", c2.wish, err, c2.reason)
+		}
+	}
+	ex, err := move(t, c, tk, placement.MoveWish{Zone: "b", Preview: true})
+	if err != nil || ex.Fits || ex.Reason != sched.ReasonNeverFits || ex.Message.ZH == "" || ex.To != nil {
+		t.Errorf("%+v %v", ex, err)
+	}
+	ghost := task("ghost", 1, 1)
+	if _, err := c.Move(t.Context(), ghost, placement.MoveWish{Zone: "b"}); fault.ReasonOf(err) != "NotPlaced" {
+		t.Error(err)
+	}
+	commit(t, s, store.Create(ghost))
+	eventually(t, "nothing is kept", func() bool { return place(s, "ghost") != nil })
+	if _, err := placement.New(placement.Config{Store: s, Clock: clock.Real}).Move(t.Context(), tk, placement.MoveWish{Zone: "b"}); fault.ReasonOf(err) != "NotLeading" {
+		t.Error(err)
+	}
+}
+
+// shaky is a store whose commits of an eviction fail as told.
+type shaky struct {
+	*store.Store
+	mode atomic.Int32 // 0: well; 1: not written, unknown to the caller; 2: written, unknown to the caller
+}
+
+func (s *shaky) Commit(ctx context.Context, txn store.Txn) (int64, error) {
+	p, ok := txn.Ops[0].Object.(*api.Placement)
+	mode := s.mode.Load()
+	if !ok || p.Spec.Evict == nil || mode == 0 {
+		return s.Store.Commit(ctx, txn)
+	}
+	if mode == 2 {
+		if rev, err := s.Store.Commit(ctx, txn); err != nil {
+			return rev, err
+		}
+	}
+	return 0, fault.New(fault.Unavailable, "NoQuorum", fault.T("No quorum.", "无多数派。")).Because(errors.New("cut"))
+}
+
+// TestMoveInDoubt: a write whose outcome is unknown neither leaks the reserved place nor gives it twice.
+func TestMoveInDoubt(t *testing.T) {
+	for _, mode := range []int32{1, 2} {
+		s := &shaky{Store: storetest.Open(t)}
+		zones, all := twoZones(1, 1)
+		c := leadOn(t, s, s.Store, zones, all)
+		tk := placedIn(t, s.Store, "mover", 1, 2)
+		if _, err := move(t, c, tk, placement.MoveWish{Zone: "b", Preview: true}); err != nil {
+			t.Fatal(err)
+		}
+		s.mode.Store(mode)
+		if _, err := c.Move(t.Context(), tk, placement.MoveWish{Zone: "b"}); fault.ReasonOf(err) != "NoQuorum" {
+			t.Fatal(err)
+		}
+		s.mode.Store(0)
+		other := task("other", 1, 2)
+		commit(t, s.Store, store.Create(other))
+		if mode == 1 {
+			eventually(t, "the place is free again", func() bool { return place(s.Store, "other") != nil })
+			if place(s.Store, "mover").Spec.Evict != nil {
+				t.Error("it was written after all")
+			}
+			continue
+		}
+		eventually(t, "the other waits", func() bool { _, ok := c.Why(other.Meta.ID); return ok })
+		if place(s.Store, "mover").Spec.Evict == nil || place(s.Store, "other") != nil {
+			t.Error("the reserved place was lost")
+		}
+		carryOut(t, s.Store, "mover")
+		eventually(t, "what it left is given", func() bool { return place(s.Store, "other") != nil })
+	}
+}
+
+// TestDrainMoves: what has another place goes there, what has none waits.
+func TestDrainMoves(t *testing.T) {
+	s := storetest.Open(t)
+	zones, all := twoZones(2, 1)
+	lead(t, s, zones, all)
+	placedIn(t, s, "one", 1, 2)
+	placedIn(t, s, "two", 1, 2)
+	for _, name := range []string{"n0", "n1"} {
+		o, err := s.Get(t.Context(), api.Key{Kind: api.KindNode, Name: name}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := store.Clone(o.(*api.Node))
+		n.Spec.Cordoned, n.Spec.Drain = true, true
+		commit(t, s, store.Update(n))
+	}
+	eventually(t, "both are asked to go", func() bool { return place(s, "one").Spec.Evict != nil && place(s, "two").Spec.Evict != nil })
+	moved := 0
+	for _, name := range []string{"one", "two"} {
+		e := place(s, name).Spec.Evict
+		if e.Reason != "Drained" || e.Grace == 0 {
+			t.Errorf("%+v", e)
+		}
+		if len(e.To) > 0 {
+			moved++
+			if n := nodesIn(e.To); n[0] != 3 {
+				t.Errorf("%v", n)
+			}
+		}
+	}
+	if moved > 1 {
+		t.Errorf("%d have the last node", moved)
+	}
+}

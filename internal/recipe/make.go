@@ -1,0 +1,236 @@
+package recipe
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// The launcher puts the folders in their place: only it knows where they are.
+const (
+	// DirToken is the folder of the recipe's files.
+	DirToken = "${FERMI_RECIPE}"
+	// OutputToken is the folder of outputs.
+	OutputToken = "${FERMI_OUTPUT}"
+)
+
+const (
+	defaultTimeout = 10 * time.Minute
+	// maxFiles bounds the files of a recipe together: they travel in each replica's record.
+	maxFiles = 1 << 20
+	// maxListed is how many processes may each be told all addresses: a variable has 128 KiB.
+	maxListed = 2048
+)
+
+// work is a recipe in the making.
+type work struct {
+	in     Input
+	fw     *framework
+	st     api.Strategy
+	worlds []*world
+	ranks  []process
+	uneven bool
+
+	kind     api.StrategyKind
+	sizes    sizes
+	expert   int
+	zero     int
+	batch    batch
+	timeout  time.Duration
+	iface    string
+	files    []api.RecipeFile
+	faults   []fault.Field
+	warnings []fault.Text
+}
+
+// Recipe is made: ask it for its processes.
+type Recipe struct{ w *work }
+
+func (w *work) refuse(path string, text fault.Text) {
+	w.faults = append(w.faults, fault.Field{Path: path, Message: text})
+}
+
+func (w *work) warn(en, zh string, args ...any) {
+	text := fault.T(en, zh, args...)
+	for _, have := range w.warnings {
+		if have == text {
+			return
+		}
+	}
+	w.warnings = append(w.warnings, text)
+}
+
+// Make makes a recipe; a fault with the refused fields where it does not fit. The spec must be valid
+// by itself.
+func Make(in Input) (*Recipe, error) {
+	w := &work{in: in, fw: rowOf(in.Spec.Framework)}
+	switch {
+	case w.fw == nil:
+		return nil, fault.New(fault.Invalid, "BadRecipe", fault.T("%q is no framework.", "%q 不是已知的框架。", string(in.Spec.Framework)))
+	case len(in.Groups) == 0:
+		return nil, fault.New(fault.Invalid, "BadRecipe", fault.T("The task has no replica.", "任务没有副本。"))
+	}
+	if in.Spec.Strategy != nil {
+		w.st = *in.Spec.Strategy
+	}
+	for _, g := range in.Groups {
+		if g.Ranks < 1 {
+			return nil, fault.New(fault.Invalid, "BadRecipe", fault.T("The replica %s-%d has no process.", "副本 %s-%d 没有进程。", g.Role, g.Index))
+		}
+	}
+	w.gather()
+	w.checkPair()
+	w.checkRoles()
+	w.checkDevices()
+	w.settle()
+	if len(w.faults) == 0 {
+		w.settleZero()
+		w.settleBatch()
+	}
+	if w.timeout = w.st.CollectiveTimeout.Std(); w.timeout == 0 {
+		w.timeout = defaultTimeout
+	}
+	if w.iface = w.st.NetworkInterface; w.iface == "" && w.loopback() {
+		w.iface = "lo"
+	}
+	if len(w.faults) == 0 {
+		w.write()
+	}
+	if err := w.err(); err != nil {
+		return nil, err
+	}
+	return &Recipe{w}, nil
+}
+
+// checkRoles refuses roles that a framework's cluster can't have.
+func (w *work) checkRoles() {
+	if w.fw.listed && len(w.ranks) > maxListed {
+		w.refuse("spec.roles", fault.T("%[2]s tells every process all addresses in one variable: at most %[3]d processes, not %[1]d.",
+			"%[2]s 需在一个环境变量中列出全部地址：最多 %[3]d 个进程，而不是 %[1]d 个。", len(w.ranks), w.fw.label, maxListed))
+	}
+	counts := map[string]int{}
+	for _, wd := range w.worlds {
+		counts[wd.role] += wd.size
+	}
+	switch w.fw.id {
+	case "mxnet":
+		if counts["scheduler"] != 1 || counts["server"] == 0 || counts["worker"] == 0 || len(counts) != 3 {
+			w.refuse("spec.roles", fault.T("MXNet needs the roles scheduler (1 replica), server and worker, and no others; the task has %s.",
+				"MXNet 需要且仅需要角色 scheduler（1 个副本）、server 和 worker；此任务有 %s。", w.roleNames()))
+		}
+	case "ray":
+		if n, ok := counts["head"]; ok && n != 1 {
+			w.refuse("spec.roles", fault.T("Ray has one head, not %d.", "Ray 只有一个 head，而不是 %d 个。", n))
+		}
+	case "tensorflow":
+		if n, ok := counts["chief"]; ok && n != 1 {
+			w.refuse("spec.roles", fault.T("TensorFlow has one chief, not %d.", "TensorFlow 只有一个 chief，而不是 %d 个。", n))
+		}
+	}
+	if w.fw.cluster && w.trainers() == 0 {
+		w.refuse("spec.roles", fault.T("No role does the work: name one worker.", "没有承担训练的角色，请添加 worker 角色。"))
+	}
+	if w.fw.start == startLead && len(w.worlds) > 1 {
+		w.refuse("spec.roles", fault.T("%s starts processes of one role; the task has %s.", "%s 只能启动一个角色的进程；此任务有 %s。", w.fw.label, w.roleNames()))
+	}
+}
+
+func (w *work) roleNames() string {
+	names := make([]string, len(w.worlds))
+	for i, wd := range w.worlds {
+		names[i] = wd.role
+	}
+	return join(names)
+}
+
+// write makes the files.
+func (w *work) write() {
+	if w.fw.id != api.FrameworkPlain {
+		for _, make := range slices.Concat(w.fw.files, []maker{roleTable, rankTable}) {
+			if name, text := make(w); name != "" {
+				w.files = append(w.files, api.RecipeFile{Name: name, Text: text})
+			}
+		}
+	}
+	total := 0
+	for _, f := range w.files {
+		total += len(f.Text)
+	}
+	if total > maxFiles {
+		w.refuse("spec.roles", fault.T("The files of this recipe would have %d bytes for %d processes; at most %d are allowed.",
+			"此启动方式的文件共 %d 字节（%d 个进程），上限为 %d 字节。", total, len(w.ranks), maxFiles))
+	}
+}
+
+func (w *work) err() error {
+	if len(w.faults) == 0 {
+		return nil
+	}
+	first := w.faults[0]
+	return fault.New(fault.Invalid, "BadRecipe", fault.Text{
+		EN: first.Path + ": " + first.Message.EN, ZH: first.Path + "：" + first.Message.ZH,
+	}).WithFields(w.faults...)
+}
+
+// Startable refuses what can be previewed but not started yet.
+func (r *Recipe) Startable() error {
+	w := r.w
+	if w.fw.start != startLead || len(w.in.Groups) == 1 {
+		return nil
+	}
+	w = &work{}
+	w.refuse("spec.framework", fault.T(
+		"not built yet: %[1]s over several replicas comes with our rsh agent; use one replica, whose devices each get a process, or pytorch-ddp.",
+		"尚未支持：%[1]s 跨多个副本需要 rsh 代理；请使用一个副本（每块加速卡一个进程），或使用 pytorch-ddp。", r.w.fw.label))
+	return w.err()
+}
+
+// Warnings are what will work, but perhaps not as meant.
+func (r *Recipe) Warnings() []fault.Text { return r.w.warnings }
+
+// Files are the same for every replica.
+func (r *Recipe) Files() []api.RecipeFile { return r.w.files }
+
+// Len is the number of processes.
+func (r *Recipe) Len() int { return len(r.w.ranks) }
+
+// Leader is the process that the launcher of group i starts first, by which it starts the group.
+func (r *Recipe) Leader(i int) api.RecipeRank {
+	n := 0
+	for _, g := range r.w.in.Groups[:i] {
+		n += g.Ranks
+	}
+	return r.Rank(n)
+}
+
+// Rank is process i over all groups.
+func (r *Recipe) Rank(i int) api.RecipeRank {
+	p := &r.w.ranks[i]
+	return api.RecipeRank{
+		Rank: p.rank, Role: p.group.Role, Replica: p.group.Index, Backend: p.world.vendor.backend,
+		Env: r.w.environment(p), Command: r.w.command(p),
+	}
+}
+
+// Summary is the whole, with the first few processes.
+func (r *Recipe) Summary(most int) api.Recipe {
+	w := r.w
+	out := api.Recipe{
+		Framework: w.fw.id, Strategy: w.kind, Warnings: w.warnings, RankCount: len(w.ranks), Files: w.files, Ranks: []api.RecipeRank{},
+		Sizes: api.RecipeSizes{
+			World: w.trainers(), Nodes: len(w.in.Groups), Data: w.sizes.data, Tensor: w.sizes.tensor, Pipeline: w.sizes.pipeline, Expert: w.expert,
+		},
+	}
+	if out.Files == nil {
+		out.Files = []api.RecipeFile{}
+	}
+	for i := range min(most, len(w.ranks)) {
+		out.Ranks = append(out.Ranks, r.Rank(i))
+	}
+	return out
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"context"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/recipe"
+)
+
+// maxShownRanks bounds an answer: the processes of a role differ in their numbers only.
+const maxShownRanks = 8
+
+// checkRecipe refuses a task whose framework could never start as it says.
+func checkRecipe(t *api.TrainingTask) error {
+	if !recipe.Needed(&t.Spec) {
+		return nil
+	}
+	made, err := recipe.Make(recipe.Unplaced(&t.Spec, nil))
+	if err != nil {
+		return err
+	}
+	return made.Startable()
+}
+
+// recipe shows what would be made of a task.
+func (s *Server) recipe(ctx context.Context, c *call) (*reply, error) {
+	task, err := s.wish(ctx, c, "previewRecipe")
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := s.Store.List(ctx, api.KindNode, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	look := func(deviceType string) (found api.Device, ok bool) {
+		nodes.Ascend("", func(o api.Object) bool {
+			for _, d := range o.(*api.Node).Spec.Devices {
+				if deviceType == "" || api.FoldDevice(d.Type) == api.FoldDevice(deviceType) {
+					found, ok = d, true
+					break
+				}
+			}
+			return !ok
+		})
+		return found, ok
+	}
+	made, err := recipe.Make(recipe.Unplaced(&task.Spec, look))
+	if err != nil {
+		return nil, err
+	}
+	out := made.Summary(maxShownRanks)
+	out.Warnings = append(out.Warnings, fault.T(
+		"Addresses and ports are examples: they are settled when the task is placed.", "地址与端口为示例，放置后才会确定。"))
+	if err := made.Startable(); err != nil {
+		out.Warnings = append(out.Warnings, fault.From(err).Message)
+	}
+	return &reply{data: out}, nil
+}

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+const recipePath = "/api/v1/training-tasks/recipe"
+
+func TestRecipeRoute(t *testing.T) {
+	w := newWorld(t)
+	w.put(&api.Node{Meta: api.Meta{Name: "n"}, Spec: api.NodeSpec{Number: 7, Zone: "z", Devices: []api.Device{{Type: "A100", Vendor: "nvidia", Virtual: true}}}})
+	var r api.Recipe
+	w.ok("POST", recipePath, manifest("a", func(t *api.TrainingTask) {
+		t.Spec.Framework, t.Spec.Roles[0].Replicas, t.Spec.Roles[0].Resources.Accelerators = "pytorch-ddp", 14, api.Accelerators{Type: "A100", Count: 1}
+	}), &r)
+	if r.RankCount != 14 || len(r.Ranks) != maxShownRanks || r.Sizes.Data != 14 || r.Ranks[0].Backend != "gloo" || len(r.Files) == 0 {
+		t.Errorf("%+v", r)
+	}
+	if r.Files[0].Name != "pytorch_ddp_config.yaml" || !strings.Contains(r.Files[0].Text, "world_size: 14\n  nnodes: 14\n") {
+		t.Errorf("%+v", r.Files[0])
+	}
+	// mpirun over several replicas is shown, with the reason why it is not started yet.
+	w.ok("POST", recipePath, `{"spec":{"framework":"mpi","roles":[{"command":["x"],"replicas":2}]}}`, &r)
+	if last := r.Warnings[len(r.Warnings)-1]; !strings.Contains(last.EN, "not built yet") {
+		t.Errorf("%+v", r.Warnings)
+	}
+	var page struct{ Items []any }
+	w.ok("GET", "/api/v1/training-tasks", nil, &page)
+	if len(page.Items) != 0 {
+		t.Errorf("%d tasks were made", len(page.Items))
+	}
+}
+
+// TestRecipesAreChecked: what could never start is refused where it is submitted, previewed or shown.
+func TestRecipesAreChecked(t *testing.T) {
+	w := newWorld(t)
+	seed := `{"metadata":{"name":"seed"},"spec":{"framework":"deepspeed","strategy":{"data":2,"pipeline":4,"tensor":8},"roles":[{"command":["x"],"replicas":14}]}}`
+	far := `{"metadata":{"name":"far"},"spec":{"framework":"horovod","roles":[{"command":["x"],"replicas":2}]}}`
+	for _, path := range []string{"/api/v1/training-tasks", "/api/v1/placements/preview"} {
+		w.refused("POST", path, seed, 400, "BadRecipe")
+		w.refused("POST", path, far, 400, "BadRecipe")
+	}
+	w.refused("POST", recipePath, seed, 400, "BadRecipe")
+	w.refused("POST", recipePath, `{"spec":{"framework":"x","roles":[{"command":["x"]}]}}`, 400, "InvalidField")
+	w.refused("POST", recipePath, `{"spec":{"strategy":{"kind":"ddp"},"roles":[{"command":["x"]}]}}`, 400, "BadRecipe")
+	w.refused("POST", recipePath, `{"spec":{"framework":"mpi","strategy":{"tensr":2},"roles":[{"command":["x"]}]}}`, 400, "UnknownField")
+	var made submitted
+	w.ok("POST", "/api/v1/training-tasks", `{"metadata":{"name":"good"},"spec":{"framework":"deepspeed","strategy":{"data":7,"tensor":2},"roles":[{"command":["x"],"replicas":14}]}}`, &made)
+	if made.DistributedInfo.Framework != "deepspeed" {
+		t.Errorf("%+v", made)
+	}
+}

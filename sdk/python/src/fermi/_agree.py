@@ -1,0 +1,111 @@
+"""Which step all ranks stop or save at.
+
+The launcher's word reaches every rank at its own moment, but a save that not every rank makes is worth
+nothing, and a rank that stops alone leaves the others waiting. So rank 0 decides: a step two ahead, noted
+in the store that the process group has anyway. Ranks that meet in a collective every step can't be
+further apart than that, so everybody has read it when the step comes. Costs one round trip to the store a
+step; without a process group each rank decides alone.
+"""
+
+import sys
+
+from . import _session
+
+AHEAD = 2
+_BITS = 31  # two steps in one counter
+
+
+class Agreement:
+    def __init__(self, session):
+        self.session = session
+        self.asked = (0, False)  # checkpoints asked for and stop, as far as passed on
+        self.seen = (None, (0, 0))  # a step, and what the store said at it
+        self.stop_at = self.save_at = 0
+        self.saved_for = 0  # the last save_at that was answered with a save
+        self.calls = {}
+
+    def _store(self):
+        dist = sys.modules.get("torch.distributed")
+        if dist is None or self.session.world == 1 or not dist.is_available() or not dist.is_initialized():
+            return None
+        return dist.distributed_c10d._get_default_store()
+
+    def step(self, who):
+        """The step a question is about: the last one reported, or the number of the question."""
+        if self.session.step is not None:
+            return self.session.step
+        self.calls[who] = self.calls.get(who, 0) + 1
+        return self.calls[who]
+
+    def should_stop(self, step=None):
+        step = self.step("stop") if step is None else step
+        stop_at = self.poll(step)[0]
+        return bool(stop_at) and step >= stop_at
+
+    def should_save(self, step=None):
+        step = self.step("save") if step is None else step
+        save_at = self.poll(step)[1]
+        if save_at <= self.saved_for or step < save_at:
+            return False
+        self.saved_for = save_at
+        return True
+
+    def poll(self, step):
+        """(step to stop at, step to save at), 0 for none, as all ranks have it at this step."""
+        self.session.poll()
+        wish = (self.session.checkpoints, self.session.stop is not None)
+        store = self._store()
+        if store is None:
+            self._alone(step, wish)
+            return self.stop_at, self.save_at
+        if self.seen[0] != step:
+            self.seen = (step, self._meet(store, step, wish))
+        return self.seen[1]
+
+    def _alone(self, step, wish):
+        if wish[1] and not self.stop_at:
+            self.stop_at = step
+        if wish != self.asked:
+            self.asked, self.save_at = wish, step
+
+    def _meet(self, store, step, wish):
+        prefix = "fermi/%d/" % self.session.generation
+        new = wish != self.asked
+        if self.session.rank != 0:
+            if new:  # only this rank may have been told: rank 0 hears of it here
+                store.add(prefix + ("asked-stop" if wish[1] else "asked-save"), 1)
+                self.asked = wish
+            return _unpack(store.add(prefix + "at", 0))
+        stop, save = store.add(prefix + "asked-stop", 0), store.add(prefix + "asked-save", 0)
+        stop_at, save_at = at = _unpack(store.add(prefix + "at", 0))
+        if (new and wish[1] or stop) and not stop_at:
+            stop_at = save_at = step + AHEAD
+        elif (new or save) and save_at <= step:
+            save_at = step + AHEAD
+        if save:  # a save that is still to come serves whoever asked before it
+            store.add(prefix + "asked-save", -save)
+        self.asked = wish
+        if at != (stop_at, save_at):
+            store.add(prefix + "at", (stop_at - at[0] << _BITS) + save_at - at[1])
+        return stop_at, save_at
+
+
+def _unpack(value):
+    return value >> _BITS, value & (1 << _BITS) - 1
+
+
+_agreement = None
+
+
+def current():
+    global _agreement
+    session = _session.current()
+    if _agreement is None or _agreement.session is not session:
+        _agreement = Agreement(session)
+    return _agreement
+
+
+def renew():
+    """A new generation has a store of its own."""
+    global _agreement
+    _agreement = None

@@ -1,0 +1,184 @@
+"""What this process knows of its place in the task: rank, world, generation, orders of the launcher.
+
+There is one session a process. Without a launcher (no FERMI_SOCKET) it says what the environment says,
+or rank 0 of 1, and everything sent goes nowhere: the same script runs on a laptop.
+"""
+
+import atexit
+import math
+import os
+import time
+
+from . import _link
+from ._version import VERSION
+
+WELCOME = 600.0  # seconds a rank waits to be told where to start: its peers may still be starting
+
+
+class Left(Exception):
+    """The launcher ordered this rank out of its generation; fermi.rejoin takes it into the next one."""
+
+
+class Session:
+    def __init__(self, environ=os.environ):
+        self.rank = _number(environ, "RANK", 0)
+        self.world = _number(environ, "WORLD_SIZE", 1)
+        self.local_rank = _number(environ, "LOCAL_RANK", self.rank)
+        self.generation = _number(environ, "FERMI_GENERATION", 0)
+        if not 0 <= self.rank < self.world:
+            raise ValueError("RANK is %d of WORLD_SIZE %d" % (self.rank, self.world))
+        self.shm = environ.get("FERMI_SHM") or None
+        self.task = environ.get("FERMI_TASK", "")
+        self.link = None
+        self.restore = None  # the step to restore, None: nothing
+        self.watermark = None  # newest step whole on every rank
+        self.released = False  # the coordinator knows of the steps this rank offered to give up
+        self.stop = None  # {"grace", "reason"} once asked
+        self.checkpoints = 0  # how often one was asked for
+        self.may_leave = False  # inside fermi.rejoin
+        self.leave = None  # the generation to leave
+        self.next = None  # the next generation, as the launcher sent it
+        self.gauges = {}  # name → function: metrics that other modules add to every report
+        self.step = None  # the last one reported
+        self._last = None  # (step, monotonic time) of the last report, None after a pause
+
+    def connect(self, path, held):
+        """Says hello and what is held in memory, and waits to be told where to start."""
+        self.link = _link.Link(path)
+        self.link.send("hello", {"pid": os.getpid(), "rank": self.rank, "generation": self.generation, "version": VERSION}, must=True)
+        self.link.send("held", {"steps": held}, must=True)
+        welcome = self._await("welcome", WELCOME)
+        if welcome is None:
+            raise ConnectionError("the launcher did not welcome rank %d within %d s" % (self.rank, WELCOME))
+        self.generation = _whole(welcome, "generation", self.generation)
+        self.restore = _whole(welcome, "restore", None)
+        self.watermark = self.restore
+        atexit.register(self.close)  # what was said last still goes out
+
+    def _await(self, name, seconds):
+        """The body of the first message of that name; the others are acted on meanwhile."""
+        end = time.monotonic() + seconds
+        while self.link.open and time.monotonic() < end:
+            found = None
+            for got, body in self.link.wait(end - time.monotonic()):
+                if got == name and found is None:
+                    found = body
+                else:
+                    self._act(got, body)
+            if found is not None:
+                return found
+        return None
+
+    def poll(self):
+        """Acts on what the launcher said since the last call. Raises Left when ordered to leave inside rejoin."""
+        if self.link is None:
+            return
+        for name, body in self.link.poll():
+            self._act(name, body)
+        if self.may_leave and self.leave is not None:
+            raise Left("ordered to leave generation %d" % self.leave)
+
+    def _act(self, name, body):
+        """An order of a kind that is not known is of a later version: it is passed over."""
+        if name == "watermark":
+            step = _whole(body, "step", None)
+            if step is not None and (self.watermark is None or step > self.watermark):
+                self.watermark = step
+            self.released |= body.get("held") is True
+        elif name == "stop":
+            self.stop = {"grace": body.get("grace", 0), "reason": str(body.get("reason", "stopped"))}
+        elif name == "checkpoint":
+            self.checkpoints += 1
+        elif name == "leave":
+            self.leave = _whole(body, "generation", self.generation)
+        elif name == "generation":
+            self.next = body
+
+    def send(self, name, body, must=False):
+        return self.link is not None and self.link.send(name, body, must)
+
+    def report(self, step, metrics):
+        now = time.monotonic()
+        progress = {"step": step, "t": 0.0, "metrics": _numbers(metrics, self.gauges)}
+        if self._last is not None and step > self._last[0]:
+            progress["t"] = (now - self._last[1]) / (step - self._last[0])
+        self._last, self.step = (step, now), step
+        self.send("progress", progress)
+
+    def phase(self, name, on):
+        if not on:
+            self._last = None  # the pause is no step time
+        self.send("phase", {"name": name, "on": on}, must=True)
+
+    def rejoin(self, seconds):
+        """Says that the generation was left and takes the place the launcher gives in the next; False: it gave none."""
+        if self.link is None or not self.link.open:
+            return False
+        self.send("left", {"generation": self.generation}, must=True)
+        body = self.next or self._await("generation", seconds)
+        if body is None:
+            return False
+        self.generation = _whole(body, "generation", self.generation + 1)
+        self.rank = _whole(body, "rank", self.rank)
+        self.world = _whole(body, "world", self.world)
+        self.restore = self.watermark = _whole(body, "restore", None)
+        self.leave = self.next = self._last = self.step = None
+        os.environ.update(
+            RANK=str(self.rank),
+            WORLD_SIZE=str(self.world),
+            FERMI_GENERATION=str(self.generation),
+            MASTER_ADDR=str(body.get("master_addr", os.environ.get("MASTER_ADDR", ""))),
+            MASTER_PORT=str(body.get("master_port", os.environ.get("MASTER_PORT", ""))),
+        )
+        return True
+
+    def close(self):
+        if self.link is not None:
+            self.link.close()
+
+
+def _number(environ, name, default):
+    text = environ.get(name, "")
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("%s is %r, not a number" % (name, text)) from None
+
+
+def _whole(body, name, default):
+    value = body.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+
+
+def _numbers(metrics, gauges):
+    """The metrics as JSON has them. What is no finite number has no number in JSON: it is said by its name."""
+    out = {}
+    for name, value in list(metrics.items()) + [(k, f()) for k, f in gauges.items()]:
+        if value is None:
+            continue
+        value = float(value)  # a tensor or a numpy number too
+        if math.isfinite(value):
+            out[str(name)[:128]] = value
+        else:
+            out[str(name)[:118] + ".nonfinite"] = 1.0
+    if len(out) > 64:
+        raise ValueError("%d metrics in one report; 64 is the most" % len(out))
+    return out
+
+
+_current = None
+
+
+def current():
+    """The session of this process; made from the environment, without a launcher, when init was not called."""
+    global _current
+    if _current is None:
+        _current = Session()
+    return _current
+
+
+def begin(session):
+    global _current
+    _current = session

@@ -1,0 +1,163 @@
+"""One L0 slot: a file in memory that outlives the process, whole or not there.
+
+    0      header: magic, state, rank, world, generation, step, lengths, check sums; written last
+    4096   data: the blobs, each at a multiple of 64
+    ...    tree: JSON
+    ...    table: CRC-32 of every 8 MiB of the data
+
+A slot under change has no valid header, so a process killed at any byte of a save leaves a slot that
+is empty, never one that is wrong. Every byte that counts is covered: the header by its own CRC, tree
+and table by CRCs in the header, the data by the table. CRC-32 and not CRC-32C: decision 0014.
+"""
+
+import mmap
+import os
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+MAGIC = b"FERMIL0\x01"
+DATA = 4096
+CHUNK = 8 << 20
+ROOM = 64 << 10  # a slot is larger than its state by up to this, so that a longer tree needs no new mapping
+_HEADER = struct.Struct("<8sIIIIQQQQQII")  # magic, state, rank, world, 0, generation, step, data, tree, table, crc of tree and table
+_WHOLE = 2
+
+
+class Header(NamedTuple):
+    """What a whole slot says of itself; lengths in bytes."""
+
+    rank: int
+    world: int
+    generation: int
+    step: int
+    data: int
+    tree: int
+    table: int
+    tree_crc: int
+    table_crc: int
+
+    def pack(self):
+        fields = _HEADER.pack(
+            MAGIC, _WHOLE, self.rank, self.world, 0, self.generation, self.step, self.data, self.tree, self.table, self.tree_crc, self.table_crc
+        )
+        return fields + struct.pack("<I", zlib.crc32(fields))
+
+    @staticmethod
+    def unpack(raw):
+        """The header, or None when these bytes are none."""
+        fields, crc = raw[: _HEADER.size], raw[_HEADER.size : _HEADER.size + 4]
+        if len(crc) < 4 or struct.pack("<I", zlib.crc32(fields)) != crc:
+            return None
+        magic, state, rank, world, zero, *rest = _HEADER.unpack(fields)
+        if magic != MAGIC or state != _WHOLE or zero != 0:
+            return None
+        return Header(rank, world, *rest)
+
+
+class Slot:
+    """A slot and its mapping. One process at a time writes it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.header = None  # of what was found whole, or committed
+        self._map = None
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._open()
+
+    def _open(self):
+        size = os.fstat(self._fd).st_size
+        if size >= DATA:
+            flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+            self._map = mmap.mmap(self._fd, size, flags=flags)
+
+    def verify(self):
+        """Reads every byte; sets and returns the header if all of them are as they were written."""
+        self.header = None
+        header = Header.unpack(self._map[: _HEADER.size + 4]) if self._map else None
+        if header is None or header.table != 4 * -(-header.data // CHUNK):
+            return None
+        tree, table, end = _places(header.data, header.tree, header.table)
+        if end > len(self._map):
+            return None
+        sums = self._map[table:end]
+        if zlib.crc32(self._map[tree:table]) != header.tree_crc or zlib.crc32(sums) != header.table_crc:
+            return None
+        if self._sums(header.data) != sums:
+            return None
+        self.header = header
+        return header
+
+    def _sums(self, length):
+        """The table of check sums of the data; chunks are summed side by side, for zlib lets other threads run."""
+        with memoryview(self._map) as view:
+            parts = [view[DATA + i : DATA + min(i + CHUNK, length)] for i in range(0, length, CHUNK)]
+            sums = _side_by_side(parts) if len(parts) > 1 else [zlib.crc32(p) for p in parts]
+            for p in parts:
+                p.release()
+        return struct.pack("<%dI" % len(sums), *sums)
+
+    def wipe(self):
+        """From here on the slot is empty, also for whoever reads it after this process."""
+        self.header = None
+        if self._map:
+            self._map[: _HEADER.size + 4] = bytes(_HEADER.size + 4)
+
+    def reserve(self, data, tree):
+        """Makes room: allocated and mapped now, so that no save meets a page that is not there, or no memory."""
+        need = _places(data, tree, 4 * -(-data // CHUNK))[2]
+        if self._map and len(self._map) >= need:
+            return
+        size = -(-(need + ROOM) // ROOM) * ROOM
+        self.wipe()
+        os.posix_fallocate(self._fd, 0, size)
+        if self._map:
+            self._map.close()
+            self._map = None
+        self._open()
+
+    def put(self, plan):
+        """Copies the blobs in. The slot is empty until commit."""
+        self.wipe()
+        with memoryview(self._map) as view:
+            for offset, length, copy in plan.blobs:
+                if length:
+                    copy(view[DATA + offset : DATA + offset + length])
+
+    def commit(self, rank, world, generation, step, data, tree):
+        """Sums what put copied, and makes the slot whole with one last short write."""
+        sums = self._sums(data)
+        at, table, end = _places(data, len(tree), len(sums))
+        self._map[at:table] = tree
+        self._map[table:end] = sums
+        header = Header(rank, world, generation, step, data, len(tree), len(sums), zlib.crc32(tree), zlib.crc32(sums))
+        packed = header.pack()
+        self._map[: len(packed)] = packed
+        self.header = header
+        return end
+
+    def read(self):
+        """(tree, view of the data) of a slot that verify or commit found whole; release the view after use."""
+        tree, table, _ = _places(self.header.data, self.header.tree, self.header.table)
+        return self._map[tree:table], memoryview(self._map)[DATA : DATA + self.header.data]
+
+    def close(self):
+        if self._map:
+            self._map.close()
+            self._map = None
+        os.close(self._fd)
+
+
+def _side_by_side(parts):
+    try:
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            return list(pool.map(zlib.crc32, parts))
+    except RuntimeError:  # the interpreter is ending and starts no threads any more
+        return [zlib.crc32(p) for p in parts]
+
+
+def _places(data, tree, table):
+    """Where tree and table begin, and where all ends."""
+    at = DATA + data
+    return at, at + tree, at + tree + table

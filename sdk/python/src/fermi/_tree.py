@@ -1,0 +1,198 @@
+"""A state as a JSON tree and raw bytes, and back.
+
+Nothing is pickled and nothing is unpickled: what a slot holds can hold no code. Tensors, arrays and
+bytes become blobs, copied as they are; the rest becomes JSON that says which Python types it was:
+lists are arrays, anything else that JSON has no word for is an object with one key. What is not known
+here is refused by its path, never guessed.
+"""
+
+import collections
+import json
+import struct
+import sys
+
+ALIGN = 64  # of a blob: any element type, and whole cache lines
+DEPTH = 100
+
+_DICTS = {dict: "d", collections.OrderedDict: "o", collections.Counter: "c"}
+_DICT_TYPES = {name: kind for kind, name in _DICTS.items()}
+_SETS = {set: "s", frozenset: "z"}
+_SET_TYPES = {name: kind for kind, name in _SETS.items()}
+
+
+class Plan:
+    """A state taken apart: the tree, and the blobs with the place each will have."""
+
+    def __init__(self, state):
+        self.blobs = []  # (offset, length, copy), copy(destination memoryview) puts the bytes there
+        self.length = 0
+        self._seen = {}  # identity of a tensor → its leaf: a tied weight is stored, and comes back, once
+        self.tree = self._node(state, "state", 0)
+
+    def encoded(self):
+        return json.dumps(self.tree, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+
+    def _blob(self, length, copy):
+        offset = self.length
+        self.blobs.append((offset, length, copy))
+        self.length = -(-(offset + length) // ALIGN) * ALIGN
+        return offset
+
+    def _node(self, value, path, depth):
+        kind = type(value)
+        if value is None or kind in (bool, str, int):
+            return value
+        if depth > DEPTH:
+            raise ValueError("%s: nested more than %d deep" % (path, DEPTH))
+        if kind is float:
+            finite = value - value == 0
+            return value if finite else {"f": struct.pack("<d", value).hex()}
+        if kind is list:
+            return [self._node(v, "%s[%d]" % (path, i), depth + 1) for i, v in enumerate(value)]
+        if kind is tuple or kind.__name__ == "Size" and isinstance(value, tuple):
+            return {"t": [self._node(v, "%s[%d]" % (path, i), depth + 1) for i, v in enumerate(value)]}
+        if kind in _DICTS:
+            return self._dict(value, kind, path, depth)
+        if kind in _SETS:
+            return {_SETS[kind]: [self._node(v, path + "{}", depth + 1) for v in sorted(value, key=repr)]}
+        if kind in (bytes, bytearray, memoryview):
+            view = memoryview(value).cast("B")
+            return {"y" if kind is bytes else "a": [self._blob(len(view), _copier(view)), len(view)]}
+        return self._foreign(value, path)
+
+    def _dict(self, value, kind, path, depth):
+        pairs = [[self._node(k, path + " key", depth + 1), self._node(v, "%s[%r]" % (path, k), depth + 1)] for k, v in value.items()]
+        node = {_DICTS[kind]: pairs}
+        metadata = getattr(value, "_metadata", None)  # torch puts the versions of modules there
+        if metadata is not None:
+            node = {"m": [node, self._node(metadata, path + "._metadata", depth + 1)]}
+        return node
+
+    def _foreign(self, value, path):
+        torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+        if torch is not None and isinstance(value, torch.Tensor):
+            return self._tensor(torch, value, path)
+        if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)) and not value.dtype.hasobject:
+            flat = numpy.ascontiguousarray(value)
+            shape = list(value.shape) if isinstance(value, numpy.ndarray) else None
+            view = memoryview(flat.reshape(-1).view(numpy.uint8)) if flat.nbytes else memoryview(b"")
+            return {"n": [value.dtype.str, shape, self._blob(flat.nbytes, _copier(view)), flat.nbytes]}
+        raise TypeError(
+            "%s: cannot keep a %s in a checkpoint; tensors, arrays, bytes, numbers, strings, lists, tuples, dicts and sets can be kept"
+            % (path, type(value).__qualname__)
+        )
+
+    def _tensor(self, torch, value, path):
+        if value.layout != torch.strided or value.is_quantized or value.is_complex() and value.is_conj() or value.device.type == "meta":
+            raise TypeError("%s: only dense tensors can be kept in a checkpoint, this one is %s" % (path, value.layout))
+        value = value.detach()
+        if not _dense(value.shape, value.stride()):
+            value = value.contiguous()
+        shape, stride, length = list(value.shape), list(value.stride()), value.numel() * value.element_size()
+        identity = (value.data_ptr(), value.dtype, tuple(shape), tuple(stride), value.device)
+        if length and identity in self._seen:
+            return self._seen[identity]
+        leaf = {"x": [str(value.dtype)[len("torch.") :], shape, stride, self._blob(length, _tensor_copier(torch, value)), length]}
+        self._seen[identity] = leaf
+        return leaf
+
+
+def _copier(view):
+    def copy(destination):
+        destination[:] = view
+
+    return copy
+
+
+def _tensor_copier(torch, value):
+    def copy(destination):
+        flat = torch.frombuffer(destination, dtype=torch.uint8).view(value.dtype)
+        flat.as_strided(value.shape, value.stride()).copy_(value)
+
+    return copy
+
+
+def _dense(shape, stride):
+    """Whether the elements fill one stretch of memory without gap or overlap, in whatever order of dimensions."""
+    expected = 1
+    for step, size in sorted(zip(stride, shape)):
+        if size == 1:
+            continue
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def decode(tree, data):
+    """The state again, from the JSON text and the memoryview of its blobs; every tensor and array is a copy."""
+    return _Decoder(data).node(json.loads(tree), 0)
+
+
+class _Decoder:
+    def __init__(self, data):
+        self.data = data
+        self.tensors = {}
+
+    def node(self, node, depth):
+        if depth > DEPTH + 2:
+            raise ValueError("nested too deep")
+        if isinstance(node, list):
+            return [self.node(v, depth + 1) for v in node]
+        if not isinstance(node, dict):
+            return node
+        ((kind, body),) = node.items()
+        if kind == "t":
+            return tuple(self.node(v, depth + 1) for v in body)
+        if kind in _DICT_TYPES:
+            return _DICT_TYPES[kind]((self.node(k, depth + 1), self.node(v, depth + 1)) for k, v in body) if kind != "c" else self._counter(body, depth)
+        if kind in _SET_TYPES:
+            return _SET_TYPES[kind](self.node(v, depth + 1) for v in body)
+        if kind == "m":
+            value = self.node(body[0], depth + 1)
+            value._metadata = self.node(body[1], depth + 1)
+            return value
+        if kind == "f":
+            return struct.unpack("<d", bytes.fromhex(body))[0]
+        return self.leaf(kind, body)
+
+    def _counter(self, body, depth):
+        return collections.Counter({self.node(k, depth + 1): self.node(v, depth + 1) for k, v in body})
+
+    def leaf(self, kind, body):
+        view = self.blob(*body[-2:])
+        if kind == "y":
+            return bytes(view)
+        if kind == "a":
+            return bytearray(view)
+        if kind == "n":
+            import numpy
+
+            dtype, shape = numpy.dtype(body[0]), body[1]
+            array = numpy.frombuffer(bytearray(view), dtype=dtype)
+            return array.reshape(shape) if shape is not None else array[0]
+        if kind == "x":
+            offset = body[3]
+            if not view or offset not in self.tensors:
+                self.tensors[offset] = _tensor(view, *body[:3])
+            return self.tensors[offset]
+        raise ValueError("unknown kind %r" % kind)
+
+    def blob(self, offset, length):
+        if not 0 <= offset <= offset + length <= len(self.data):
+            raise ValueError("a blob lies outside of the data")
+        return self.data[offset : offset + length]
+
+
+def _tensor(view, dtype, shape, stride):
+    import torch
+
+    kind = getattr(torch, dtype)
+    if not isinstance(kind, torch.dtype):
+        raise ValueError("unknown element type %r" % dtype)
+    tensor = torch.empty_strided(shape, stride, dtype=kind)
+    if tensor.numel() * tensor.element_size() != len(view):
+        raise ValueError("a tensor of %d bytes has %d" % (tensor.numel() * tensor.element_size(), len(view)))
+    if len(view):
+        tensor.copy_(torch.frombuffer(view, dtype=torch.uint8).view(kind).as_strided(shape, stride))
+    return tensor

@@ -1,0 +1,257 @@
+"""The wire and the session against a launcher that does, and does not, what it should; and without one."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import shutil
+import threading
+import unittest
+
+from fermi import _agree, _link, _session
+from tests import standin
+
+
+class Wire(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="fsdk", dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.path = os.path.join(self.folder, "s")
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.addCleanup(self.listener.close)
+        self.listener.bind(self.path)
+        self.listener.listen(1)
+
+    def link(self):
+        link = _link.Link(self.path)
+        self.addCleanup(link.close)
+        server = self.listener.accept()[0]
+        server.settimeout(standin.LIMIT)
+        self.addCleanup(server.close)
+        return link, server
+
+    def test_messages_go_both_ways(self):
+        link, server = self.link()
+        link.send("progress", {"step": 1, "metrics": {"损失": 0.5}})
+        self.assertEqual(json.loads(server.makefile("rb").readline()), {"progress": {"step": 1, "metrics": {"损失": 0.5}}})
+        server.sendall(b'{"watermark":{"st')
+        self.assertEqual(link.poll(), [])
+        server.sendall(b'ep":3}}\n{"stop":{}}\n')
+        self.assertEqual(link.wait(standin.LIMIT), [("watermark", {"step": 3}), ("stop", {})])
+
+    def test_a_launcher_that_does_not_read_never_blocks_a_rank(self):
+        link, server = self.link()
+        for step in range(100_000):
+            link.send("progress", {"step": step, "metrics": {"x": 1.0}})
+        self.assertGreater(link.dropped, 0)
+        self.assertTrue(link.send("saved", {"step": 1}, must=True))
+        read = threading.Thread(target=lambda: self.drain(server))
+        read.start()
+        while link._out:
+            link.poll()
+        link.close()
+        read.join()
+        self.assertEqual(json.loads(self.last), {"saved": {"step": 1}})
+
+    def drain(self, server):
+        for line in server.makefile("rb"):
+            self.last = line
+
+    def test_nonsense_ends_the_link_and_not_the_rank(self):
+        for bad in (b"{]\n", b"[]\n", b'{"a":1}\n', b'{"a":{},"b":{}}\n', b"\xff\n", b"x" * (_link.LINE + 2), b"[" * 60000 + b"\n"):
+            with self.subTest(bad=bad[:20]):
+                link, server = self.link()
+                server.sendall(bad)
+                while link.open:
+                    self.assertEqual(link.wait(1.0), [])
+                self.assertFalse(link.send("progress", {"step": 1}))
+                self.assertEqual(link.poll(), [])
+
+    def test_lines_beyond_the_limit_are_not_sent(self):
+        link, _ = self.link()
+        with self.assertRaisesRegex(ValueError, "over the limit"):
+            link.send("progress", {"x": "y" * _link.LINE})
+
+
+class Fake:
+    """A link that plays what a launcher says."""
+
+    open = True
+
+    def __init__(self, *said):
+        self.said, self.sent = list(said), []
+
+    def poll(self):
+        said, self.said = self.said, []
+        return said
+
+    def wait(self, seconds):
+        return self.poll()
+
+    def send(self, name, body, must=False):
+        self.sent.append((name, body))
+        return True
+
+
+class Sessions(unittest.TestCase):
+    def session(self, *said, **environ):
+        session = _session.Session(dict({"RANK": "1", "WORLD_SIZE": "4", "FERMI_GENERATION": "2"}, **environ))
+        session.link = Fake(*said)
+        return session
+
+    def test_reports_are_numbers(self):
+        session = self.session()
+        session.report(5, {"loss": 0.25, "none": None, "nan": float("nan"), "big": float("inf"), "flag": True})
+        session.report(7, {})
+        self.assertEqual(session.link.sent[0], ("progress", {"step": 5, "t": 0.0, "metrics": {"loss": 0.25, "nan.nonfinite": 1.0, "big.nonfinite": 1.0, "flag": 1.0}}))
+        self.assertGreater(session.link.sent[1][1]["t"], 0)
+        with self.assertRaisesRegex(ValueError, "64 is the most"):
+            session.report(8, {"m%d" % i: i for i in range(65)})
+
+    def test_orders_are_acted_on(self):
+        session = self.session(
+            ("watermark", {"step": 9}), ("watermark", {"step": 4}), ("checkpoint", {}), ("stop", {"grace": 30, "reason": "preempted"}), ("of-a-later-version", {}), ("watermark", {"step": "x"})
+        )
+        session.poll()
+        self.assertEqual((session.watermark, session.checkpoints, session.stop), (9, 1, {"grace": 30, "reason": "preempted"}))
+
+    def test_leave_is_obeyed_inside_rejoin_only(self):
+        session = self.session(("leave", {"generation": 2}))
+        session.poll()
+        session.may_leave = True
+        with self.assertRaises(_session.Left):
+            session.poll()
+
+    def test_a_place_in_the_next_generation_is_taken(self):
+        session = self.session(("generation", {"generation": 3, "rank": 0, "world": 2, "master_addr": "h", "master_port": 9, "restore": 7}))
+        before = dict(os.environ)
+        try:
+            self.assertTrue(session.rejoin(1))
+            self.assertEqual((os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["MASTER_PORT"]), ("0", "2", "9"))
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        self.assertEqual(session.link.sent, [("left", {"generation": 2})])
+        self.assertEqual((session.generation, session.rank, session.world, session.restore), (3, 0, 2, 7))
+
+    def test_bad_environments_are_named(self):
+        for environ, why in (({"RANK": "x"}, "RANK is 'x'"), ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK is 4 of WORLD_SIZE 4")):
+            with self.assertRaisesRegex(ValueError, why):
+                _session.Session(environ)
+
+
+class Alone(unittest.TestCase):
+    def test_stop_and_save_are_answered_once(self):
+        session = _session.Session({})
+        session.link = Fake(("checkpoint", {}))
+        agreement = _agree.Agreement(session)
+        self.assertEqual([agreement.should_save(s) for s in (1, 2, 3)], [True, False, False])
+        session.link.said = [("checkpoint", {}), ("stop", {})]
+        self.assertEqual([(agreement.should_save(s), agreement.should_stop(s)) for s in (4, 5)], [(True, True), (False, True)])
+
+    def run_script(self, text, **environ):
+        env = standin.rank_environ(**environ)
+        return subprocess.run([sys.executable, "-W", "error", "-c", text], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=standin.LIMIT, text=True)
+
+    def test_without_a_launcher_everything_is_a_no_op(self):
+        done = self.run_script(
+            """
+import fermi
+fermi.init()
+got = fermi.checkpoint.restore()
+sampler = fermi.Sampler(10, 3)
+fermi.set_seed(1)
+for step, ids in enumerate(sampler):
+    fermi.report(step=step, loss=0.5)
+    saved = fermi.checkpoint.save(step, {"rng": fermi.rng_state(), "sampler": sampler.state_dict()})
+    with fermi.phase("eval"):
+        pass
+    assert not fermi.should_checkpoint() and not fermi.should_stop()
+fermi.close()
+print(fermi.rank(), fermi.world_size(), fermi.generation(), got, bool(saved), fermi.rejoin(lambda x: x, 5))
+"""
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, "0 1 0 None False 5\n"))
+
+    def test_one_rank_with_shared_memory_resumes_without_a_launcher(self):
+        folder = tempfile.mkdtemp(prefix="fsdk", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, folder)
+        text = """
+import fermi
+fermi.init()
+got = fermi.checkpoint.restore()
+step = got.step + 1 if got else 0
+assert not got or got.state == {"x": [step - 1] * 3}, got
+for step in range(step, step + 6):
+    fermi.checkpoint.save(step, {"x": [step] * 3})
+    fermi.checkpoint.flush()
+fermi.checkpoint.save(step + 1, {"x": [step + 1] * 3})
+print(step + 1)
+"""
+        outputs = [self.run_script(text, FERMI_SHM=folder).stdout for _ in range(3)]
+        self.assertEqual(outputs, ["6\n", "13\n", "20\n"])
+
+    def test_random_states_come_back(self):
+        import random
+
+        from fermi import rng_state, set_rng_state, set_seed
+        from tests.test_tree import through
+
+        set_seed(1, 2, 3)
+        state = through(rng_state())
+        numbers = [random.random() for _ in range(5)] + [random.gauss(0, 1)]
+        set_rng_state(state)
+        self.assertEqual([random.random() for _ in range(5)] + [random.gauss(0, 1)], numbers)
+        self.assertNotEqual(set_seed(1, 2, 3), set_seed(1, 2, 4))
+
+
+class AgainstALauncher(unittest.TestCase):
+    SCRIPT = """
+import os, sys, time, fermi
+fermi.init()
+
+def meet(step):
+    # As a collective does: nobody goes on before everybody came.
+    path = "meet-%d-%d" % (fermi.generation(), step)
+    with open(path, "ab") as file:
+        file.write(b".")
+    while os.path.getsize(path) < fermi.world_size():
+        time.sleep(0.0001)
+
+got = fermi.checkpoint.restore()
+step = got.step if got else 0
+assert not got or got.state["rank"] == fermi.rank() and got.state["step"] == step
+while True:
+    step += 1
+    meet(step)
+    fermi.checkpoint.save(step, {"rank": fermi.rank(), "step": step, "bytes": bytes([step % 256]) * 1000})
+    fermi.report(step=step)
+"""
+
+    def test_ranks_killed_at_any_moment_restore_the_newest_common_step(self):
+        import random
+
+        rng = random.Random(6)
+        launcher = standin.Launcher(["-c", self.SCRIPT], 3)
+        self.addCleanup(launcher.close)
+        for _ in range(8):
+            launcher.start()
+            target = rng.randrange(1, 40)
+            launcher.until(lambda rank, name, body: name == "saved" and len(launcher.saved.get(1, ())) >= target or name == "exit")
+            self.assertEqual(launcher.codes, {}, launcher.output())
+            whole = launcher.watermark
+            launcher.kill()
+            launcher.codes.clear()
+        self.assertEqual(launcher.restores[0], None)
+        self.assertEqual(launcher.restores, sorted(launcher.restores, key=lambda s: s or 0))
+        launcher.start()
+        last = launcher.restores[-1] or 0
+        launcher.until(lambda rank, name, body: name == "progress" and launcher.restores and launcher.watermark and launcher.watermark > last + 50)
+        self.assertGreaterEqual(launcher.restores[-1], whole or 0)
+        self.assertEqual(launcher.codes, {}, launcher.output())
+
+
+if __name__ == "__main__":
+    unittest.main()

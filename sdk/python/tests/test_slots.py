@@ -1,0 +1,296 @@
+"""A slot is whole or empty, whatever happened to the process that wrote it or to the bytes since."""
+
+import os
+import random
+import shutil
+import signal
+import tempfile
+import unittest
+
+from fermi import _session, _slots, _tree, checkpoint
+
+
+def state_of(step, size):
+    """A state that says which step it is in every byte."""
+    return {"step": step, "a": random.Random(step).randbytes(size), "b": [bytearray([step % 256]) * (size // 3), step / 7]}
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="fsdk", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def write(self, path, step, size=1000):
+        slot = _slots.Slot(path)
+        plan = _tree.Plan(state_of(step, size))
+        tree = plan.encoded()
+        slot.reserve(plan.length, len(tree))
+        slot.put(plan)
+        slot.commit(0, 1, 1, step, plan.length, tree)
+        slot.close()
+
+
+class Slots(Folder):
+    def test_a_slot_reads_back_in_another_process_as_it_was(self):
+        path = os.path.join(self.folder, "x")
+        self.write(path, 12, 20 << 20)  # several chunks
+        slot = _slots.Slot(path)
+        self.assertEqual(slot.verify().step, 12)
+        tree, data = slot.read()
+        with data:
+            self.assertEqual(_tree.decode(tree, data), state_of(12, 20 << 20))
+        slot.close()
+
+    def test_every_flipped_bit_that_counts_is_found(self):
+        path = os.path.join(self.folder, "x")
+        self.write(path, 3, 300)
+        slot = _slots.Slot(path)
+        tree, table, end = _slots._places(*slot.verify()[4:7])
+        gaps = set(range(_slots._HEADER.size + 4, _slots.DATA))  # between header and data nothing is kept
+        rng = random.Random(1)
+        for at in range(end):
+            if at in gaps:
+                continue
+            bit = 1 << rng.randrange(8)
+            slot._map[at] ^= bit
+            self.assertIsNone(slot.verify(), "byte %d of %d" % (at, end))
+            slot._map[at] ^= bit
+        self.assertIsNotNone(slot.verify())
+        slot.close()
+
+    def test_a_file_cut_short_or_of_noise_is_empty(self):
+        path = os.path.join(self.folder, "x")
+        self.write(path, 3)
+        slot = _slots.Slot(path)
+        end = _slots._places(*slot.verify()[4:7])[2]
+        slot.close()
+        with open(path, "rb") as file:
+            whole = file.read()
+        rng = random.Random(2)
+        for size in [0, 1, 63, 64, 4095, 4096, 4097, end - 1] + [rng.randrange(end) for _ in range(50)]:
+            with open(path, "wb") as file:
+                file.write(whole[:size])
+            slot = _slots.Slot(path)
+            self.assertIsNone(slot.verify(), size)
+            slot.close()
+        for _ in range(50):
+            with open(path, "wb") as file:
+                file.write(_slots.MAGIC + rng.randbytes(rng.randrange(10000)))
+            slot = _slots.Slot(path)
+            self.assertIsNone(slot.verify())
+            slot.close()
+
+    def test_killed_at_any_byte_of_a_save_leaves_no_wrong_slot(self):
+        """The child kills itself after so many bytes of the copy, or in the middle of the last writes."""
+        size, rng = 3000, random.Random(3)
+        for round_ in range(60):
+            path = os.path.join(self.folder, "x")
+            self.write(path, 1, size)
+            limit = rng.randrange(0, size + size // 3 + 200)
+            if os.fork() == 0:
+                _die_after(limit)
+                self.write(path, 2, size)
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.wait()
+            slot = _slots.Slot(path)
+            header = slot.verify()
+            if header is not None:
+                tree, data = slot.read()
+                with data:
+                    self.assertEqual(_tree.decode(tree, data), state_of(header.step, size))
+                self.assertEqual(header.step, 2)  # once begun, step 1 is gone
+            slot.close()
+
+
+def _die_after(limit):
+    """From here on this process ends by SIGKILL once so many bytes of a state were copied."""
+    left = [limit]
+
+    def copier(view):
+        def copy(destination):
+            n = min(left[0], len(view))
+            destination[:n] = view[:n]
+            left[0] -= n
+            if n < len(view):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return copy
+
+    _tree._copier = copier
+
+
+class Saves(Folder):
+    def l0(self, watermark=None, restore=None):
+        session = _session.Session({"RANK": "0", "WORLD_SIZE": "1"})
+        session.watermark, session.restore = watermark, restore
+        session.link = Quiet()
+        memory = checkpoint.L0(self.folder, session)
+        return memory, session
+
+    def test_a_slot_is_reused_only_behind_the_watermark(self):
+        memory, session = self.l0()
+        for step in (1, 2, 3):
+            self.assertTrue(memory.save(step, state_of(step, 100)))
+        memory.flush()
+        full = memory.save(4, state_of(4, 100))
+        self.assertFalse(full)
+        self.assertIn("[1, 2, 3]", full.why)
+        session.watermark = 1  # step 1 is what everybody would restore: it stays
+        self.assertFalse(memory.save(4, state_of(4, 100)))
+        session.watermark = 2
+        self.assertTrue(memory.save(4, state_of(4, 100)))
+        memory.flush()
+        self.assertEqual(sorted(s.header.step for s in memory._slots), [2, 3, 4])
+        self.assertFalse(memory.save(4, state_of(4, 100)))  # held already
+        self.assertEqual(memory.skipped, 3)
+        memory.close()
+
+    def test_steps_are_given_up_only_when_the_coordinator_knows(self):
+        memory, session = self.l0()
+        for step in (1, 2, 3):
+            memory.save(step, state_of(step, 100))
+        memory.flush()
+        session.watermark = 1
+        for step in range(4, 4 + checkpoint.STUCK + 2):
+            self.assertFalse(memory.save(step, state_of(step, 100)))
+        self.assertEqual([body for name, body in session.link.sent if name == "held"], [{"steps": [1]}])
+        self.assertEqual(sorted(s.header.step for s in memory._slots), [1, 2, 3])  # nothing is lost before the answer
+        session._act("watermark", {"step": 2, "held": True})  # step 2 had become whole everywhere before
+        self.assertTrue(memory.save(20, state_of(20, 100)))
+        memory.flush()
+        self.assertIn(2, [s.header.step for s in memory._slots if s.header])
+        self.assertNotIn(3, [s.header.step for s in memory._slots if s.header])
+        memory.close()
+
+    def test_steps_that_peers_do_not_have_are_forgotten(self):
+        memory, session = self.l0()
+        for step in (5, 6, 7):
+            memory.save(step, state_of(step, 100))
+        memory.close()
+        memory, session = self.l0()
+        self.assertEqual(memory.held(), [5, 6, 7])
+        session.restore = 6
+        memory.settle()
+        self.assertEqual(memory.held(), [5, 6])
+        got = memory.restore()
+        self.assertEqual((got.step, got.state), (6, state_of(6, 100)))
+        session.restore = None
+        memory.settle()
+        self.assertEqual(memory.held(), [])
+        memory.close()
+
+    def test_a_slot_of_another_rank_is_nobodys(self):
+        memory, session = self.l0()
+        memory.save(5, state_of(5, 100))
+        memory.flush()
+        session.rank = 1
+        self.assertEqual(memory.held(), [])
+        memory.close()
+
+    def test_a_step_gone_bad_is_not_restored_and_said(self):
+        memory, session = self.l0()
+        memory.save(5, state_of(5, 100))
+        memory.flush()
+        memory._slots[0]._map[_slots.DATA + 7] ^= 1
+        self.assertEqual(memory.held(), [])
+        session.restore = 5
+        with self.assertRaises(checkpoint.RestoreError):
+            memory.restore()
+        self.assertEqual(session.link.sent[-1], ("held", {"steps": []}))
+        memory.close()
+
+    def test_a_state_grows_and_shrinks(self):
+        memory, session = self.l0()
+        for step, size in enumerate((100, 300000, 10, 9 << 20, 0, 5000)):
+            session.watermark = step - 1
+            self.assertTrue(memory.save(step, state_of(step, size)))
+            memory.flush()
+            session.restore = step
+            self.assertEqual(memory.restore().state, state_of(step, size))
+        memory.close()
+
+    def test_a_state_that_cannot_be_kept_leaves_the_slots_as_they_were(self):
+        memory, session = self.l0()
+        memory.save(1, state_of(1, 100))
+        memory.flush()
+        for _ in range(5):
+            with self.assertRaises(TypeError):
+                memory.save(2, {"f": print})
+        self.assertTrue(memory.save(2, state_of(2, 100)))
+        memory.flush()
+        self.assertEqual(memory.held(), [1, 2])
+        memory.close()
+
+    def test_no_memory_skips_and_says_so(self):
+        memory, session = self.l0()
+        self.addCleanup(setattr, os, "posix_fallocate", os.posix_fallocate)
+
+        def full(fd, offset, size):
+            raise OSError(28, "No space left on device")
+
+        os.posix_fallocate = full
+        saved = memory.save(1, state_of(1, 100))
+        self.assertFalse(saved)
+        self.assertIn("No space left", saved.why)
+        memory.close()
+
+    def test_kill_dash_nine_at_random_moments(self):
+        """A process saves as fast as it can and is killed; whatever is whole then is what was saved."""
+        rng = random.Random(4)
+        size, whole = 200_000, 0
+        for _ in range(40):
+            ready, begin = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                _save_for_ever(self.l0, size, begin)
+            os.read(ready, 1 + rng.randrange(4))  # a byte a save: so many were taken
+            for _ in range(rng.randrange(2000)):
+                pass
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(ready)
+            os.close(begin)
+            memory, session = self.l0()
+            for step in memory.held():
+                session.restore = step
+                self.assertEqual(memory.restore().state, state_of(step, size))
+                whole += 1
+            memory.close()
+        self.assertGreater(whole, 0)
+
+
+def _save_for_ever(l0, size, begin):
+    try:
+        memory, session = l0()
+        held = memory.held()
+        step = session.watermark = held[-1] if held else 0
+        states = [state_of(s, size) for s in range(step + 1, step + 20)]
+        while True:
+            for state in states:
+                if memory.save(state["step"], state):
+                    os.write(begin, b".")
+                memory.flush()
+                session.watermark = state["step"]
+            os.kill(os.getpid(), signal.SIGKILL)
+    finally:
+        os._exit(1)
+
+
+class Quiet:
+    """A link that keeps what is sent."""
+
+    open = True
+
+    def __init__(self):
+        self.sent = []
+
+    def send(self, name, body, must=False):
+        self.sent.append((name, body))
+        return True
+
+    def poll(self):
+        return []
+
+
+if __name__ == "__main__":
+    unittest.main()

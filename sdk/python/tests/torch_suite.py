@@ -1,0 +1,266 @@
+"""make e2e-torch: the SDK with real PyTorch, gloo, ranks as processes of this machine. Not named test_*: it needs torch.
+
+FERMI_KILLS (20) and FERMI_SEED (1) choose the kills of the bit-exactness test."""
+
+import ast
+import os
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+import unittest
+
+import torch
+
+import fermi
+from fermi import _session, checkpoint
+from tests import standin
+from tests.test_tree import through
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KILLS = int(os.environ.get("FERMI_KILLS", "20"))
+SEED = int(os.environ.get("FERMI_SEED", "1"))
+
+
+class Ranks(unittest.TestCase):
+    """Ranks come from one fork server: what the launcher does, and quicker than interpreters."""
+
+    @classmethod
+    def setUpClass(cls):
+        standin.become_subreaper()
+        cls.folder = tempfile.mkdtemp(prefix="fsdk", dir="/tmp")
+        cls.standby = standin.Standby(cls.folder, standin.rank_environ(), "torch")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.standby.close()
+        shutil.rmtree(cls.folder)
+
+    def launcher(self, script, world=4, fresh=False, **env):
+        launcher = standin.Launcher([os.path.join(HERE, script[0])] + script[1:], world, env, None if fresh else self.standby)
+        self.addCleanup(launcher.close)
+        return launcher
+
+    def digests(self, launcher):
+        found = []
+        for rank in range(launcher.world):
+            with open("%s.%d" % (launcher.env["OUT"], rank)) as file:
+                found.append(file.read())
+        return found
+
+    def run_killed(self, kills, rng, kill, **env):
+        """Runs the DDP script to its end with ranks killed at random moments; returns the digests of all ranks."""
+        launcher = self.launcher(["train_ddp.py"], OUT=os.path.join(self.folder, "out"), **env)
+        launcher.start()
+        for _ in range(kills):
+            after = rng.randrange(8)
+            launcher.until(lambda rank, name, body: self.moment(launcher, name, body, after))
+            kill(launcher, rng.randrange(launcher.world), rng)
+        launcher.finish()
+        print("restored from %s" % launcher.restores)
+        return self.digests(launcher)
+
+    def moment(self, launcher, name, body, after):
+        """Whether a rank is so many steps into its generation; a rank that ended by itself is an error."""
+        if name == "exit":
+            raise AssertionError("a rank ended with %d:\n%s" % (body["code"], launcher.output()))
+        return name == "progress" and body["step"] > (launcher.restores[-1] or 0) + after
+
+
+def restart(launcher, victim, rng):
+    """A rank dies at some moment of its step; the others are killed, and all start again."""
+    time.sleep(rng.random() * 0.02)  # where in the step, nothing waits for it
+    launcher.kill([victim])
+    launcher.kill()
+    launcher.start()
+
+
+class Exact(Ranks):
+    def test_killed_runs_end_with_the_bits_of_the_uninterrupted_one(self):
+        rng = random.Random(SEED)
+        steps = str(40 + 5 * KILLS)
+        whole = self.run_killed(0, rng, restart, STEPS=steps)
+        self.assertEqual(self.run_killed(KILLS, rng, restart, STEPS=steps), whole)
+
+    def test_without_the_sdk_in_ddp_the_bits_differ(self):
+        """What the test above would see if its check, or the work of the SDK, were empty."""
+        rng = random.Random(SEED)
+        whole = self.run_killed(0, rng, restart, STEPS="40", PLAIN="1")
+        self.assertNotEqual(self.run_killed(2, rng, restart, STEPS="40", PLAIN="1"), whole)
+
+    def test_ranks_that_stay_in_their_process_do_too(self):
+        rng = random.Random(SEED)
+        whole = self.run_killed(0, rng, rejoin, STEPS="60", PARTIAL="1")
+        self.assertEqual(self.run_killed(5, rng, rejoin, STEPS="60", PARTIAL="1"), whole)
+
+
+def rejoin(launcher, victim, rng):
+    """Only the victim is a new process; the others leave their generation and join the next in place."""
+    stay = dict(launcher.pids)
+    del stay[victim]
+    launcher.kill([victim])
+    left = set()
+    while left < set(stay):
+        for rank, name, body in launcher.turn():
+            if name == "left" and body["generation"] == launcher.generation:
+                left.add(rank)
+            elif name == "exit":
+                raise AssertionError("rank %d ended:\n%s" % (rank, launcher.output()))
+    held = {r: launcher.saved.get(r, set()) | launcher.held.get(r, set()) for r in stay}
+    launcher.open_generation()
+    launcher.held.update(held)
+    launcher.spawn(victim)
+    launcher.until(lambda rank, name, body: name == "held" and rank == victim)  # the stand-in welcomed all by now
+    restore = launcher.restores[-1]
+    for rank in stay:
+        place = {"generation": launcher.generation, "rank": rank, "world": launcher.world, "restore": restore}
+        launcher.peers[rank].send("generation", dict(place, master_addr="127.0.0.1", master_port=launcher.port.getsockname()[1]))
+    if {r: launcher.pids.get(r) for r in stay} != stay:
+        raise AssertionError("a rank that should have stayed is another process")
+
+
+class Modes(Ranks):
+    def outputs(self, launcher):
+        launcher.start()
+        launcher.finish()
+        return launcher.output().splitlines()
+
+    def test_virtual_ranks_give_the_same_bits_with_4_2_3_and_4_ranks(self):
+        def run(name, *parts):
+            for steps, world in parts:
+                lines = self.outputs(self.launcher(["torch_ranks.py", "virtual"], world, STEPS=str(steps), FILE=os.path.join(self.folder, name)))
+                self.assertEqual(len(lines), world)
+                self.assertEqual(len(set(lines)), 1, lines)
+            return lines[0]
+
+        whole = run("one", (24, 4))
+        self.assertEqual(run("changing", (6, 4), (12, 2), (18, 3), (24, 4)), whole)
+        self.assertEqual(run("alone", (24, 1)), whole)
+
+    def test_gradients_are_compressed_on_an_unchanged_script(self):
+        def run(name, **env):
+            script = [os.path.join(HERE, "torch_ranks.py"), "compression"]
+            launcher = standin.Launcher(["-m", "fermi.run"] + script, 2, dict(env, FERMI_GRAD_COMPRESSION=name), self.standby)
+            self.addCleanup(launcher.close)
+            lines = self.outputs(launcher)
+            self.assertEqual(lines[0], lines[1])
+            return torch.tensor(ast.literal_eval(lines[0]))
+
+        exact = run("none")
+        self.assertTrue(torch.equal(run("fp16", OWN_HOOK="1"), exact))  # the script's own hook stays
+        for name, near in (("fp16", 1e-3), ("bf16", 1e-2), ("powersgd", 1.0)):
+            with self.subTest(compression=name):
+                got = run(name)
+                self.assertFalse(torch.equal(got, exact))
+                self.assertLess(((got - exact).norm() / exact.norm()).item(), near)
+
+    def test_all_ranks_save_and_stop_at_the_same_steps(self):
+        launcher = self.launcher(["torch_ranks.py", "agreement"])
+        launcher.start()
+        launcher.until(lambda rank, name, body: name == "progress" and body["step"] > 5)
+        launcher.peers[2].send("checkpoint", {})  # only one hears of it
+        launcher.until(lambda rank, name, body: name == "progress" and body["step"] > 40)
+        launcher.tell("checkpoint", {})
+        launcher.until(lambda rank, name, body: name == "progress" and body["step"] > 80)
+        launcher.tell("stop", {"grace": 30, "reason": "preempted"})
+        launcher.finish()
+        lines = [line for line in launcher.output().splitlines() if line.startswith("at ")]
+        self.assertEqual((len(lines), len(set(lines))), (4, 1), lines)
+        stop, saves = re.fullmatch(r"at (\d+) (\[.*\])", lines[0]).groups()
+        saves = ast.literal_eval(saves)
+        self.assertGreaterEqual(len(saves), 3)
+        self.assertEqual(saves[-1], int(stop))  # whoever is stopped saves first
+
+
+class Tensors(unittest.TestCase):
+    def test_tensors_come_back_with_their_bits_and_layout(self):
+        torch.manual_seed(1)
+        kinds = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool, torch.complex64]
+        image = torch.randn(2, 3, 4, 5)
+        values = [(torch.randn(3, 4) * 10).to(k) for k in kinds] + [
+            image.contiguous(memory_format=torch.channels_last),
+            image.permute(2, 0, 3, 1),
+            image[:, :, ::2],
+            torch.randn(1).expand(7),
+            torch.empty(0, 3),
+            torch.tensor(5.0),
+            torch.nn.Parameter(torch.randn(3)),
+            torch.tensor([float("nan"), float("inf"), -0.0]),
+        ]
+        for value in values:
+            back = through({"x": value})["x"]
+            self.assertEqual((back.dtype, back.shape), (value.dtype, value.shape))
+            same = value.detach().contiguous().view(-1).view(torch.uint8) if value.numel() else value
+            self.assertTrue(torch.equal(back.contiguous().view(-1).view(torch.uint8) if value.numel() else back, same))
+            if value.is_contiguous(memory_format=torch.channels_last) and value.dim() == 4:
+                self.assertEqual(back.stride(), value.stride())
+
+    def test_tied_weights_stay_tied_and_are_stored_once(self):
+        from fermi import _tree
+
+        w = torch.randn(100)
+        back = through({"a": w, "b": w, "c": w.clone()})
+        self.assertIs(back["a"], back["b"])
+        self.assertIsNot(back["a"], back["c"])
+        self.assertLess(_tree.Plan({"a": w, "b": w}).length, 900)
+        for odd in (torch.randn(3, 3).to_sparse(), torch.empty(3, device="meta")):
+            with self.assertRaisesRegex(TypeError, "only dense tensors"):
+                _tree.Plan({"x": odd})
+
+    def test_random_states_of_torch_and_numpy_come_back(self):
+        import numpy
+
+        fermi.set_seed(3)
+        state = through(fermi.rng_state())
+        first = torch.randn(5).tolist() + numpy.random.randn(5).tolist()
+        fermi.set_rng_state(state)
+        self.assertEqual(torch.randn(5).tolist() + numpy.random.randn(5).tolist(), first)
+
+    def test_precision_as_the_task_says(self):
+        model = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for name, dtype in (("bf16", torch.bfloat16), ("fp32", torch.float32), ("fp16", torch.float32)):
+            p = fermi.precision(name, "cpu")
+            with p.autocast():
+                out = model(torch.randn(2, 8))
+            self.assertEqual(out.dtype, dtype)
+            before = model.weight.detach().clone()
+            p.backward(out.float().sum())
+            self.assertTrue(p.step(optimizer))
+            self.assertFalse(torch.equal(before, model.weight))
+            fermi.precision(name, "cpu").load_state_dict(through(p.state_dict()))
+        with self.assertRaisesRegex(ValueError, "none of fp32, fp16, bf16"):
+            fermi.precision("fp8")
+
+    def test_the_stall_of_a_save(self):
+        """Prints what a save costs against one copy of the same bytes; checks only that what was taken is whole."""
+        folder = tempfile.mkdtemp(prefix="fsdk", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, folder)
+        state = {"w%d" % i: torch.randn(1 << 20) for i in range(32)}
+        session = _session.Session({})
+        memory = checkpoint.L0(folder, session)
+        target = torch.empty(32 << 20)
+        stalls, copies = [], []
+        for step in range(8):
+            begin = time.perf_counter()
+            for i, w in enumerate(state.values()):
+                target[i << 20 : (i + 1) << 20].copy_(w)
+            copies.append(time.perf_counter() - begin)
+            saved = memory.save(step, state)
+            self.assertTrue(saved, saved.why)
+            stalls.append(saved.stall)
+            memory.flush()
+        session.restore = 7
+        begin = time.perf_counter()
+        back = memory.restore()
+        restore = time.perf_counter() - begin
+        self.assertTrue(all(torch.equal(back.state[k], state[k]) for k in state))
+        memory.close()
+        print("128 MiB: first save %.3f s, then %.4f s (median), plain copy %.4f s, restore %.3f s" % (stalls[0], sorted(stalls[1:])[3], sorted(copies)[4], restore))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(HERE))
+    unittest.main(verbosity=2)
