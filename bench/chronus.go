@@ -101,13 +101,13 @@ func benchChronus(_ context.Context, r *report) error {
 		{"Fermi: devices counted, durations learned", 960, true, false},
 	} {
 		begin := time.Now()
-		out, evicted, plans, err := replay(jobs, cs)
+		m, err := replay(jobs, cs)
 		if err != nil {
 			return err
 		}
-		s := summarize(jobs, out)
-		s.print(cs.name, evicted)
-		fmt.Printf("  %d turns in %s\n", plans, time.Since(begin).Round(time.Millisecond))
+		s := summarize(jobs, m.out)
+		s.print(cs.name, m.evicted)
+		fmt.Printf("  %d turns in %s; %s\n", m.plans, time.Since(begin).Round(time.Millisecond), m.told)
 		if i == 0 {
 			r.atMost("mean JCT without oracle durations [min]", s.jct, 450)
 			r.atMost("longest wait of a gang of ≥ 8 devices [min]", s.maxGang, 5200)
@@ -143,10 +143,10 @@ func (s summary) print(name string, evicted int) {
 }
 
 // replay runs the trace through sched.Plan on a clock of its own.
-func replay(jobs []job, cs chronusCase) ([]outcome, int, int, error) {
+func replay(jobs []job, cs chronusCase) (*replayer, error) {
 	m := &replayer{
 		cs: cs, jobs: jobs, c: sched.NewCluster(), q: sched.NewQueues(), by: map[string]*trial{},
-		epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), out: make([]outcome, len(jobs)),
+		epoch: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), out: make([]outcome, len(jobs)), first: map[string]sched.Reservation{},
 	}
 	for i := range cs.nodes {
 		n := sched.Node{Number: uint32(i + 1), Name: fmt.Sprintf("n%d", i), Zone: "z", CPU: 1 << 30, Memory: 1 << 50}
@@ -154,11 +154,10 @@ func replay(jobs []job, cs chronusCase) ([]outcome, int, int, error) {
 			n.Devices = append(n.Devices, "A100")
 		}
 		if err := m.c.SetNode(n); err != nil {
-			return nil, 0, 0, err
+			return nil, err
 		}
 	}
-	err := m.runAll()
-	return m.out, m.evicted, m.plans, err
+	return m, m.runAll()
 }
 
 type replayer struct {
@@ -175,6 +174,41 @@ type replayer struct {
 	evicted int
 	plans   int
 	done    int
+	first   map[string]sched.Reservation // as first told, of who has not started yet
+	told    coverage
+}
+
+// coverage counts how starts lie to the interval first told.
+type coverage struct{ early, within, late int }
+
+func (c coverage) String() string {
+	all := c.early + c.within + c.late
+	if all == 0 {
+		return "no start was predicted"
+	}
+	part := func(n int) float64 { return 100 * float64(n) / float64(all) }
+	return fmt.Sprintf("%d starts predicted: %.1f%% within the interval first told, %.1f%% before it, %.1f%% after it", all, part(c.within), part(c.early), part(c.late))
+}
+
+func (c coverage) share() float64 {
+	return 100 * float64(c.within) / float64(max(c.early+c.within+c.late, 1))
+}
+
+// note holds a first start against what was first told of it.
+func (m *replayer) note(id string) {
+	r, ok := m.first[id]
+	if !ok {
+		return
+	}
+	delete(m.first, id)
+	switch now := m.time(); {
+	case now.Before(r.Early):
+		m.told.early++
+	case now.After(r.Late):
+		m.told.late++
+	default:
+		m.told.within++
+	}
 }
 
 // trial is a job's life.
@@ -183,7 +217,8 @@ type trial struct {
 	w     *sched.Workload
 	left  time.Duration
 	began time.Duration
-	at    int // in ends, -1 when it does not run
+	at    int  // in ends, -1 when it does not run
+	fresh bool // nothing was told of its start yet, and it never ran
 }
 
 func (m *replayer) time() time.Time { return m.epoch.Add(m.now) }
@@ -243,7 +278,7 @@ func (m *replayer) submit(i int) {
 	if m.cs.deadlines {
 		w.Deadline = w.Submitted.Add(j.deadline)
 	}
-	m.by[j.id] = &trial{job: i, w: w, left: j.duration, at: -1}
+	m.by[j.id] = &trial{job: i, w: w, left: j.duration, at: -1, fresh: true}
 	m.q.Add(w)
 }
 
@@ -254,8 +289,15 @@ func (m *replayer) plan() (wake time.Duration, err error) {
 		m.plans++
 		for _, d := range res.Decisions {
 			t := m.by[d.Workload.ID]
-			t.began = m.now
+			t.began, t.fresh = m.now, false
 			heap.Push(&m.ends, t)
+			m.note(d.Workload.ID)
+		}
+		for _, r := range res.Reservations {
+			if _, told := m.first[r.ID]; !told && m.by[r.ID].fresh {
+				m.first[r.ID] = r
+				m.by[r.ID].fresh = false
+			}
 		}
 		for _, e := range res.Evictions {
 			t := m.by[e.ID]

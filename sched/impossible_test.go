@@ -134,3 +134,57 @@ func TestNotImpossible(t *testing.T) {
 	}
 	possible("a small machine behind virtual nodes", s, s.task("x", 1, 5, 1), sched.ReasonProcessLimit)
 }
+
+// TestLatencyHoles: of a table with holes either direction does; where there is neither, zones of one
+// region count as near and others as far.
+func TestLatencyHoles(t *testing.T) {
+	for name, tc := range map[string]struct {
+		z, other sched.Zone
+		together bool
+	}{
+		"none, one region":  {sched.Zone{Region: "north"}, sched.Zone{Region: "north"}, true},
+		"none, two regions": {sched.Zone{Region: "north"}, sched.Zone{Region: "south"}, false},
+		"one way, near":     {sched.Zone{Region: "north", Latency: map[string]time.Duration{"other": time.Millisecond}}, sched.Zone{Region: "south"}, true},
+		"other way, far":    {sched.Zone{Region: "north"}, sched.Zone{Region: "north", Latency: map[string]time.Duration{"z": 40 * time.Millisecond}}, false},
+	} {
+		s := newStage(t, 1, 4)
+		n := s.node(2)
+		n.Zone = "other"
+		s.set(n)
+		tc.z.Name, tc.other.Name = "z", "other"
+		s.c.SetZone(tc.z)
+		s.c.SetZone(tc.other)
+		x := s.task("x", 1, 2, 4) // one replica in each zone
+		if r, impossible := sched.Impossible(s.c, s.q, x); impossible == tc.together {
+			t.Errorf("%s: impossible %t: %+v", name, impossible, r)
+		}
+		s.q.Add(x)
+		if started := len(s.plan().Decisions) == 1; started != tc.together {
+			t.Errorf("%s: started %t", name, started)
+		}
+	}
+}
+
+// TestClockGoesBack: for the planner time stands still until the clock has caught up; nothing is
+// charged, aged or predicted backwards.
+func TestClockGoesBack(t *testing.T) {
+	s := newStage(t, 1, 4)
+	s.p.NoPreemption = true
+	s.run("a", 1, 1, 4)
+	s.q.Add(s.task("b", 1, 1, 4))
+	s.pass(time.Hour)
+	s.plan()
+	late := s.now
+	s.pass(-2 * time.Hour)
+	if res := s.plan(); len(res.Decisions)+len(res.Evictions) != 0 || !res.Wake.IsZero() && res.Wake.Before(late) {
+		t.Errorf("%+v", res)
+	}
+	if ex, ok := sched.Explain(s.now, s.c, s.q, "b"); !ok || ex.Reason != sched.ReasonDevicesBusy || !ex.Start.IsZero() && ex.Start.Before(late) {
+		t.Errorf("%+v", ex)
+	}
+	s.end("a")
+	if got := s.q.Usage("q"); got[sched.VectorDevices] != 0 {
+		t.Errorf("%v are left", got)
+	}
+	s.starts("b")
+}

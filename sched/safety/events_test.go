@@ -79,12 +79,13 @@ func (w *world) event() {
 	case 7:
 		if w.chance(30) {
 			w.log("queues set")
-			w.setQueues()
+			w.editQueues()
 			w.dirty()
 		}
 	case 8:
 		name := pick(w, "a", "a1", "b")
 		q := w.b.queues[name]
+		q.Name = name
 		q.Paused = !q.Paused && w.chance(50)
 		w.b.queues[name] = q
 		w.q.SetPaused(name, q.Paused)

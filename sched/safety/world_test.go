@@ -34,7 +34,7 @@ type world struct {
 type stats struct {
 	nodes, workloads                                              int
 	plans, starts, evictions, shrinks, grows, reservations, undos int
-	claimsKept, limited, closedNodes, restarts                    int
+	claimsKept, limited, closedNodes, restarts, moved             int
 }
 
 func (s *stats) add(o stats) {
@@ -49,6 +49,7 @@ func (s *stats) add(o stats) {
 	s.limited += o.limited
 	s.closedNodes += o.closedNodes
 	s.restarts += o.restarts
+	s.moved += o.moved
 }
 
 var types = []string{"A100", "H800", "Ascend 910", "T4"}
@@ -67,7 +68,7 @@ func newWorld(seed uint64) *world {
 	w.makeZones()
 	w.makeNodes()
 	w.load()
-	w.setQueues()
+	w.setQueues([]fair.Queue{{Name: "a"}, {Name: "a1", Parent: "a"}, {Name: "a2", Parent: "a"}, {Name: "b"}})
 	return w
 }
 
@@ -155,8 +156,22 @@ func (w *world) setNode(n sched.Node) {
 	}
 }
 
-// setQueues gives the tree a, b, and a1, a2 below a, with what amounts there are.
-func (w *world) setQueues() {
+// editQueues hangs queues elsewhere, or takes one away, whatever runs in them.
+func (w *world) editQueues() {
+	queues := []fair.Queue{{Name: "a"}, {Name: "a1", Parent: pick(w, "a", "a", "b", "")}, {Name: "a2", Parent: pick(w, "a", "a", "a1", "")}, {Name: "b"}}
+	if w.chance(20) && queues[1].Parent != "b" {
+		queues = queues[:3]
+	}
+	for _, q := range queues {
+		if old, ok := w.b.queues[q.Name]; ok && old.Parent != q.Parent {
+			w.st.moved++
+		}
+	}
+	w.setQueues(queues)
+}
+
+// setQueues gives the queues of a tree what amounts there are.
+func (w *world) setQueues(queues []fair.Queue) {
 	total := w.c.Total()
 	part := func(percent int) []int64 {
 		v := []int64{-1, -1, total[sched.VectorDevices] * int64(percent) / 100}
@@ -171,7 +186,6 @@ func (w *world) setQueues() {
 		return v
 	}
 	sure := func(percent int) []int64 { return []int64{0, 0, total[sched.VectorDevices] * int64(percent) / 100} }
-	queues := []fair.Queue{{Name: "a"}, {Name: "a1", Parent: "a"}, {Name: "a2", Parent: "a"}, {Name: "b"}}
 	for i := range queues {
 		q := &queues[i]
 		q.Weight = int64(w.rng.IntN(4))

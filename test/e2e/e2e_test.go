@@ -231,19 +231,22 @@ func TestGangRunsOnDemoNodesWithDevices(t *testing.T) {
 
 func TestWhyAndQueue(t *testing.T) {
 	w := up(t, "--demo")
-	big := shell("big", 1, "true")
-	big.Spec.Roles[0].Resources.Accelerators = api.Accelerators{Type: "A100", Count: 9}
-	w.submit(big)
-	contains(t, w.must("why", "big"), "NeverFits")
-	zh := w.fermiIn(t.TempDir(), []string{"FERMI_LANG=zh"}, "why", "big")
-	contains(t, zh.out, "放不下")
+	never := []string{"train", "run", "--dry-run", "--no-code", "--gpus", "9", "--gpu-type", "A100", "--", "true"}
+	waitFor(t, "what can never start is refused, once the nodes are known", func() bool { return w.fermi(never...).code != 0 })
+	contains(t, w.fermi(never...).err, "the largest has 8")
+	contains(t, w.fermiIn(t.TempDir(), []string{"FERMI_LANG=zh"}, never...).err, "最多的有 8")
 	w.must("queue", "pause", "default")
+	big := shell("big", 1, "true")
+	w.submit(big)
 	w.submit(shell("later", 1, "true"))
 	contains(t, w.must("why", "later"), "QueuePaused")
-	w.must("queue", "resume", "default")
-	w.phase("later", api.PhaseCompleted)
+	described := w.fermiIn(t.TempDir(), []string{"FERMI_LANG=zh"}, "queue", "describe", "default").out
+	contains(t, described, "default/later")
+	contains(t, described, "QueuePaused")
 	w.must("train", "stop", "big")
 	w.phase("big", api.PhaseStopped)
+	w.must("queue", "resume", "default")
+	w.phase("later", api.PhaseCompleted)
 	w.must("delete", "task", "big")
 	deadline := time.Now().Add(30 * time.Second)
 	for w.fermi("get", "task", "big").code != 5 {

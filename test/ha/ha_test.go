@@ -17,6 +17,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // harm is something that breaks and is mended.
@@ -364,11 +365,16 @@ func (w *world) sameEverywhere(l *load) {
 	w.t.Helper()
 	name := l.name()
 	l.submit(w.t.Context(), w.any, name, 12)
-	big := &api.TrainingTask{Meta: api.Meta{Name: "never-fits"}, Spec: api.TrainingTaskSpec{Roles: []api.Role{{
-		Name: "worker", Replicas: 1, Command: []string{"true"}, Resources: api.Resources{Accelerators: api.Accelerators{Count: 16}},
+	_, err := w.any.Create(w.t.Context(), &api.Queue{Meta: api.Meta{Name: "halted"}, Spec: api.QueueSpec{Paused: true}}, false)
+	must(w.t, err)
+	waits := &api.TrainingTask{Meta: api.Meta{Name: "waits"}, Spec: api.TrainingTaskSpec{Queue: "halted", Roles: []api.Role{{
+		Name: "worker", Replicas: 1, Command: []string{"true"},
 	}}}}
-	told := w.seesEverywhere(api.KindTrainingTask, "never-fits")
-	_, err := w.any.Submit(w.t.Context(), big, false)
+	never := &api.TrainingTask{Meta: api.Meta{Name: "never-fits"}, Spec: api.TrainingTaskSpec{Roles: []api.Role{{
+		Name: "worker", Replicas: 1, Command: []string{"true"}, Resources: api.Resources{Accelerators: api.Accelerators{Count: 64}},
+	}}}}
+	told := w.seesEverywhere(api.KindTrainingTask, "waits")
+	_, err = w.any.Submit(w.t.Context(), waits, false)
 	must(w.t, err)
 	w.t.Logf("watch: every server told of a new task within %v of its submit", told().Round(time.Millisecond))
 	for i, n := range w.nodes {
@@ -377,11 +383,23 @@ func (w *world) sameEverywhere(l *load) {
 			return err == nil && len(views) == 1 && views[0].Attached && views[0].State == "Running"
 		})
 		w.until(fmt.Sprintf("server %d says why", i), 20*time.Second, func() bool {
-			why, err := n.client.Why(w.t.Context(), "", "never-fits")
-			return err == nil && strings.Contains(why.Reason, "NeverFits") && len(why.Evidence) > 0
+			why, err := n.client.Why(w.t.Context(), "", "waits")
+			return err == nil && why.Reason == "QueuePaused" && len(why.Evidence) > 0
+		})
+		w.until(fmt.Sprintf("server %d shows the queue", i), 20*time.Second, func() bool {
+			share, err := n.client.Share(w.t.Context(), "halted")
+			return err == nil && share.Waiting == 1 && len(share.Waits) == 1 && share.Waits[0].Name == "waits"
+		})
+		w.until(fmt.Sprintf("server %d previews", i), 20*time.Second, func() bool {
+			p, err := n.client.Preview(w.t.Context(), waits)
+			return err == nil && p.Reason == "QueuePaused"
+		})
+		w.until(fmt.Sprintf("server %d refuses what can never start", i), 20*time.Second, func() bool {
+			_, err := n.client.Submit(w.t.Context(), never, true)
+			return fault.ReasonOf(err) == "NeverFits"
 		})
 	}
-	must(w.t, w.any.Delete(w.t.Context(), api.KindTrainingTask, "", "never-fits"))
+	must(w.t, w.any.Delete(w.t.Context(), api.KindTrainingTask, "", "waits"))
 }
 
 // explain prints what the servers said since a moment.

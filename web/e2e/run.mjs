@@ -301,7 +301,7 @@ async function tour(browser, lang, ids) {
 
   await step(`${lang}: a task that waits says why`, async () => {
     await page.goto(`${base}/tasks/${ids.waits}`);
-    await page.getByText(/NeverFits/).waitFor();
+    await page.getByText(/QueuePaused/).waitFor();
     await page.getByText(t["task.action"], { exact: true }).waitFor();
     await accessible(page, "waiting task");
     clean();
@@ -368,7 +368,7 @@ async function tour(browser, lang, ids) {
     }
     await page.setViewportSize({ width: 390, height: 800 });
     await page.goto(`${base}/tasks/${ids.waits}`);
-    await page.getByText(/NeverFits/).waitFor();
+    await page.getByText(/QueuePaused/).waitFor();
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
     must(wide <= 0, `the page is ${wide} pixels too wide for a telephone`);
     await accessible(page, "narrow");
@@ -578,7 +578,8 @@ try {
     await submit("图像分类 ResNet", "sleep 600", { resources: { accelerators: { count: 4 } }, replicas: 3 });
     const dies = await submit("数据预处理", "echo no such file >&2; exit 3");
     ids.done = await submit("带输出的任务", 'echo forty-two > "$FERMI_OUTPUT/result.txt"');
-    ids.waits = await submit("放不下的任务", "true", { resources: { accelerators: { type: "A100", count: 16 } } });
+    await call("POST", "/queues", { metadata: { name: "halted" }, spec: { paused: true } });
+    ids.waits = await submit("等待中的任务", "true", {}, { queue: "halted" });
     await untilPhase(dies, "Failed");
     await untilPhase(ids.done, "Completed");
   });
