@@ -243,6 +243,10 @@ func TestRankWords(t *testing.T) {
 	b.say(`{"progress":{"step":11,"t":0.2,"metrics":{"loss":1}}}`)
 	b.say(`{"saved":{"step":11,"bytes":5,"seconds":0.1}}`)
 	next(func(s link.Ranks) bool { return slices.Equal(s.Held, []int64{8, 9, 11}) })
+	a.say(`{"held":{"steps":[9]}}`) // an offer, which takes nothing away
+	a.say(`{"saved":{"step":12,"bytes":5,"seconds":0.1}}`)
+	b.say(`{"saved":{"step":12,"bytes":5,"seconds":0.1}}`)
+	next(func(s link.Ranks) bool { return slices.Equal(s.Held, []int64{8, 9, 11, 12}) })
 	r.watermark(3, 99) // of an earlier generation
 	r.watermark(4, 11)
 	if got := a.hear(); got != `{"watermark":{"step":11}}` {
@@ -254,6 +258,10 @@ func TestRankWords(t *testing.T) {
 		if strings.Contains(got, "stop") && got != `{"stop":{"grace":1.5,"reason":"stopped"}}` {
 			t.Error(got)
 		}
+	}
+	r.failed(&link.RankExit{Rank: 2})
+	if r.watermark(4, 12); r.mark != 11 {
+		t.Error("the watermark rose after a failure")
 	}
 	r.begin(link.Generation{Number: 5, FirstRank: 2, World: 6, Restore: 9})
 	for _, s := range []*rankSide{a, b} {

@@ -191,6 +191,7 @@ func (r *replica) launch() *launched {
 		_ = cmd.Process.Kill()
 		<-l.done
 		r.killMarked()
+		os.RemoveAll(record.SharedMemory(r.spec.Name)) // a killed launcher leaves it to the engine
 		if r.w.t.Failed() {
 			log, _ := os.ReadFile(filepath.Join(r.dir, record.FileOwnLog))
 			r.w.t.Logf("launcher.log of %s:\n%s", r.spec.Name, log)

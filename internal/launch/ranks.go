@@ -17,8 +17,10 @@ type ranks struct {
 	now     link.Generation // of the ranks that were started last
 	said    link.Ranks      // as told; Held is made anew for each
 	held    [][]int64       // of each local rank, rising
+	saved   []bool          // which have saved in this generation
 	steps   []int64         // the newest step each reported
 	mark    int64           // the watermark of now
+	frozen  bool            // a rank failed: nothing may be overwritten that the leader may choose
 	stopped *wordStop
 	conns   map[*rankConn]struct{}
 	pending bool // something waits to be told, at due
@@ -31,7 +33,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -39,10 +41,10 @@ func newRanks(n int, tell func(link.Ranks)) *ranks {
 func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.now, r.mark = g, g.Restore
+	r.now, r.mark, r.frozen = g, g.Restore, false
 	for i := range r.held {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
-		r.steps[i] = g.Restore
+		r.steps[i], r.saved[i] = g.Restore, false
 	}
 	for c := range r.conns { // of an earlier generation
 		c.close()
@@ -68,7 +70,7 @@ func (r *ranks) ready(port int) {
 func (r *ranks) failed(e *link.RankExit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said.Failed = e
+	r.said.Failed, r.frozen = e, true
 	r.report()
 }
 
@@ -96,7 +98,11 @@ func (r *ranks) take(i int, w word) {
 	pause := savedPause
 	switch {
 	case w.Saved != nil:
-		r.held[i] = newest(append(r.held[i], w.Saved.Step))
+		r.held[i], r.saved[i] = newest(append(r.held[i], w.Saved.Step)), true
+	case w.Held != nil && r.saved[i]:
+		// It offers to give steps up, and keeps them until it is told that this is known. Nobody tells it:
+		// what was offered may have been chosen meanwhile.
+		return
 	case w.Held != nil:
 		// Said before it knows where to go on from: of what lies there beyond that only what it saved
 		// in this generation is of this run.
@@ -152,7 +158,7 @@ func (r *ranks) watermark(generation, step int64) {
 
 // raise tells the ranks of a newer watermark, mu held.
 func (r *ranks) raise(step int64) {
-	if step <= r.mark {
+	if step <= r.mark || r.frozen {
 		return
 	}
 	r.mark = step
