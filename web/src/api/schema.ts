@@ -599,6 +599,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/move": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Move a running task: another place is reserved first, then it saves, stops and goes on there. Where there is none it never stops, and the answer says why. */
+        post: operations["moveTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/outputs": {
         parameters: {
             query?: never;
@@ -1156,6 +1173,15 @@ export interface components {
         CredentialRef: {
             secret: string;
         };
+        DataPlace: {
+            /**
+             * @description As 2Ti.
+             * @example 16Gi
+             */
+            bytes: string;
+            /** @description Zones that have a whole copy. */
+            zones: string[] | null;
+        };
         Device: {
             /** Format: int64 */
             index: number;
@@ -1234,9 +1260,16 @@ export interface components {
         Eviction: {
             /** Format: date-time */
             at: string;
+            /**
+             * @description How long its processes have to save, between SIGTERM and SIGKILL.
+             * @example 1h30m
+             */
+            grace?: string;
             message: components["schemas"]["Text"];
-            /** @description Preempted, Drained, Moved … */
+            /** @description Preempted, Drained or Moved. */
             reason: string;
+            /** @description Where it goes on, already its own; absent: it waits for a place. */
+            to?: components["schemas"]["RoleAssignment"][] | null;
         };
         ExpectedTotals: {
             /** Format: double */
@@ -1253,6 +1286,8 @@ export interface components {
             /** @description What was looked at. */
             evidence?: components["schemas"]["Text"][] | null;
             message: components["schemas"]["Text"];
+            /** @description Running tasks that could move, after which it starts; the least work is lost so. */
+            moves?: components["schemas"]["TaskMove"][] | null;
             /** @description Machine-readable: the one dominant reason. */
             reason: string;
         };
@@ -1432,6 +1467,53 @@ export interface components {
             /** Format: date-time */
             updatedAt?: string;
         };
+        Move: {
+            /**
+             * @description What must be copied to the new zone first; absent when unknown.
+             * @example 16Gi
+             */
+            bytes?: string;
+            fits: boolean;
+            from: components["schemas"]["PlacementOption"];
+            lost: components["schemas"]["MoveLoss"];
+            message?: components["schemas"]["Text"];
+            moving: boolean;
+            /** @description Machine-readable: why there is no place. */
+            reason?: string;
+            to?: components["schemas"]["PlacementOption"];
+        };
+        MoveLoss: {
+            /**
+             * Format: int64
+             * @description (since + restart) × devices, one for a task without.
+             */
+            deviceSeconds: number;
+            /** Format: int64 */
+            devices: number;
+            /**
+             * @description How long its processes have to save, between SIGTERM and SIGKILL.
+             * @example 1h30m
+             */
+            grace: string;
+            /**
+             * Format: int64
+             * @description What a restart costs.
+             */
+            restartSeconds: number;
+            /**
+             * Format: int64
+             * @description Since its last checkpoint, or since it started where none is known.
+             */
+            sinceSeconds: number;
+        };
+        MoveWish: {
+            /** @description Only these; at most 1024. */
+            nodes?: string[] | null;
+            /** @description Only say what it would mean. */
+            preview?: boolean;
+            /** @description Required unless nodes are named. */
+            zone?: string;
+        };
         Node: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["NodeSpec"];
@@ -1525,7 +1607,12 @@ export interface components {
             /** @description Over expectedTime, from the start, or from now where that is unknown. */
             expected?: components["schemas"]["ExpectedTotals"];
             latency: components["schemas"]["LatencyNote"];
-            /** @description planned, cheaper, faster, greener, safer or sooner. */
+            /**
+             * @description How long it takes to bring spec.zones.data there, at the bandwidth between the zones, 1 Gbit/s where none is declared.
+             * @example 1h30m
+             */
+            moving?: string;
+            /** @description planned, cheaper, faster, greener, safer or sooner; current is where a task to be moved stands. */
             name: string;
             /** Format: int64 */
             nodeCount: number;
@@ -1698,6 +1785,8 @@ export interface components {
             waiting: number;
             /** @description Of one queue: the tasks next in turn, at most ten. Those that you may not see have no name. */
             waits?: components["schemas"]["ShareTask"][] | null;
+            /** @description Guarantees that can't all be met at once. */
+            warning?: components["schemas"]["Text"];
             /** Format: int64 */
             weight: number;
         };
@@ -2120,6 +2209,20 @@ export interface components {
             task: components["schemas"]["TrainingTask"];
             taskId: string;
         };
+        TaskMove: {
+            /**
+             * Format: int64
+             * @description What it loses if it saves nothing in its grace.
+             */
+            deviceSeconds: number;
+            /** @description Nodes. */
+            from: string[] | null;
+            name?: string;
+            /** @description Absent with its name where the reader may not see the task. */
+            project?: string;
+            /** @description Nodes; they have room for it now. */
+            to: string[] | null;
+        };
         Text: {
             en?: string;
             zh?: string;
@@ -2136,7 +2239,7 @@ export interface components {
              */
             run?: string;
             /**
-             * @description Between SIGTERM and SIGKILL; 30s when absent.
+             * @description Between SIGTERM and SIGKILL; when absent 30s, and 2m where it is preempted, drained or moved.
              * @example 1h30m
              */
             stopGrace?: string;
@@ -2193,7 +2296,7 @@ export interface components {
              */
             deadline?: string;
             /**
-             * @description cheap or green: wait for the cheapest or cleanest hours before the deadline.
+             * @description cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime.
              * @enum {string}
              */
             deferrable?: "cheap" | "green";
@@ -2279,24 +2382,41 @@ export interface components {
         };
         UsageList: {
             by: string;
+            /** @description not measured: bytes between zones are not counted yet, nor charged in costs. */
+            crossingTraffic: string;
             /** Format: date-time */
             from: string;
+            /** @description Those with the most cost first. */
             items: components["schemas"]["UsageSum"][] | null;
             /** Format: date-time */
             to: string;
+            /** @description Of all, also of those beyond limit. */
+            total: components["schemas"]["UsageSum"];
         };
         UsageSum: {
             /** Format: double */
             coreHours: number;
+            /** @description By currency: every second at the price that the zone had then. */
+            costs: components["schemas"]["PriceTotal"][] | null;
             /**
              * Format: double
-             * @description At the price of the time the replica ran.
+             * @description A shared device counts by its share.
              */
-            cost: number;
-            /** Format: double */
             deviceHours: number;
-            /** @description Name of the project, user, zone or device type; id of the task. */
+            /** @description estimated: from tables of power, for devices at work all the time. */
+            energyBasis: string;
+            /**
+             * Format: double
+             * @description CO₂; absent where a zone did not say how clean its power is.
+             */
+            grams?: number;
+            /** @description Name of the project, user or zone; device type; id of the task. */
             key: string;
+            /**
+             * Format: double
+             * @description With cooling.
+             */
+            kwh: number;
             /** Format: double */
             memoryGiBHours: number;
             /** @description Of a task. */
@@ -2350,6 +2470,11 @@ export interface components {
             degraded?: boolean;
             /** Format: int64 */
             devices?: number;
+            /**
+             * Format: int64
+             * @description Replicas that stand in other zones: what the loss of this one leaves.
+             */
+            lossLeaves: number;
             /** Format: int64 */
             nodes: number;
             region?: string;
@@ -2360,6 +2485,8 @@ export interface components {
         ZoneRules: {
             /** @description Zone names; all when absent. */
             allow?: string[] | null;
+            /** @description What the task reads and which zones have it: it starts there, unless waiting for room there takes longer than moving the bytes. */
+            data?: components["schemas"]["DataPlace"][] | null;
             deny?: string[] | null;
             /**
              * @description Largest usual round trip between two replicas' zones, as 2ms; no bound when absent.
@@ -2375,7 +2502,7 @@ export interface components {
             split?: {
                 [key: string]: number;
             };
-            /** @description Stand in at least two zones, so that the loss of one leaves minReplicas. */
+            /** @description Stand in at least two zones, so that the loss of any one leaves minReplicas of each role, or half of it where minReplicas is not less than replicas. */
             surviveZoneLoss?: boolean;
         };
         ZoneSpec: {
@@ -2433,6 +2560,11 @@ export interface components {
             message?: components["schemas"]["Text"];
             /** Format: int64 */
             nodes?: number;
+            /**
+             * Format: date-time
+             * @description Since when the present prices, power and carbon hold; since it was made when absent.
+             */
+            pricedSince?: string;
             /** Format: int64 */
             ready?: number;
             /** @description Machine-readable: SetByHand, AllWell, NoNodes, EngineUnreachable, NodesNotReady or SlowLinks. */
@@ -4981,6 +5113,56 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    moveTask: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MoveWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Move"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
     listTaskOutputs: {
         parameters: {
             query?: {
@@ -5229,7 +5411,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description What to add up by. */
-                by?: "project" | "user" | "task" | "zone" | "type";
+                by?: "project" | "user" | "task" | "zone" | "device";
                 /** @description Only this project; all that you may see when absent. */
                 project?: string;
                 /** @description RFC 3339, or how long ago; 30 days ago when absent. */
