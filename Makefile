@@ -110,6 +110,7 @@ e2e-web: ## the console in a real Chromium, in both languages; pictures go to PI
 
 e2e-sched-safety: ## the planner against FERMI_SCENARIOS (1000000) generated scenarios from FERMI_SEED (1) on
 	@FERMI_SCENARIOS=$(FERMI_SCENARIOS) scripts/suite.sh e2e-sched-safety go test -v -count=1 -timeout 120m -run TestScenarios ./sched/safety
+	@FERMI_EXPLAINED=450 go test -v -count=1 -timeout 60m -run TestTheChangeAdmits ./sched/safety | grep -v '^=== '
 	@grep 'scenarios from seed' .cache/log/e2e-sched-safety.log
 
 mutate-sched: ## plants bugs in the planner one at a time; the seeded scenarios must find each

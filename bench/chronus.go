@@ -190,10 +190,6 @@ func (c coverage) String() string {
 	return fmt.Sprintf("%d starts predicted: %.1f%% within the interval first told, %.1f%% before it, %.1f%% after it", all, part(c.within), part(c.early), part(c.late))
 }
 
-func (c coverage) share() float64 {
-	return 100 * float64(c.within) / float64(max(c.early+c.within+c.late, 1))
-}
-
 // note holds a first start against what was first told of it.
 func (m *replayer) note(id string) {
 	r, ok := m.first[id]

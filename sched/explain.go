@@ -18,8 +18,9 @@ type Explanation struct {
 	Change Change `json:"change,omitzero"`
 	// Ahead counts workloads of the same class that were there first.
 	Ahead int `json:"ahead"`
-	// Start is when it is expected to start, between Early and Late in four cases of five; zero
-	// where nobody worked it out.
+	// Start is when it is expected to start. Early and Late are the 10 and 90 % marks of the run whose
+	// end it waits for: how often that holds is measured (make bench-chronus). Zero where nobody
+	// worked it out.
 	Start time.Time `json:"start,omitzero"`
 	Early time.Time `json:"early,omitzero"`
 	Late  time.Time `json:"late,omitzero"`

@@ -18,7 +18,7 @@ import (
 type Reservation struct {
 	ID string
 	At Assignment
-	// Start is expected; in four cases of five it is between Early and Late.
+	// Start is expected; Early and Late are the 10 and 90 % marks of the run whose end it waits for.
 	Start, Early, Late time.Time
 
 	queue  string
