@@ -121,6 +121,21 @@ func (t *turn) besideData(e *entry, at Assignment) (Assignment, *homing) {
 	return at, &homing{near: near, moving: here, start: r.Start, replan: r.replan, until: until}
 }
 
+// staysAt says that a gang with room at a place starts now, there or beside its data, whatever is
+// expected.
+func (t *turn) staysAt(e *entry, at Assignment) bool {
+	if len(e.w.Data) == 0 || len(e.w.Split) > 0 {
+		return true
+	}
+	here := t.c.movingTo(e.w, at)
+	near, ok := t.nearer(e.w, at, here)
+	if !ok || here < minMoving {
+		return true
+	}
+	_, ok = t.roomFor(e, near, near.shape())
+	return ok
+}
+
 // nearer is the workload, at the size it has at a place, with only the zones to which less has to be
 // moved than to that.
 func (t *turn) nearer(w *Workload, at Assignment, here time.Duration) (*Workload, bool) {

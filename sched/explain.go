@@ -186,16 +186,13 @@ func (x *explainer) fits(w *Workload) bool {
 	return ok
 }
 
-// admits asks whether it would start w now: there is room, and no reason to wait beside its data.
+// admits asks whether it would start w now: there is room, and nothing better beside its data. What
+// the planner may still expect there depends on who else is looked at in that turn, so a gang that
+// might wait for it is not promised a start.
 func (x *explainer) admits(w *Workload) bool {
 	t, e := x.turn(), x.entry(w)
 	at, ok := t.room(e)
-	if ok && len(w.Data) > 0 {
-		_, home := t.besideData(e, at)
-		x.ends = t.ends
-		return home == nil
-	}
-	return ok
+	return ok && t.staysAt(e, at)
 }
 
 // empty is the same cluster with nothing on it; open: and nothing cordoned; hosts: and the machines

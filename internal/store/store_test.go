@@ -181,8 +181,9 @@ func TestReadWaitsForForeignRevision(t *testing.T) {
 
 // A revision that was never written is not waited for, nor is it a way around the cache.
 func TestReadOfAFutureRevision(t *testing.T) {
-	s := fresh(t)
+	s := New(Config{Client: etcd(t, folder(t)).Client()})
 	s.freshFor = time.Hour
+	start(t, s)
 	rev := mustCommit(t, s, Create(task("one")))
 	if ok, err := s.fresh(t.Context(), math.MaxInt64); err != nil || !ok {
 		t.Errorf("from the cache: %v, %v", ok, err)
