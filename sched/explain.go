@@ -125,7 +125,6 @@ type explainer struct {
 	q     *Queues
 	w     *Workload
 	zones []*zone
-	ends  []ending // worked out once
 }
 
 func newExplainer(now time.Time, c *Cluster, q *Queues, w *Workload) *explainer {
@@ -177,7 +176,7 @@ func (x *explainer) entry(w *Workload) *entry {
 }
 
 func (x *explainer) turn() *turn {
-	return &turn{ends: x.ends, now: x.now, c: x.c, q: x.q, p: Policy{}.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
+	return &turn{now: x.now, c: x.c, q: x.q, p: Policy{}.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 }
 
 // fits asks the planner itself whether it has room for w now.
