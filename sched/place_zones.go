@@ -60,31 +60,30 @@ func allowed(c *Cluster, w *Workload) []*zone {
 // groups are the zones by preference: healthy before degraded, then the least time to move data, then
 // what the workload prefers.
 func (s *search) groups(zones []*zone) [][]*zone {
-	liked := func(z *zone) int {
-		if i := slices.Index(s.w.prefer, z.Name); i >= 0 {
-			return i
-		}
-		return len(s.w.prefer)
-	}
-	moving := map[*zone]time.Duration{}
-	for _, z := range zones {
-		if len(s.w.Data) > 0 {
-			moving[z] = s.c.moving(s.w, z.Name)
-		}
-	}
+	same := func(a, b *zone) bool { return a.Degraded == b.Degraded }
 	if len(s.w.Data)+len(s.w.prefer) > 0 {
 		zones = slices.Clone(zones)
+		rank := map[*zone][2]int64{}
+		for _, z := range zones {
+			liked := slices.Index(s.w.prefer, z.Name)
+			if liked < 0 {
+				liked = len(s.w.prefer)
+			}
+			rank[z] = [2]int64{int64(s.c.moving(s.w, z.Name)), int64(liked)}
+		}
 		slices.SortStableFunc(zones, func(a, b *zone) int {
 			if a.Degraded != b.Degraded {
 				return 0 // they come in this order already
 			}
-			return cmp.Or(cmp.Compare(moving[a], moving[b]), cmp.Compare(liked(a), liked(b)))
+			x, y := rank[a], rank[b]
+			return slices.Compare(x[:], y[:])
 		})
+		same = func(a, b *zone) bool { return a.Degraded == b.Degraded && rank[a] == rank[b] }
 	}
 	var out [][]*zone
 	for i := 0; i < len(zones); {
 		k := i + 1
-		for k < len(zones) && zones[k].Degraded == zones[i].Degraded && moving[zones[k]] == moving[zones[i]] && liked(zones[k]) == liked(zones[i]) {
+		for k < len(zones) && same(zones[k], zones[i]) {
 			k++
 		}
 		out = append(out, zones[i:k])

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,12 @@ PROGRAMS = {
 }
 
 
+def _listen():
+    """Whoever runs the tests in the background, or by nohup, ignores signals, and its children would too."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Standbys(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -67,7 +74,10 @@ class Standbys(unittest.TestCase):
         shutil.rmtree(cls.folder)
 
     def fresh(self, argv):
-        done = subprocess.run([sys.executable] + argv, env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=standin.LIMIT, start_new_session=True)
+        done = subprocess.run(
+            [sys.executable] + argv, env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=standin.LIMIT, start_new_session=True,
+            preexec_fn=_listen,
+        )
         return done.returncode, done.stdout, done.stderr
 
     def forked(self, argv, **more):
