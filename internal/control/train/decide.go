@@ -245,6 +245,7 @@ func (s *seen) leave(p *plan, now time.Time) {
 	}
 	p.moveOn = true
 	p.status.Attempt++
+	p.status.Rendezvous = nil
 	p.status.PlacedAt = &now
 	p.to(api.PhaseRecovering, e.Reason, e.Message)
 }
