@@ -232,7 +232,9 @@ func (r *Recipe) Summary(most int) api.Recipe {
 		out.Files = []api.RecipeFile{}
 	}
 	for i := range min(most, len(w.ranks)) {
-		out.Ranks = append(out.Ranks, r.Rank(i))
+		rank := r.Rank(i)
+		rank.Env, rank.Command = append([]api.EnvVar{}, rank.Env...), append([]string{}, rank.Command...) // never null
+		out.Ranks = append(out.Ranks, rank)
 	}
 	return out
 }

@@ -325,5 +325,10 @@ func FuzzStrategy(f *testing.F) {
 		if s.Sizes.Data*s.Sizes.Tensor*s.Sizes.Pipeline != s.Sizes.World || r.w.timeout < time.Nanosecond {
 			t.Fatalf("%+v", s.Sizes)
 		}
+		for _, rank := range s.Ranks {
+			if rank.Env == nil || rank.Command == nil {
+				t.Fatalf("null in an answer: %+v", rank)
+			}
+		}
 	})
 }

@@ -17,7 +17,7 @@ from schemathesis.core.failures import AcceptedNegativeData
 BASE = os.environ["FERMI_FUZZ_BASE"]
 SPARE = {"Authorization": "Bearer " + os.environ["FERMI_FUZZ_SPARE"]}  # of another admin
 OWN = {"users": set(os.environ["FERMI_FUZZ_USERS"].split()), "tokens": set(os.environ["FERMI_FUZZ_TOKENS"].split())}
-MANIFESTS = ("create", "update")  # operations whose body is a manifest
+MANIFESTS = ("create", "update", "previewRecipe")  # operations whose body is a manifest
 answers = collections.defaultdict(collections.Counter)
 numbers = itertools.count()
 
