@@ -364,7 +364,7 @@ func (w *world) seesEverywhere(kind api.Kind, name string) (stop func() time.Dur
 func (w *world) sameEverywhere(l *load) {
 	w.t.Helper()
 	name := l.name()
-	l.submit(w.t.Context(), w.any, name, 12)
+	l.submit(w.t.Context(), w.any, name, 30)
 	_, err := w.any.Create(w.t.Context(), &api.Queue{Meta: api.Meta{Name: "halted"}, Spec: api.QueueSpec{Paused: true}}, false)
 	must(w.t, err)
 	waits := &api.TrainingTask{Meta: api.Meta{Name: "waits"}, Spec: api.TrainingTaskSpec{Queue: "halted", Roles: []api.Role{{
@@ -378,23 +378,25 @@ func (w *world) sameEverywhere(l *load) {
 	must(w.t, err)
 	w.t.Logf("watch: every server told of a new task within %v of its submit", told().Round(time.Millisecond))
 	for i, n := range w.nodes {
-		w.until(fmt.Sprintf("server %d shows the attached replica", i), 20*time.Second, func() bool {
+		w.until(fmt.Sprintf("server %d shows the attached replica", i), time.Minute, func() bool {
 			views, err := n.client.Replicas(w.t.Context(), "", name)
 			return err == nil && len(views) == 1 && views[0].Attached && views[0].State == "Running"
 		})
-		w.until(fmt.Sprintf("server %d says why", i), 20*time.Second, func() bool {
+	}
+	for i, n := range w.nodes { // the task may have ended by now
+		w.until(fmt.Sprintf("server %d says why", i), time.Minute, func() bool {
 			why, err := n.client.Why(w.t.Context(), "", "waits")
 			return err == nil && why.Reason == "QueuePaused" && len(why.Evidence) > 0
 		})
-		w.until(fmt.Sprintf("server %d shows the queue", i), 20*time.Second, func() bool {
+		w.until(fmt.Sprintf("server %d shows the queue", i), time.Minute, func() bool {
 			share, err := n.client.Share(w.t.Context(), "halted")
 			return err == nil && share.Waiting == 1 && len(share.Waits) == 1 && share.Waits[0].Name == "waits"
 		})
-		w.until(fmt.Sprintf("server %d previews", i), 20*time.Second, func() bool {
+		w.until(fmt.Sprintf("server %d previews", i), time.Minute, func() bool {
 			p, err := n.client.Preview(w.t.Context(), waits)
 			return err == nil && p.Reason == "QueuePaused"
 		})
-		w.until(fmt.Sprintf("server %d refuses what can never start", i), 20*time.Second, func() bool {
+		w.until(fmt.Sprintf("server %d refuses what can never start", i), time.Minute, func() bool {
 			_, err := n.client.Submit(w.t.Context(), never, true)
 			return fault.ReasonOf(err) == "NeverFits"
 		})
