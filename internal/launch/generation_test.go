@@ -3,6 +3,7 @@ package launch
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -161,17 +163,36 @@ func testFailureEnds(t *testing.T, w *world, make func(func(*engine.Replica), ..
 	}
 }
 
+// TestReservePort: rank 0 gets its port on one address and, as PyTorch does, on all of them, though
+// other programs hold thousands of ports on another address and listen there.
 func TestReservePort(t *testing.T) {
-	r, err := reservePort()
-	if err != nil {
-		t.Fatal(err)
+	for range 2000 {
+		held, err := reserve(unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte{15: 1}})
+		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) {
+			break // no IPv6 on this machine, and so nobody to hold a port there
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.free()
+		if err := unix.Listen(held.fd, 1); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer r.free()
-	l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(r.port))
-	if err != nil {
-		t.Fatal("rank 0 does not get its port:", err)
+	for range 50 {
+		r, err := reservePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.free()
+		for _, at := range []string{"127.0.0.1:", ":"} {
+			l, err := net.Listen("tcp", at+strconv.Itoa(r.port))
+			if err != nil {
+				t.Fatal("rank 0 does not get its port:", err)
+			}
+			l.Close()
+		}
 	}
-	l.Close()
 }
 
 // rankSide is a rank's end of a connection to ranks.

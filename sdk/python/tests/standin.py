@@ -74,6 +74,26 @@ class Standby:
         self.process.wait(LIMIT)
 
 
+def reserve_port():
+    """Bound and never listening: nobody else is given this port, and torch, which reuses addresses, can have it. On
+    every address of both families, as torch binds it: a port free on one address only is no use to it."""
+    port = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if port.family == socket.AF_INET6:
+        port.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    port.bind(("", 0))
+    return port
+
+
+def sockets_on(port):
+    """The lines of /proc/net/tcp{,6} that name this port at either end."""
+    found, mark = [], ":%04X" % port
+    for name in ("tcp", "tcp6"):
+        with open("/proc/net/" + name) as file:
+            found += [" ".join(line.split()[1:4]) for line in file if any(end.endswith(mark) for end in line.split()[1:3])]
+    return found
+
+
 def become_subreaper():
     import ctypes
 
@@ -114,10 +134,7 @@ class Launcher:
         self.held, self.saved, self.watermark = {}, {}, None
         if self.port is not None:
             self.port.close()
-        # Bound and never listening: nobody else is given this port, and torch, which reuses addresses, can have it.
-        self.port = socket.socket()
-        self.port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.port.bind(("127.0.0.1", 0))
+        self.port = reserve_port()
 
     def spawn(self, rank):
         env = rank_environ(
@@ -242,7 +259,7 @@ class Launcher:
     def output(self):
         self.log.flush()
         with open(self.log.name, "r", errors="replace") as log:
-            return log.read()[-20000:]
+            return log.read()[-20000:] + "sockets on the port: %s\n" % sockets_on(self.port.getsockname()[1])
 
     def close(self):
         self.kill()
