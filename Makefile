@@ -19,7 +19,7 @@ DATE    := $(shell git log -1 --format=%cI 2>/dev/null || true)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
 # Everything the binary is made from: unchanged, `make build` does nothing.
-SOURCES := web/embed.go $(shell find api client cmd internal sched -type f ! -name '*_test.go' ! -path '*/testdata/*' 2>/dev/null) go.mod go.sum
+SOURCES := web/embed.go $(shell find api client cmd internal sched sdk/python/files.go sdk/python/src -type f ! -name '*_test.go' ! -path '*/testdata/*' ! -path '*/__pycache__/*' 2>/dev/null) go.mod go.sum
 
 # The console, where npm is there to build it; without, the binary says that it is not in it.
 NPM     := $(shell command -v npm 2>/dev/null)
@@ -33,7 +33,7 @@ PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 FERMI_SCENARIOS ?= 1000000
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-rates bench-openb bench-chronus bench-backlog bench-web bench-ha generate deps clean
+.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-rates bench-openb bench-chronus bench-backlog bench-web bench-ha bench-recovery generate deps clean
 .PHONY: test-sdk e2e-torch
 
 help: ## list the targets
@@ -155,6 +155,10 @@ bench-backlog: ## what 100,000 tasks that can't start add to a decision
 bench-ha: build ## how long the API is away when a server or etcd member is killed, paused or cut off (root)
 	@scripts/install-deps.sh ip:iproute2
 	@go run ./bench ha
+
+bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step, against torchrun (Debian's PyTorch, installed if missing)
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
+	@go run ./bench recovery
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:

@@ -69,6 +69,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		return l.notStarted(err)
 	}
 	defer l.freePorts()
+	defer l.reapStandby()
 	code := make(chan error, 1)
 	wg.Go(func() { code <- l.prepare(work) })
 	l.ranks.ready(l.next.port)
@@ -158,16 +159,28 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	}
 	l.ranks.begin(g)
 	l.spool.first(g.FirstRank)
+	r := settled(l.replica, l.dir)
+	env, each := environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(g)
+	if l.standby.usable() {
+		p, err := spawn(r, dir, env, each, g.FirstRank, l.spool, l.standby.fork)
+		if err == nil {
+			l.log.Info("ranks forked from the standby", "generation", g.Number)
+			l.ranks.started(l.next.port)
+			return p, nil
+		}
+		l.log.Warn("not forked from the standby", "error", err)
+		l.endStandby()
+	}
 	start := plain
 	if l.tenant.UID != 0 {
 		start = l.walled
 	}
-	r := settled(l.replica, l.dir)
-	p, err := spawn(r, dir, environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(g), g.FirstRank, l.spool, start)
+	p, err := spawn(r, dir, env, each, g.FirstRank, l.spool, start)
 	if err != nil {
 		return nil, err
 	}
 	l.ranks.started(l.next.port)
+	l.keepStandby(g, r, dir, env, each[0], start)
 	return p, nil
 }
 

@@ -82,6 +82,17 @@ func TestBackOff(t *testing.T) {
 	if p.wake == 0 || p.status.Reason != "BackingOff" || p.status.Generation != 1 || len(p.goAhead) > 0 {
 		t.Errorf("%+v", summary(p))
 	}
+	for name, got := range map[string]link.Ranks{"reported": {Step: 3}, "saved": {Held: []int64{2, 3}}} {
+		m.said.Step, m.said.Held = got.Step, got.Held
+		tk.Status.Rendezvous.Restore = 2
+		if p := decide(seen{task: tk, placement: placed(), members: []member{m}, world: 1}, now); p.status.Generation != 2 {
+			t.Errorf("%s a step beyond its start: %+v", name, summary(p))
+		}
+		tk.Status.Rendezvous.Restore = 3
+		if p := decide(seen{task: tk, placement: placed(), members: []member{m}, world: 1}, now); p.status.Reason != "BackingOff" {
+			t.Errorf("%s no step beyond its start: %+v", name, summary(p))
+		}
+	}
 }
 
 // TestGenerations: what a failed rank brings about while its launcher lives.

@@ -66,7 +66,7 @@ class Standbys(unittest.TestCase):
             with open(os.path.join(cls.folder, "pack", name + ".py"), "w") as file:
                 file.write("" if name == "__init__" else "import sys\nprint(__name__, __spec__.name, sys.argv, sys.path[0])\nraise ValueError(__package__)\n")
         cls.env = standin.rank_environ(A="b", 名="值")
-        cls.standby = standin.Standby(cls.folder, cls.env)
+        cls.standby = standin.Standby(cls.env)
 
     @classmethod
     def tearDownClass(cls):
@@ -146,7 +146,7 @@ class Standbys(unittest.TestCase):
         with open(os.path.join(self.folder, "busy.py"), "w") as file:
             file.write("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True, name='forever').start()\n")
         env = dict(self.env, PYTHONPATH=standin.SRC + ":" + self.folder)
-        standby = standin.Standby(self.folder, env, "busy,no_such_module")
+        standby = standin.Standby(env, "busy,no_such_module")
         self.addCleanup(standby.close)
         with open(os.devnull, "w") as null:
             name, body = standby.fork([sys.executable, "output.py"], env, self.folder, null.fileno(), null.fileno())

@@ -31,7 +31,7 @@ class Ranks(unittest.TestCase):
     def setUpClass(cls):
         standin.become_subreaper()
         cls.folder = tempfile.mkdtemp(prefix="fsdk", dir="/tmp")
-        cls.standby = standin.Standby(cls.folder, standin.rank_environ(), "torch")
+        cls.standby = standin.Standby(standin.rank_environ(), "torch")
 
     @classmethod
     def tearDownClass(cls):

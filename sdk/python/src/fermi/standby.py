@@ -1,7 +1,8 @@
 """python3 -m fermi.standby: a fork server with the imports done, so that a replacement rank runs in milliseconds.
 
-The launcher starts one a replica, with the environment the ranks get, and listens at $FERMI_STANDBY_SOCKET.
-Modules in $FERMI_STANDBY_PRELOAD (comma-separated) are imported first. Then, a line each way:
+The launcher starts one a replica, with the environment the ranks get, and is at the other end of its standard
+input, a unix socket that nobody else can reach. Modules in $FERMI_STANDBY_PRELOAD (comma-separated) are imported
+first; {"ready": {}} says so. Then, a line each way:
 
     {"fork": {"id": …, "argv": […], "cwd": …, "env": {…}, "preload": […]}}   with stdout and stderr (SCM_RIGHTS)
     {"forked": {"id": …, "pid": …}}  or  {"refused": {"id": …, "why": …}}
@@ -22,7 +23,7 @@ import socket
 import sys
 import threading
 
-from . import _link, _script
+from . import _link, _script, _store
 
 # Read when the interpreter or a library starts: a fork can't change them any more.
 _LOADED = ("PYTHON", "LD_", "OMP_", "GOMP_", "OPENBLAS_", "GOTO_", "MKL_", "KMP_", "BLIS_", "NUMEXPR_", "MALLOC_", "GLIBC_TUNABLES", "LC_", "LANG")
@@ -33,7 +34,9 @@ class Server:
         self.sock = sock
         self.data, self.fds = b"", []
         self.threads = 0  # native threads that the imports left; those libraries stop theirs around a fork
-        self.environ = _loaded(os.environ)
+        self.environ = _loaded(_initial())
+        # An interpreter without a locale chooses one for itself, and its children, as it starts.
+        self.chosen = {k: v for k, v in os.environ.items() if k == "LC_CTYPE" and self.environ.get(k) != v}
 
     def serve(self):
         """Answers until the launcher goes away (None), or returns in a child the program it is to run."""
@@ -166,7 +169,9 @@ class Server:
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["env"])
+        os.environ.update(self.chosen)
         importlib.invalidate_caches()
+        _store.install()
         numpy = sys.modules.get("numpy")
         if hasattr(numpy, "random"):
             numpy.random.seed()  # Python's own generator does this by itself after a fork
@@ -183,6 +188,12 @@ def _unbuffered(stream):
 
 def _loaded(environ):
     return {k: v for k, v in environ.items() if k.startswith(_LOADED)}
+
+
+def _initial():
+    """The environment this process was started with."""
+    with open("/proc/self/environ", "rb") as file:
+        return dict(os.fsdecode(kv).partition("=")[::2] for kv in file.read().split(b"\0") if kv)
 
 
 def _words(value):
@@ -206,16 +217,20 @@ def _native_threads():
     return len(os.listdir("/proc/self/task"))
 
 
-def connect(path):
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.connect(path)
+def launcher():
+    """The launcher's socket, moved away from standard input, which is empty from then on."""
+    sock = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     return sock
 
 
 def main():
-    server = Server(connect(os.environ["FERMI_STANDBY_SOCKET"]))
-    server.preload([n for n in os.environ.get("FERMI_STANDBY_PRELOAD", "").split(",") if n])
+    server = Server(launcher())
+    server.preload([n for n in os.environ.pop("FERMI_STANDBY_PRELOAD", "").split(",") if n])
     server.threads = _native_threads()
+    server._say("ready", {})
     return server.serve()
 
 
