@@ -184,7 +184,7 @@ func (x *contender) submit(ctx context.Context, c *harness.Cluster, cl *client.C
 		return err
 	}
 	mark := "FERMI_TASK_ID=" + got.Meta.ID
-	x.find = func(pid int) (int, error) { return processInside(mark, pid) }
+	x.find = func(pid int) (int, error) { return harness.ProcessInside(mark, pid) }
 	x.times = func(ctx context.Context) (seen, decided time.Time) {
 		if t, err := get(ctx); err == nil && t.Status.Failure != nil && len(t.Status.Restarts) > 0 {
 			return t.Status.Failure.At, t.Status.Restarts[len(t.Status.Restarts)-1]
@@ -324,31 +324,4 @@ func (x *contender) note(ctx context.Context, killed time.Time, generation int, 
 			from = at
 		}
 	}
-}
-
-// processInside finds a process by the mark in its environment and its pid in its own namespace.
-func processInside(mark string, pid int) (int, error) {
-	dirs, err := os.ReadDir("/proc")
-	if err != nil {
-		return 0, err
-	}
-	for _, d := range dirs {
-		outer, err := strconv.Atoi(d.Name())
-		if err != nil {
-			continue
-		}
-		env, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "environ"))
-		if !slices.Contains(strings.Split(string(env), "\x00"), mark) {
-			continue
-		}
-		status, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "status"))
-		for line := range strings.Lines(string(status)) {
-			if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
-				if f := strings.Fields(numbers); len(f) > 0 && f[len(f)-1] == strconv.Itoa(pid) {
-					return outer, nil
-				}
-			}
-		}
-	}
-	return 0, fmt.Errorf("no process %d with %s", pid, mark)
 }

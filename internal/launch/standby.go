@@ -220,8 +220,8 @@ func niceOf(pid int) (int, error) {
 type standbyWord struct {
 	Ready  *struct{} `json:"ready"`
 	Forked *struct {
-		ID  int `json:"id"`
-		PID int `json:"pid"`
+		ID   int   `json:"id"`
+		PIDs []int `json:"pids"`
 	} `json:"forked"`
 	Refused *struct {
 		ID  *int   `json:"id"`
@@ -245,7 +245,7 @@ func parseStandby(line []byte) (w standbyWord, err error) {
 			set++
 		}
 	}
-	if set != 1 || w.Forked != nil && w.Forked.PID <= 1 {
+	if set != 1 || w.Forked != nil && slices.ContainsFunc(w.Forked.PIDs, func(pid int) bool { return pid <= 1 }) {
 		return w, fmt.Errorf("%w: no word of a standby", errWord)
 	}
 	return w, nil
@@ -319,10 +319,11 @@ func (s *standby) ended(pid int, ws unix.WaitStatus) {
 	}
 }
 
-// forkPatience is how long one fork may take on a machine that is short of everything.
+// forkPatience is how long a fork may take on a machine that is short of everything.
 const forkPatience = 10 * time.Second
 
-// fork is a starter: the ranks are children of the standby, with its imports.
+// fork is a starter: the ranks are children of the standby, with its imports. When it fails some of them
+// may run nevertheless.
 func (s *standby) fork(p *processes, r engine.Replica, dir string, env []string, each [][]string, _ uintptr, out []inside.Pipes) error {
 	if s.tree != nil {
 		s.tidy()
@@ -331,84 +332,96 @@ func (s *standby) fork(p *processes, r engine.Replica, dir string, env []string,
 		p.said, p.pids = s.said, []int{s.pid}
 		s.mu.Unlock()
 	}
-	for i, own := range each {
-		pid, err := s.ask(r.Command, dir, append(slices.Clone(env), own...), out[i])
-		if err == nil && s.tree == nil {
-			if st, serr := record.ReadStat(pid); serr != nil || st.PPID != os.Getpid() {
-				err = fmt.Errorf("process %d is no child of ours", pid)
-			}
-		}
-		if err != nil {
-			for _, pid := range p.pids { // ours, not yet reaped; process 1 takes all with it
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-			return err
-		}
-		s.forked(p, i, pid)
+	pids, err := s.ask(r.Command, dir, env, each, out)
+	if err != nil {
+		return err
 	}
-	s.mu.Lock()
-	s.early = nil
-	s.mu.Unlock()
+	if s.tree != nil {
+		s.forked(pids)
+		return nil
+	}
+	for _, pid := range pids {
+		if st, err := record.ReadStat(pid); err != nil || st.PPID != os.Getpid() {
+			return fmt.Errorf("process %d is no child of ours", pid)
+		}
+	}
+	p.pids = pids
 	return nil
 }
 
-// forked notes a rank's pid; behind a wall it may have ended before we knew it.
-func (s *standby) forked(p *processes, i, pid int) {
-	if s.tree == nil {
-		p.pids = append(p.pids, pid)
-		return
-	}
+// forked notes the ranks' pids behind the wall; one may have ended before we knew it.
+func (s *standby) forked(pids []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	early := s.early
+	s.early = nil
 	if s.local == nil {
-		return // process 1 has ended, and this with it
+		return // process 1 has ended, and they with it
 	}
-	s.local[pid] = i
-	if ws, ended := s.early[pid]; ended {
+	for i, pid := range pids {
+		s.local[pid] = i
+	}
+	for pid, ws := range early {
 		s.ended(pid, ws)
 	}
 }
 
-// ask has one process made.
-func (s *standby) ask(argv []string, dir string, env []string, out inside.Pipes) (pid int, err error) {
-	vars := map[string]string{}
-	for _, kv := range env {
-		name, value, _ := strings.Cut(kv, "=")
-		vars[name] = value
-	}
+// ask has the processes made.
+func (s *standby) ask(argv []string, dir string, env []string, each [][]string, out []inside.Pipes) (pids []int, err error) {
 	s.requests++
-	line, err := json.Marshal(map[string]any{"fork": map[string]any{"id": s.requests, "argv": argv, "cwd": dir, "env": vars}})
+	own := make([]map[string]string, len(each))
+	var files []int
+	for i := range each {
+		own[i] = byName(each[i])
+		files = append(files, int(out[i][0]), int(out[i][1]))
+	}
+	line, err := json.Marshal(map[string]any{"fork": map[string]any{"id": s.requests, "argv": argv, "cwd": dir, "env": byName(env), "each": own}})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	if len(line) >= maxWord {
-		return 0, errors.New("arguments and environment are too long for a standby")
+		return nil, errors.New("arguments and environment are too long for a standby")
 	}
 	_ = s.conn.SetWriteDeadline(time.Now().Add(forkPatience))
 	line = append(line, '\n')
-	n, _, err := s.conn.WriteMsgUnix(line, unix.UnixRights(int(out[0]), int(out[1])), nil)
+	n, _, err := s.conn.WriteMsgUnix(line, unix.UnixRights(files...), nil)
 	if err == nil && n < len(line) {
 		_, err = s.conn.Write(line[n:])
 	}
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	return s.answer(len(each))
+}
+
+// answer waits for the word about the last request, for so many processes.
+func (s *standby) answer(n int) ([]int, error) {
 	late := time.NewTimer(forkPatience)
 	defer late.Stop()
 	select {
 	case w := <-s.answers:
 		switch {
-		case w.Forked != nil && w.Forked.ID == s.requests:
-			return w.Forked.PID, nil
+		case w.Forked != nil && w.Forked.ID == s.requests && len(w.Forked.PIDs) == n:
+			return w.Forked.PIDs, nil
 		case w.Refused != nil:
-			return 0, fmt.Errorf("refused: %.200q", w.Refused.Why)
+			return nil, fmt.Errorf("refused: %.200q", w.Refused.Why)
 		}
-		return 0, errors.New("the standby answered another question")
+		return nil, errors.New("the standby answered another question")
 	case <-s.gone:
-		return 0, errors.New("the standby has ended")
+		return nil, errors.New("the standby has ended")
 	case <-late.C:
-		return 0, errors.New("the standby does not answer")
+		return nil, errors.New("the standby does not answer")
 	}
+}
+
+// byName are variables as a standby wants them.
+func byName(env []string) map[string]string {
+	vars := map[string]string{}
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		vars[name] = value
+	}
+	return vars
 }
 
 // tidy removes the files that ended ranks left in the wall's own shared memory, which outlives them. No

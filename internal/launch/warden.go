@@ -19,8 +19,7 @@ import (
 func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, more bool) {
 	w := &warden{
 		l: l, g: g, reaper: newReaper(procs, l.hear(procs), &l.spent),
-		tree: &tree{self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log,
-			spare: l.standby.spares()},
+		tree: l.processTree(),
 	}
 	w.oomBefore = w.tree.oomKills()
 	if !record.Exists(l.dir, record.FileStart) {
@@ -29,6 +28,13 @@ func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Gener
 	w.watch(ctx)
 	procs.drained()
 	return w.exit(), w.why == "" && (w.superseded || w.reaper.first >= 0 && g.Hold)
+}
+
+// processTree is every process of the replica at this moment.
+func (l *launcher) processTree() *tree {
+	return &tree{
+		self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log, spare: l.standby.spares(),
+	}
 }
 
 // begun says, once, that the user's work runs.

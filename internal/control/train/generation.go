@@ -162,7 +162,6 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 		return
 	}
 	p.status.Restarts = append(recent, now)
-	p.usage = true
 	s.open(p, p.status.Rendezvous.World)
 	p.status.Reason = "Restarting"
 	n := len(p.status.Restarts)

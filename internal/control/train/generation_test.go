@@ -122,7 +122,7 @@ func TestGenerations(t *testing.T) {
 	}{
 		"the next generation is written and all go": {
 			running(1), two(func(a, b *member) { a.said.Failed, b.said.Failed = killed(0, late), killed(1, early) }),
-			want{Phase: api.PhaseRecovering, Reason: "Restarting", Attempt: 1, Generation: 2, Commit: true, Usage: true, Go: []int{0, 1}}, 1, 4,
+			want{Phase: api.PhaseRecovering, Reason: "Restarting", Attempt: 1, Generation: 2, Commit: true, Go: []int{0, 1}}, 1, 4,
 		},
 		"a failure of an earlier generation is over": {
 			running(1), two(func(a, _ *member) { a.said.Generation, a.said.Failed = 0, killed(0, late) }),

@@ -151,7 +151,7 @@ class Launcher:
             name, body = self.standby.fork(argv, env, self.folder, self.log.fileno(), self.log.fileno())
             if name != "forked":
                 raise AssertionError(body)
-            pid = body["pid"]
+            pid = body["pids"][0]
         else:
             process = subprocess.Popen(argv, env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
             pid = process.pid
