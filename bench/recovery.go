@@ -17,6 +17,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -90,7 +91,32 @@ func benchRecovery(ctx context.Context, r *report) error {
 		}
 	}
 	judgeRecovery(r, all)
+	anon, err := launcherMB(c.Dir)
+	if err != nil {
+		return err
+	}
+	r.atMost("launcher's anonymous memory [MB]", anon, 20)
 	return nil
+}
+
+// launcherMB is the anonymous memory of the largest launcher.
+func launcherMB(data string) (most float64, err error) {
+	files, err := filepath.Glob(filepath.Join(data, "engine", "replicas", "*", record.FileLauncher))
+	if err != nil || len(files) == 0 {
+		return 0, fmt.Errorf("no launcher runs: %w", err)
+	}
+	for _, file := range files {
+		var p record.Process
+		if ok, err := record.Read(filepath.Dir(file), record.FileLauncher, &p); err != nil || !ok {
+			return 0, fmt.Errorf("%s: %w", file, err)
+		}
+		mb, err := statusMB(p.PID, "RssAnon")
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, mb)
+	}
+	return most, nil
 }
 
 func judgeRecovery(r *report, all []*contender) {

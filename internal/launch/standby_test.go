@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -165,6 +166,47 @@ func TestStandbyKilled(t *testing.T) {
 	if got[3] != saidBy("fresh", "fresh")[3] {
 		t.Error(got)
 	}
+}
+
+const stopScript = `
+import os, time
+import fermi
+fermi.init()
+step = 1
+print("asks", fermi.should_stop(step), flush=True)
+while not fermi.should_stop(step):
+    step += 1
+    time.sleep(0.01)
+print("saves", fermi.should_checkpoint(step), flush=True)
+fermi.close()
+`
+
+// TestStopIsHeard: a script that asks the SDK whether to stop is not ended by SIGTERM in the middle of a
+// step, but saves and ends by itself.
+func TestStopIsHeard(t *testing.T) {
+	eachWay(t, func(t *testing.T, w *world, make func(func(*engine.Replica), ...string) *replica) {
+		r, folder := scripted(t, make, nil)
+		if err := os.WriteFile(filepath.Join(folder, "train.py"), []byte(stopScript), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		l := r.launch()
+		r.goes()
+		eventually(t, "both ask", func() bool { return len(r.lines()) == 2 })
+		if err := w.server.hub.Stop(r.spec.Name, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.wait(); err != nil {
+			t.Fatal(err)
+		}
+		got := r.lines()
+		slices.Sort(got)
+		if d := cmp.Diff([]string{"O:asks False", "O:asks False", "O:saves True", "O:saves True"}, got); d != "" {
+			t.Error(d)
+		}
+		if e := r.exit(); e.Code != 0 || e.Reason != engine.ReasonStopped {
+			t.Errorf("%+v", e)
+		}
+	})
 }
 
 // TestParseStandby: words of a standby are checked, whoever wrote them.
