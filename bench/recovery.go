@@ -52,27 +52,16 @@ func benchRecovery(ctx context.Context, r *report) error {
 	if n, err := strconv.Atoi(os.Getenv("FERMI_TRIALS")); err == nil && n > 0 {
 		trials = n
 	}
-	bin, err := harness.Binary()
-	if err != nil {
-		return err
-	}
-	c, err := harness.New(bin, "up", "--demo")
-	if err != nil {
-		return err
-	}
-	defer c.Cleanup()
-	if err := c.Start(ctx); err != nil {
-		return err
-	}
-	cl, err := c.Client()
-	if err != nil {
-		return err
-	}
 	root, err := os.MkdirTemp("/tmp", "fermi-recovery")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(root)
+	defer os.RemoveAll(root) // last, when nobody writes there any more
+	c, cl, err := demo(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Cleanup()
 	all, stop, err := contenders(ctx, c, cl, root)
 	defer stop()
 	if err != nil {

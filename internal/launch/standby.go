@@ -2,11 +2,9 @@ package launch
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -231,21 +229,10 @@ type standbyWord struct {
 
 // parseStandby reads one line strictly.
 func parseStandby(line []byte) (w standbyWord, err error) {
-	dec := json.NewDecoder(bytes.NewReader(line))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&w); err != nil {
-		return w, fmt.Errorf("%w: %w", errWord, err)
+	if err := parseLine(line, &w); err != nil {
+		return w, err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return w, fmt.Errorf("%w: more than one value", errWord)
-	}
-	set := 0
-	for _, there := range []bool{w.Ready != nil, w.Forked != nil, w.Refused != nil} {
-		if there {
-			set++
-		}
-	}
-	if set != 1 || w.Forked != nil && slices.ContainsFunc(w.Forked.PIDs, func(pid int) bool { return pid <= 1 }) {
+	if count(w.Ready != nil, w.Forked != nil, w.Refused != nil) != 1 || w.Forked != nil && slices.ContainsFunc(w.Forked.PIDs, func(pid int) bool { return pid <= 1 }) {
 		return w, fmt.Errorf("%w: no word of a standby", errWord)
 	}
 	return w, nil
