@@ -19,7 +19,7 @@ DATE    := $(shell git log -1 --format=%cI 2>/dev/null || true)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 
 # Everything the binary is made from: unchanged, `make build` does nothing.
-SOURCES := web/embed.go $(shell find api client cmd internal sched -type f ! -name '*_test.go' ! -path '*/testdata/*' 2>/dev/null) go.mod go.sum
+SOURCES := web/embed.go $(shell find api client cmd internal sched sdk/python/files.go sdk/python/src -type f ! -name '*_test.go' ! -path '*/testdata/*' ! -path '*/__pycache__/*' 2>/dev/null) go.mod go.sum
 
 # The console, where npm is there to build it; without, the binary says that it is not in it.
 NPM     := $(shell command -v npm 2>/dev/null)
@@ -33,8 +33,8 @@ PICTURES ?= .cache/pictures
 FERMI_CRASH_ROUNDS ?= 50
 FERMI_SCENARIOS ?= 1000000
 
-.PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-rates bench-openb bench-chronus bench-backlog bench-web bench-ha generate deps clean
-.PHONY: test-sdk e2e-torch e2e-gpu
+# Every target with a word of help is one to make each time.
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*\#\# .*/\1/p' Makefile)
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -100,8 +100,9 @@ e2e-ha: build ## three servers on three etcd members with mutual TLS, in network
 	@scripts/install-deps.sh ip:iproute2
 	@scripts/suite.sh e2e-ha scripts/postgres.sh go test -v -count=1 -timeout 60m ./test/ha/...
 
-e2e-torch: ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks
+e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
+	@FERMI_KILLS=$${FERMI_KILLS:-20} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorchKilled ./test/recovery
 
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch; not part of CI
 	@scripts/sdk.sh gpu
@@ -158,6 +159,10 @@ bench-backlog: ## what 100,000 tasks that can't start add to a decision
 bench-ha: build ## how long the API is away when a server or etcd member is killed, paused or cut off (root)
 	@scripts/install-deps.sh ip:iproute2
 	@go run ./bench ha
+
+bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step, against torchrun (Debian's PyTorch, installed if missing)
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
+	@go run ./bench recovery
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:

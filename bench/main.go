@@ -30,11 +30,12 @@ var benchmarks = []benchmark{
 	{"chronus", benchChronus},
 	{"openb", benchOpenB},
 	{"ha", benchHA},
+	{"recovery", benchRecovery},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

@@ -62,16 +62,19 @@ func timeStart(ctx context.Context, bin string) (time.Duration, error) {
 	return time.Since(begin), nil
 }
 
-func rssMB(pid int) (float64, error) {
+func rssMB(pid int) (float64, error) { return statusMB(pid, "VmRSS") }
+
+// statusMB is an amount in a process's status.
+func statusMB(pid int, name string) (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(raw)) {
 		var kb float64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %f kB", &kb); n == 1 {
+		if n, _ := fmt.Sscanf(line, name+": %f kB", &kb); n == 1 {
 			return kb * 1024 / 1e6, nil
 		}
 	}
-	return 0, fmt.Errorf("no VmRSS of %d", pid)
+	return 0, fmt.Errorf("no %s of %d", name, pid)
 }

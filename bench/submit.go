@@ -14,22 +14,11 @@ import (
 
 // benchSubmit: from the submit call to the first line of the user's process as a client sees it.
 func benchSubmit(ctx context.Context, r *report) error {
-	bin, err := harness.Binary()
-	if err != nil {
-		return err
-	}
-	c, err := harness.New(bin, "up", "--demo")
+	c, cl, err := demo(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Cleanup()
-	if err := c.Start(ctx); err != nil {
-		return err
-	}
-	cl, err := c.Client()
-	if err != nil {
-		return err
-	}
 	var alone sample
 	for i := range 200 {
 		d, err := firstLine(ctx, cl, fmt.Sprintf("one-%d", i))
@@ -71,6 +60,28 @@ func echoTask(name string) *api.TrainingTask {
 }
 
 var errSeen = errors.New("seen")
+
+// demo is a server on the demo topology, and a client of it; the caller cleans up.
+func demo(ctx context.Context) (*harness.Cluster, *client.Client, error) {
+	bin, err := harness.Binary()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := harness.New(bin, "up", "--demo")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.Start(ctx); err != nil {
+		c.Cleanup()
+		return nil, nil, err
+	}
+	cl, err := c.Client()
+	if err != nil {
+		c.Cleanup()
+		return nil, nil, err
+	}
+	return c, cl, nil
+}
 
 func firstLine(ctx context.Context, cl *client.Client, name string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

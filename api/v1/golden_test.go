@@ -46,7 +46,7 @@ func whole() map[Kind]Object {
 					Name: "worker", Replicas: 2, Ranks: 8, MinReplicas: ptr(2), MaxReplicas: ptr(2),
 					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
 					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
-					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src",
+					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src", Standby: &Standby{true, []string{"torch"}},
 				}},
 				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}},
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},

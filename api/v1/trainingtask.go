@@ -87,6 +87,14 @@ type Role struct {
 	// SecretFiles appear in $FERMI_SECRETS while the process runs.
 	SecretFiles []SecretFile `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	WorkingDir  string       `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
+	Standby     *Standby     `json:"standby,omitempty" doc:"How a Python command gets its next process quickly after a failure."`
+}
+
+// Standby is the interpreter that waits beside the ranks of a Python command, its imports done, and from
+// which the ranks of the next generation are forked.
+type Standby struct {
+	Disabled bool     `json:"disabled,omitempty" doc:"Start a fresh interpreter each time."`
+	Preload  []string `json:"preload,omitempty" maxItems:"32" doc:"Modules to import ahead; torch when absent and the framework is one of PyTorch's."`
 }
 
 // RankCount is how many processes a replica has.

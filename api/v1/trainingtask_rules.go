@@ -3,6 +3,8 @@ package v1
 import (
 	"encoding/json"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,7 +34,11 @@ const (
 	maxPriority  = 10_000
 	maxAccel     = 64
 	maxRanks     = 64
+	maxPreload   = 32
+	maxModule    = 128
 )
+
+var moduleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
 var _ interface {
 	Defaulter
@@ -158,6 +164,22 @@ func (f *faults) role(at string, r *Role) {
 	f.env(at+".env", r.Env)
 	f.secretFiles(at+".secretFiles", r.SecretFiles)
 	f.relative(at+".workingDir", r.WorkingDir)
+	f.standby(at+".standby.preload", r.Standby)
+}
+
+// standby checks the names of modules: they go, separated by commas, into an environment variable.
+func (f *faults) standby(at string, s *Standby) {
+	if s == nil {
+		return
+	}
+	if len(s.Preload) > maxPreload {
+		f.add(at, "%d modules are too many: at most %d may be imported ahead.", "预加载模块 %d 个过多：最多 %d 个。", len(s.Preload), maxPreload)
+	}
+	for i, name := range s.Preload {
+		if len(name) > maxModule || !moduleName.MatchString(name) {
+			f.add(at+"["+strconv.Itoa(i)+"]", "%s is not the name of a Python module, such as torch or torch.nn.", "%s 不是 Python 模块名，例如 torch 或 torch.nn。", quote(name))
+		}
+	}
 }
 
 func (f *faults) resources(at string, r *Resources) {

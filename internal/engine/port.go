@@ -46,6 +46,8 @@ type Replica struct {
 	RunTimeout api.Duration `json:"runTimeout,omitempty"`
 	StopGrace  api.Duration `json:"stopGrace"`
 	OutputLogs string       `json:"outputLogs,omitempty"`
+	// Standby is the wish for one; nil: none is wished, and Python commands may have one.
+	Standby *api.Standby `json:"standby,omitempty"`
 	// Recipe is what the framework adds; nil for plain commands. Command is the recipe's already.
 	Recipe *Recipe `json:"recipe,omitempty"`
 	// UID is the project's on machines that keep projects apart; 0 where none does.

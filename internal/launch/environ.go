@@ -86,6 +86,13 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		}
 		env.set(v.Name, v.Value)
 	}
+	if isPython(r.Command) {
+		path := filepath.Join(dir, dirSDK)
+		if own := env.values["PYTHONPATH"]; own != "" {
+			path = own + ":" + path
+		}
+		env.set("PYTHONPATH", path)
+	}
 	return env.list()
 }
 

@@ -51,13 +51,16 @@ type launcher struct {
 	gitTries int                      // of prepare alone
 	tenant   record.Tenant            // zero: the process is who we are
 	ranks    *ranks
-	socket   *rankSocket      // of prepare, before the first process starts
-	memory   string           // $FERMI_SHM, likewise
-	last     *reservation     // the port of the running generation, should we lead it
-	next     *reservation     // of the one after it
-	said     int64            // the generation that is on disk
-	deadline <-chan time.Time // of the whole attempt; nil: none
-	spent    spent
+	socket   *rankSocket  // of prepare, before the first process starts
+	memory   string       // $FERMI_SHM, likewise
+	last     *reservation // the port of the running generation, should we lead it
+	next     *reservation // of the one after it
+	standby  *standby     // nil: none
+	said     int64        // the generation that was ordered last
+
+	goWritten sync.WaitGroup   // of later orders
+	deadline  <-chan time.Time // of the whole attempt; nil: none
+	spent     spent
 
 	orders   *orders
 	children chan struct{} // a child ended

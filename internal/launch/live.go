@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -69,6 +71,8 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		return l.notStarted(err)
 	}
 	defer l.freePorts()
+	defer l.reapStandby()
+	defer l.goWritten.Wait()
 	code := make(chan error, 1)
 	wg.Go(func() { code <- l.prepare(work) })
 	l.ranks.ready(l.next.port)
@@ -122,8 +126,7 @@ func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (
 			return link.Generation{}, errStopped
 		}
 		if o := l.orders.after(l.said); o != nil {
-			said := record.Go{Epoch: o.epoch, Attempt: l.replica.Attempt, Generation: o.g.Number, At: l.clock.Now()}
-			if err := record.Write(l.dir, record.FileGo, said); err != nil {
+			if err := l.recordGo(o); err != nil {
 				return link.Generation{}, err
 			}
 			g, l.said = o, o.g.Number
@@ -147,6 +150,27 @@ func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (
 	}
 }
 
+// recordGo writes the order down. The first is on disk before anything starts, and keeps a second start
+// away for ever; the later ones, which change no more than its numbers, are on their way meanwhile.
+func (l *launcher) recordGo(o *order) error {
+	said := record.Go{Epoch: o.epoch, Attempt: l.replica.Attempt, Generation: o.g.Number, At: l.clock.Now()}
+	if l.said == 0 {
+		return record.Write(l.dir, record.FileGo, said)
+	}
+	l.goWritten.Go(func() {
+		if err := record.Write(l.dir, record.FileGo, said); err != nil {
+			l.log.Error("the order of a later generation can't be recorded", "error", err)
+		}
+	})
+	return nil
+}
+
+// runs says that the ranks of a generation run, its order on disk.
+func (l *launcher) runs() {
+	l.goWritten.Wait()
+	l.ranks.started(l.next.port)
+}
+
 // start begins the ranks of a generation.
 func (l *launcher) start(g link.Generation) (*processes, error) {
 	dir, err := workDir(l.replica, filepath.Join(l.dir, record.DirCode))
@@ -158,16 +182,29 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	}
 	l.ranks.begin(g)
 	l.spool.first(g.FirstRank)
+	r := settled(l.replica, l.dir)
+	env, each := environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(g)
+	if l.standby.usable() {
+		p, err := spawn(r, dir, env, each, g.FirstRank, l.spool, l.standby.fork)
+		if err == nil {
+			l.log.Info("ranks forked from the standby", "generation", g.Number)
+			l.runs()
+			return p, nil
+		}
+		l.log.Warn("not forked from the standby", "error", err)
+		l.endStandby()
+		l.processTree().signal(unix.SIGKILL) // what it may have forked; nothing else runs
+	}
 	start := plain
 	if l.tenant.UID != 0 {
 		start = l.walled
 	}
-	r := settled(l.replica, l.dir)
-	p, err := spawn(r, dir, environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(g), g.FirstRank, l.spool, start)
+	p, err := spawn(r, dir, env, each, g.FirstRank, l.spool, start)
 	if err != nil {
 		return nil, err
 	}
-	l.ranks.started(l.next.port)
+	l.runs()
+	l.keepStandby(g, r, dir, env, each[0], start)
 	return p, nil
 }
 

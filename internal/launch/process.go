@@ -21,8 +21,11 @@ type processes struct {
 	n     int
 	pids  []int        // of the ranks; behind a wall only process 1
 	tree  *inside.Tree // nil without a wall
+	said  <-chan ended // of ranks behind a standby's wall; nil otherwise
 	pumps []*pump
-	done  sync.WaitGroup // of the pumps
+	// orphans: tell the end of every process behind the wall.
+	orphans bool
+	done    sync.WaitGroup // of the pumps
 }
 
 // starter runs the command in dir, once for each of each: plain, or behind a wall. When it fails

@@ -35,7 +35,7 @@ func (l *launcher) makeFolders() error {
 			return err
 		}
 	}
-	if err := errors.Join(writeHyper(l.replica, l.dir), writeRecipe(l.replica, l.dir)); err != nil {
+	if err := errors.Join(writeHyper(l.replica, l.dir), writeRecipe(l.replica, l.dir), l.giveSDK()); err != nil {
 		return err
 	}
 	if l.replica.Recipe != nil {
@@ -74,6 +74,9 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 	if r.Recipe != nil {
 		seen = append(seen, dirRecipe)
 	}
+	if isPython(r.Command) {
+		seen = append(seen, dirSDK)
+	}
 	for _, name := range seen {
 		wall.Binds = append(wall.Binds, filepath.Join(l.dir, name))
 	}
@@ -81,7 +84,7 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 	if r.Code != nil {
 		wall.Folder = r.Code.Folder
 	}
-	command := inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir}
+	command := inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, Orphans: p.orphans}
 	if r.Command[0] == "fermi" {
 		command.Own = ownBinary
 	}
@@ -121,7 +124,7 @@ type ended struct {
 // hear brings process 1's word of the ranks' ends to the loop; nil without a wall.
 func (l *launcher) hear(p *processes) <-chan ended {
 	if p.tree == nil {
-		return nil
+		return p.said
 	}
 	said := make(chan ended, p.n)
 	go func() { // ends with process 1

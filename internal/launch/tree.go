@@ -17,13 +17,15 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// tree is every process of the replica but the launcher. Three ways to find them, together: the
+// tree is every process of the replica but the launcher; what is in spare, the standby, is of no
+// generation and is neither ended nor waited for with one. Three ways to find them, together: the
 // cgroup; descent (we are the subreaper, so that even a process which forked twice and took a new
 // session descends from us); and, where there is no cgroup, the mark in the environment.
 type tree struct {
 	self  int
 	group *cgroup.Group // nil: none
 	mark  []byte        // "FERMI_REPLICA=<name>"
+	spare []record.Process
 	log   *slog.Logger
 }
 
@@ -35,8 +37,17 @@ type member struct {
 	stat record.Stat
 }
 
-// members lists the living; zombies are the reaper's.
+// members lists the living of the generation.
 func (t *tree) members() []member {
+	return slices.DeleteFunc(t.all(), func(m member) bool { return t.spared(m.proc) })
+}
+
+func (t *tree) spared(m record.Process) bool {
+	return slices.ContainsFunc(t.spare, func(p record.Process) bool { return p.PID == m.PID && p.StartTicks == m.StartTicks })
+}
+
+// all lists the living; zombies are the reaper's.
+func (t *tree) all() []member {
 	boot, _ := record.BootID()
 	stats := readAll()
 	inside := map[int]bool{}
@@ -148,7 +159,7 @@ func (t *tree) signal(sig unix.Signal) int {
 
 // usage measures the living. reaped is the CPU time of those who ended.
 func (t *tree) usage(reaped time.Duration, now time.Time) link.Usage {
-	list := t.members()
+	list := t.all()
 	u := link.Usage{CPU: reaped, Processes: len(list), At: now}
 	page := int64(os.Getpagesize())
 	for _, m := range list {
@@ -176,9 +187,12 @@ func (t *tree) groupPeak() int64 {
 	return peak
 }
 
-// strangers says whether the cgroup holds anyone but us. Where that can't be read,
-// descent decides.
+// strangers says whether anyone of the generation is left whom we don't reap: in the cgroup, or, where
+// there is a standby or that can't be read, by descent.
 func (t *tree) strangers() bool {
+	if len(t.spare) > 0 {
+		return len(t.members()) > 0
+	}
 	if t.group == nil {
 		return false
 	}

@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,7 @@ import (
 func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, more bool) {
 	w := &warden{
 		l: l, g: g, reaper: newReaper(procs, l.hear(procs), &l.spent),
-		tree: &tree{self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log},
+		tree: l.processTree(),
 	}
 	w.oomBefore = w.tree.oomKills()
 	if !record.Exists(l.dir, record.FileStart) {
@@ -27,6 +28,13 @@ func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Gener
 	w.watch(ctx)
 	procs.drained()
 	return w.exit(), w.why == "" && (w.superseded || w.reaper.first >= 0 && g.Hold)
+}
+
+// processTree is every process of the replica at this moment.
+func (l *launcher) processTree() *tree {
+	return &tree{
+		self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log, spare: l.standby.spares(),
+	}
 }
 
 // begun says, once, that the user's work runs.
@@ -114,8 +122,8 @@ func (w *warden) over() bool {
 	if w.reaper.left > 0 {
 		return false
 	}
-	// Without a child there is no descendant either, since all orphans come to us.
-	if w.reaper.empty && !w.tree.strangers() {
+	// Without a child there is no descendant either, since all orphans come to us. A standby is a child.
+	if (w.reaper.empty || len(w.tree.spare) > 0) && !w.tree.strangers() {
 		return true
 	}
 	if !w.resting {
@@ -149,7 +157,9 @@ func (w *warden) cut() {
 	w.ending = true
 	w.kill = w.l.clock.Now()
 	for pid := range w.reaper.main { // our children, not yet reaped: no look at /proc is needed
-		_ = unix.Kill(pid, unix.SIGKILL)
+		if !slices.ContainsFunc(w.tree.spare, func(p record.Process) bool { return p.PID == pid }) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
 	}
 	w.tree.signal(unix.SIGKILL) // and what they left
 	w.poll = pollMin

@@ -73,24 +73,36 @@ func parseWord(line []byte) (word, error) {
 	if len(line) > maxWord {
 		return w, fmt.Errorf("%w: over %d bytes", errWord, maxWord)
 	}
-	dec := json.NewDecoder(bytes.NewReader(line))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&w); err != nil {
-		return w, fmt.Errorf("%w: %w", errWord, err)
+	if err := parseLine(line, &w); err != nil {
+		return w, err
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return w, fmt.Errorf("%w: more than one value", errWord)
-	}
-	set := 0
-	for _, there := range []bool{w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saved != nil, w.Held != nil, w.Left != nil, w.Bye != nil} {
-		if there {
-			set++
-		}
-	}
-	if set != 1 {
+	if set := count(w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saved != nil, w.Held != nil, w.Left != nil, w.Bye != nil); set != 1 {
 		return w, fmt.Errorf("%w: %d keys", errWord, set)
 	}
 	return w, w.check()
+}
+
+// parseLine reads exactly one value without unknown names.
+func parseLine(line []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("%w: %w", errWord, err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: more than one value", errWord)
+	}
+	return nil
+}
+
+// count is how many of these are true.
+func count(list ...bool) (n int) {
+	for _, is := range list {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 func (w word) check() error {

@@ -170,6 +170,12 @@ func Needed(spec *api.TrainingTaskSpec) bool {
 	return spec.Framework != "" && spec.Framework != api.FrameworkPlain || spec.Precision != "" || spec.Strategy != nil || spec.GradCompression != ""
 }
 
+// Torch says whether a framework's processes are PyTorch's.
+func Torch(id api.Framework) bool {
+	fw := rowOf(id)
+	return fw != nil && fw.torch
+}
+
 // Ranks is how many processes a replica of a role has: as the role says, or one for each device.
 // Ray and MXNet make their own use of the devices: one a replica.
 func Ranks(id api.Framework, role *api.Role) int {

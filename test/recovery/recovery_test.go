@@ -28,7 +28,7 @@ const (
 	replicas = 2
 	ranks    = 2 // each
 	steps    = 120
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 )
 
 func envInt(name string, otherwise int) int {

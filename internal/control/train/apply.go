@@ -171,6 +171,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 		if role.Name == m.role {
 			r.Command = append(append([]string{}, role.Command...), role.Args...)
 			r.Env, r.SecretFiles, r.WorkingDir, r.Resources = role.Env, role.SecretFiles, role.WorkingDir, role.Resources
+			r.Standby = standbyOf(&task.Spec, &role)
 		}
 	}
 	if t := task.Spec.Timeouts; t != nil {

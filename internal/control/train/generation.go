@@ -156,13 +156,12 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 	if !s.allReady() {
 		return // they come back, or are found lost
 	}
-	if wait := backOff(recent, now); wait > 0 {
+	if wait := backOff(recent, now); wait > 0 && !s.progressed(&p.status) {
 		p.wake = wait
 		p.note("BackingOff", fault.T("It failed %d times within %s; the next start waits.", "%[2]s 内失败 %[1]d 次，下次启动将推迟。", lately(recent, now), backOffWindow))
 		return
 	}
 	p.status.Restarts = append(recent, now)
-	p.usage = true
 	s.open(p, p.status.Rendezvous.World)
 	p.status.Reason = "Restarting"
 	n := len(p.status.Restarts)
@@ -172,8 +171,17 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 	p.tell(false, "Restarting", "generation-"+itoa(p.status.Generation), p.status.Message)
 }
 
-// A failure is answered at once; only from the third restart within the window on each waits twice as
-// long as the one before.
+// progressed says that all ranks got beyond where the open generation began: what fails then is no
+// start that fails again and again.
+func (s *seen) progressed(status *api.TrainingTaskStatus) bool {
+	from := status.Rendezvous.Restore
+	return !slices.ContainsFunc(s.members, func(m member) bool {
+		return m.said.Generation != int64(status.Generation) || m.said.Step <= from && (len(m.said.Held) == 0 || slices.Max(m.said.Held) <= from)
+	})
+}
+
+// A failure is answered at once; only from the third restart within the window on that came no further
+// each waits twice as long as the one before.
 const (
 	backOffWindow = time.Minute
 	backOffAfter  = 3

@@ -82,6 +82,17 @@ func TestBackOff(t *testing.T) {
 	if p.wake == 0 || p.status.Reason != "BackingOff" || p.status.Generation != 1 || len(p.goAhead) > 0 {
 		t.Errorf("%+v", summary(p))
 	}
+	for name, got := range map[string]link.Ranks{"reported": {Step: 3}, "saved": {Held: []int64{2, 3}}} {
+		m.said.Step, m.said.Held = got.Step, got.Held
+		tk.Status.Rendezvous.Restore = 2
+		if p := decide(seen{task: tk, placement: placed(), members: []member{m}, world: 1}, now); p.status.Generation != 2 {
+			t.Errorf("%s a step beyond its start: %+v", name, summary(p))
+		}
+		tk.Status.Rendezvous.Restore = 3
+		if p := decide(seen{task: tk, placement: placed(), members: []member{m}, world: 1}, now); p.status.Reason != "BackingOff" {
+			t.Errorf("%s no step beyond its start: %+v", name, summary(p))
+		}
+	}
 }
 
 // TestGenerations: what a failed rank brings about while its launcher lives.
@@ -111,7 +122,7 @@ func TestGenerations(t *testing.T) {
 	}{
 		"the next generation is written and all go": {
 			running(1), two(func(a, b *member) { a.said.Failed, b.said.Failed = killed(0, late), killed(1, early) }),
-			want{Phase: api.PhaseRecovering, Reason: "Restarting", Attempt: 1, Generation: 2, Commit: true, Usage: true, Go: []int{0, 1}}, 1, 4,
+			want{Phase: api.PhaseRecovering, Reason: "Restarting", Attempt: 1, Generation: 2, Commit: true, Go: []int{0, 1}}, 1, 4,
 		},
 		"a failure of an earlier generation is over": {
 			running(1), two(func(a, _ *member) { a.said.Generation, a.said.Failed = 0, killed(0, late) }),

@@ -50,3 +50,11 @@ func withRecipe(r *engine.Replica, made *recipe.Recipe, place int) {
 		}
 	}
 }
+
+// standbyOf is a role's wish for a standby; what it does not say follows from the framework.
+func standbyOf(spec *api.TrainingTaskSpec, role *api.Role) *api.Standby {
+	if role.Standby != nil && (role.Standby.Disabled || role.Standby.Preload != nil) || !recipe.Torch(spec.Framework) {
+		return role.Standby
+	}
+	return &api.Standby{Preload: []string{"torch"}}
+}

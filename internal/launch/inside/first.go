@@ -60,9 +60,13 @@ func first() int {
 		case err != nil: // no child is left
 			return 0
 		default:
-			if i, ours := running[ended]; ours {
+			i, ours := running[ended]
+			switch {
+			case ours:
 				delete(running, ended) // another may get its number
 				_ = tell.Encode(report{Step: stepEnded, Process: i, Status: ws})
+			case o.Orphans:
+				_ = tell.Encode(report{Step: stepOrphan, PID: ended, Status: ws})
 			}
 		}
 	}

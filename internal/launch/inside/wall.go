@@ -32,6 +32,8 @@ type Command struct {
 	Env  []string   // of all
 	Each [][]string // further variables, of one process each; at least one
 	Dir  string
+	// Orphans: the end of every process that comes to process 1 is reported, by its pid in there.
+	Orphans bool
 	// Own is what Args[0] stands for when it is this very program; "" looks in PATH.
 	Own string
 }
@@ -53,6 +55,7 @@ const (
 
 	stepStarted = "started"
 	stepEnded   = "ended"
+	stepOrphan  = "orphan"
 )
 
 // report is what process 1 says.
@@ -62,11 +65,12 @@ type report struct {
 	File    string             `json:",omitempty"`
 	Text    string             `json:",omitempty"`
 	Process int                `json:",omitempty"` // whose end, by its place in Each
+	PID     int                `json:",omitempty"` // of an orphan, as seen inside
 	Status  syscall.WaitStatus `json:",omitempty"`
 	Missing []string           `json:",omitempty"` // parts of the wall that this kernel lacks
 }
 
-// maxReport bounds what is read of reports; they come from our own program, but cost nothing to bound.
+// maxReport bounds what is read ahead of reports; they come from our own program, but cost nothing to bound.
 const maxReport = 64 << 10
 
 // argv0 tells the second start from any other.
@@ -78,6 +82,7 @@ type Pipes [2]uintptr
 // Tree is what was started: process 1 as seen from outside, and its word on the processes' ends.
 type Tree struct {
 	PID     int
+	limit   *io.LimitedReader
 	reports *json.Decoder
 	pipe    *os.File
 }
@@ -108,18 +113,28 @@ func Start(w Wall, c Command, stdin uintptr, out []Pipes) (*Tree, error) {
 // Ended waits for the next end of a process; what they left may live on in Tree. An error means that
 // process 1 has ended, and everything with it: the end of those unheard is its own wait status.
 func (t *Tree) Ended() (process int, status syscall.WaitStatus, err error) {
+	process, _, status, err = t.EndedOrphan()
+	return process, status, err
+}
+
+// EndedOrphan is Ended of a command with Orphans; process is -1 for an orphan, whose pid it then is.
+func (t *Tree) EndedOrphan() (process, pid int, status syscall.WaitStatus, err error) {
 	r, err := t.next()
-	if err == nil && r.Step != stepEnded {
+	switch {
+	case err == nil && r.Step == stepOrphan:
+		return -1, r.PID, r.Status, nil
+	case err == nil && r.Step != stepEnded:
 		err = fmt.Errorf("process 1 said %q", r.Step)
 	}
 	if err != nil {
 		_ = t.pipe.Close()
 	}
-	return r.Process, r.Status, err
+	return r.Process, 0, r.Status, err
 }
 
 func (t *Tree) next() (report, error) {
 	var r report
+	t.limit.N = maxReport
 	err := t.reports.Decode(&r)
 	return r, err
 }
@@ -172,7 +187,8 @@ func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
 		return nil, fmt.Errorf("enter new namespaces: %w", err)
 	}
 	_ = orders.Close() // or a process 1 that died would leave us writing for ever
-	t := &Tree{PID: pid, pipe: hear, reports: json.NewDecoder(io.LimitReader(hear, maxReport))}
+	limit := &io.LimitedReader{R: hear}
+	t := &Tree{PID: pid, pipe: hear, limit: limit, reports: json.NewDecoder(limit)}
 	// If this fails it has died; the missing report says so.
 	_ = json.NewEncoder(give).Encode(o)
 	return t, nil

@@ -49,19 +49,15 @@ class Peer:
 class Standby:
     """A fork server of the SDK; this process must be a child-subreaper."""
 
-    def __init__(self, folder, env, preload=""):
-        path = os.path.join(folder, "standby")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(path)
-            listener.listen(1)
-            listener.settimeout(LIMIT)
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "fermi.standby"], env=dict(env, FERMI_STANDBY_SOCKET=path, FERMI_STANDBY_PRELOAD=preload), stdin=subprocess.DEVNULL
-            )
-            self.sock = listener.accept()[0]
-        os.unlink(path)
+    def __init__(self, env, preload=""):
+        self.sock, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen([sys.executable, "-m", "fermi.standby"], env=dict(env, FERMI_STANDBY_PRELOAD=preload), stdin=theirs)
         self.sock.settimeout(LIMIT)
         self.answers = self.sock.makefile("rb")
+        ready = json.loads(self.answers.readline())
+        if ready != {"ready": {}}:
+            raise AssertionError(ready)
 
     def fork(self, argv, env, cwd, stdout, stderr, **more):
         body = dict({"id": "x", "argv": argv, "cwd": cwd, "env": env}, **more)
@@ -155,7 +151,7 @@ class Launcher:
             name, body = self.standby.fork(argv, env, self.folder, self.log.fileno(), self.log.fileno())
             if name != "forked":
                 raise AssertionError(body)
-            pid = body["pid"]
+            pid = body["pids"][0]
         else:
             process = subprocess.Popen(argv, env=env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
             pid = process.pid

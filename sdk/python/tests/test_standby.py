@@ -66,7 +66,7 @@ class Standbys(unittest.TestCase):
             with open(os.path.join(cls.folder, "pack", name + ".py"), "w") as file:
                 file.write("" if name == "__init__" else "import sys\nprint(__name__, __spec__.name, sys.argv, sys.path[0])\nraise ValueError(__package__)\n")
         cls.env = standin.rank_environ(A="b", 名="值")
-        cls.standby = standin.Standby(cls.folder, cls.env)
+        cls.standby = standin.Standby(cls.env)
 
     @classmethod
     def tearDownClass(cls):
@@ -97,7 +97,7 @@ class Standbys(unittest.TestCase):
         for t in threads:
             t.join()
         self.assertEqual(name, "forked", body)
-        code = os.waitstatus_to_exitcode(os.waitpid(body["pid"], 0)[1])  # inherited: it is a child of this process
+        code = os.waitstatus_to_exitcode(os.waitpid(body["pids"][0], 0)[1])  # inherited: it is a child of this process
         return code, outputs[0], outputs[1]
 
     def test_programs_end_as_in_a_fresh_interpreter(self):
@@ -132,6 +132,10 @@ class Standbys(unittest.TestCase):
             (["output.py"], {"argv": ["/bin/true", "output.py"]}, "is not this interpreter"),
             (["output.py"], {"argv": "x"}, "argv must be words"),
             (["output.py"], {"env": {"a": 1}}, "argv must be words"),
+            (["output.py"], {"each": [{"a": 1}]}, "argv must be words"),
+            (["output.py"], {"each": []}, "stdout and stderr of 0 processes"),
+            (["output.py"], {"each": [{}, {}]}, "stdout and stderr of 2 processes"),
+            (["output.py"], {"each": [{"OMP_NUM_THREADS": "7"}]}, "OMP_NUM_THREADS differs"),
             (["output.py"], {"cwd": "/no/such"}, "is no Python file"),
             (["output.py"], {"preload": [1]}, "preload must be"),
         ]
@@ -146,7 +150,7 @@ class Standbys(unittest.TestCase):
         with open(os.path.join(self.folder, "busy.py"), "w") as file:
             file.write("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True, name='forever').start()\n")
         env = dict(self.env, PYTHONPATH=standin.SRC + ":" + self.folder)
-        standby = standin.Standby(self.folder, env, "busy,no_such_module")
+        standby = standin.Standby(env, "busy,no_such_module")
         self.addCleanup(standby.close)
         with open(os.devnull, "w") as null:
             name, body = standby.fork([sys.executable, "output.py"], env, self.folder, null.fileno(), null.fileno())
@@ -158,7 +162,7 @@ class Standbys(unittest.TestCase):
             self.standby.sock.sendall(line)
             self.assertIn(b"no fork request", self.standby.answers.readline())
         self.standby.sock.sendall(b'{"fork":{"id":5,"argv":["%s","output.py"],"env":{},"cwd":"/"}}\n' % sys.executable.encode())
-        self.assertIn(b"stdout and stderr must come", self.standby.answers.readline())
+        self.assertIn(b"stdout and stderr of 1 processes must come", self.standby.answers.readline())
 
 
 def _comparable(result):

@@ -1,5 +1,6 @@
 """A plain DDP script with `import fermi`, as the bit-exactness tests run it. OUT names the file for the digests;
-EVERY the steps between saves; DEVICE=cuda the card; PARTIAL=1 stays in the process when a peer dies; PLAIN=1 without the SDK's DDP."""
+EVERY the steps between saves; DEVICE=cuda the card; TRACE, if set, the file for every rank's steps; PARTIAL=1 stays in the process
+when a peer dies; PLAIN=1 without the SDK's DDP."""
 
 import hashlib
 import os
@@ -55,6 +56,12 @@ def next_ids(sampler, count=100):
     return ids[:count]
 
 
+def trace(step):
+    if os.environ.get("TRACE"):
+        with open("%s.%d" % (os.environ["TRACE"], fermi.rank()), "a") as out:
+            out.write("%d %d %d\n" % (fermi.generation(), step, os.getpid()))
+
+
 def train():
     dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
     generator = torch.Generator().manual_seed(1)
@@ -90,6 +97,7 @@ def train():
                 state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
                 fermi.checkpoint.save(step, dict(state, sampler=sampler.state_dict(), rng=fermi.rng_state()))
             fermi.report(step=step, loss=loss)
+            trace(step)
             if step >= STEPS or fermi.should_stop():
                 break
         if fermi.should_stop():

@@ -2121,6 +2121,8 @@ export interface components {
             resources?: components["schemas"]["Resources"];
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
+            /** @description How a Python command gets its next process quickly after a failure. */
+            standby?: components["schemas"]["Standby"];
             /** @description Relative to the code; the code's root when absent. */
             workingDir?: string;
         };
@@ -2210,6 +2212,12 @@ export interface components {
             code?: string;
             password?: string;
             user?: string;
+        };
+        Standby: {
+            /** @description Start a fresh interpreter each time. */
+            disabled?: boolean;
+            /** @description Modules to import ahead; torch when absent and the framework is one of PyTorch's. */
+            preload?: string[] | null;
         };
         StartWindow: {
             /** @description price or carbon. */

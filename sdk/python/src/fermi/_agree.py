@@ -7,7 +7,10 @@ further apart than that, so everybody has read it when the step comes. Costs one
 step; without a process group each rank decides alone.
 """
 
+import atexit
+import signal
 import sys
+import threading
 
 from . import _session
 
@@ -23,6 +26,7 @@ class Agreement:
         self.stop_at = self.save_at = 0
         self.saved_for = 0  # the last save_at that was answered with a save
         self.calls = {}
+        _take_sigterm(session)
 
     def _store(self):
         dist = sys.modules.get("torch.distributed")
@@ -88,6 +92,24 @@ class Agreement:
         if at != (stop_at, save_at):
             store.add(prefix + "at", (stop_at - at[0] << _BITS) + save_at - at[1])
         return stop_at, save_at
+
+
+def _take_sigterm(session):
+    """The launcher sends SIGTERM with its word to stop. A script that asks whether to stop is not ended by it, but at
+    the step that all ranks agree on; one that has a handler of its own keeps it."""
+    if session.link is None or threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        return
+
+    def told(*_):
+        if session.stop is None:
+            session.stop = {"grace": 0, "reason": "SIGTERM"}
+
+    def ignore():  # an interpreter that ends puts the default back: the signal may come after the word
+        if session.stop is not None:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    signal.signal(signal.SIGTERM, told)
+    atexit.register(ignore)
 
 
 def _unpack(value):

@@ -12,6 +12,8 @@ import importlib.machinery
 import os
 import sys
 
+from . import _store
+
 MODULE = "torch.nn.parallel.distributed"
 COMPRESSIONS = ("none", "fp16", "bf16", "powersgd")
 
@@ -52,6 +54,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def patch(ddp):
     """The class itself is changed: scripts may have imported it under any name. Twice changes nothing."""
+    _store.install()
     if hasattr(ddp, "_fermi_forward"):
         return
     ddp._fermi_forward = ddp.forward

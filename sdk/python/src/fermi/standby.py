@@ -1,13 +1,15 @@
 """python3 -m fermi.standby: a fork server with the imports done, so that a replacement rank runs in milliseconds.
 
-The launcher starts one a replica, with the environment the ranks get, and listens at $FERMI_STANDBY_SOCKET.
-Modules in $FERMI_STANDBY_PRELOAD (comma-separated) are imported first. Then, a line each way:
+The launcher starts one a replica, with the environment the ranks get, and is at the other end of its standard
+input, a unix socket that nobody else can reach. Modules in $FERMI_STANDBY_PRELOAD (comma-separated) are imported
+first; {"ready": {}} says so. Then, a line each way:
 
-    {"fork": {"id": …, "argv": […], "cwd": …, "env": {…}, "preload": […]}}   with stdout and stderr (SCM_RIGHTS)
-    {"forked": {"id": …, "pid": …}}  or  {"refused": {"id": …, "why": …}}
+    {"fork": {"id": …, "argv": […], "cwd": …, "env": {…}, "each": [{…}, …], "preload": […]}}
+    {"forked": {"id": …, "pids": […]}}  or  {"refused": {"id": …, "why": …}}
 
-The child is forked twice, so that the launcher, a child-subreaper, inherits it; it has its own session, the
-given environment and folder, default signals and no other file. What a fork can't give exactly as a fresh
+A process is made for each of "each", which has the variables of its own; stdout and stderr of all of them come with the
+request (SCM_RIGHTS). They are forked twice, so that the launcher, a child-subreaper, inherits them; each has its own
+session, the given environment and folder, default signals and no other file. What a fork can't give exactly as a fresh
 interpreter would (another interpreter or its options, variables that are read while libraries load, threads
 already running, a CUDA context) is refused with the reason, and the launcher starts a fresh one.
 """
@@ -22,10 +24,13 @@ import socket
 import sys
 import threading
 
-from . import _link, _script
+from . import _link, _script, _store
 
 # Read when the interpreter or a library starts: a fork can't change them any more.
 _LOADED = ("PYTHON", "LD_", "OMP_", "GOMP_", "OPENBLAS_", "GOTO_", "MKL_", "KMP_", "BLIS_", "NUMEXPR_", "MALLOC_", "GLIBC_TUNABLES", "LC_", "LANG")
+
+
+FILES = 253  # the most that the kernel takes with one message
 
 
 class Server:
@@ -33,7 +38,9 @@ class Server:
         self.sock = sock
         self.data, self.fds = b"", []
         self.threads = 0  # native threads that the imports left; those libraries stop theirs around a fork
-        self.environ = _loaded(os.environ)
+        self.environ = _loaded(_initial())
+        # An interpreter without a locale chooses one for itself, and its children, as it starts.
+        self.chosen = {k: v for k, v in os.environ.items() if k == "LC_CTYPE" and self.environ.get(k) != v}
 
     def serve(self):
         """Answers until the launcher goes away (None), or returns in a child the program it is to run."""
@@ -47,7 +54,7 @@ class Server:
 
     def _line(self):
         while b"\n" not in self.data:
-            data, fds, flags, _ = socket.recv_fds(self.sock, _link.LINE, 16, socket.MSG_CMSG_CLOEXEC)
+            data, fds, flags, _ = socket.recv_fds(self.sock, _link.LINE, FILES, socket.MSG_CMSG_CLOEXEC)
             self.fds += fds
             if not data or len(self.data) > _link.LINE or flags & socket.MSG_CTRUNC:
                 return None
@@ -57,7 +64,7 @@ class Server:
 
     def _answer(self, line):
         message = _link._decode(line)
-        fds, self.fds = self.fds[:2], self.fds[2:]
+        fds, self.fds = self.fds, []
         try:
             if message is None or message[0] != "fork":
                 return self._say("refused", {"id": None, "why": "no fork request: %r" % line[:80]})
@@ -80,11 +87,11 @@ class Server:
 
     def _accept(self, request, fds):
         """The program of a request that a fork can serve as a fresh interpreter would; ValueError says why not."""
-        argv, env, cwd = request.get("argv"), request.get("env"), request.get("cwd")
-        if not _words(argv) or not argv or not isinstance(env, dict) or not _words(list(env.values())) or not isinstance(cwd, str):
-            raise ValueError("argv must be words, env words by name, cwd a folder")
-        if len(fds) != 2:
-            raise ValueError("stdout and stderr must come with the request, %d files did" % len(fds))
+        argv, env, each, cwd = request.get("argv"), request.get("env"), request.setdefault("each", [{}]), request.get("cwd")
+        if not _words(argv) or not argv or not _named(env) or not isinstance(each, list) or not all(map(_named, each)) or not isinstance(cwd, str):
+            raise ValueError("argv must be words, env and each words by name, cwd a folder")
+        if not each or len(fds) != 2 * len(each):
+            raise ValueError("stdout and stderr of %d processes must come with the request, %d files did" % (len(each), len(fds)))
         if not _same_file(_which(argv[0], env, cwd), sys.executable):
             raise ValueError("%s is not this interpreter, %s" % (argv[0], sys.executable))
         program = _script.Program.parse(argv[2:] if argv[1:2] == ["-u"] else argv[1:])
@@ -92,10 +99,11 @@ class Server:
             raise ValueError("%s is no Python file" % program.name)
         if not os.path.isdir(cwd):
             raise ValueError("%s is no folder" % cwd)
-        wanted = _loaded(env)
-        for name in sorted(set(wanted) | set(self.environ)):
-            if wanted.get(name) != self.environ.get(name):
-                raise ValueError("%s differs from the standby's, and is read only when an interpreter starts" % name)
+        for own in each:
+            wanted = _loaded(dict(env, **own))
+            for name in sorted(set(wanted) | set(self.environ)):
+                if wanted.get(name) != self.environ.get(name):
+                    raise ValueError("%s differs from the standby's, and is read only when an interpreter starts" % name)
         preload = request.get("preload") or []
         if not _words(preload):
             raise ValueError("preload must be names of modules")
@@ -125,39 +133,44 @@ class Server:
             raise ValueError("an imported module made a CUDA context")
 
     def _fork(self, request, program, fds):
+        """Makes the processes; returns the program in each of them."""
         read, write = os.pipe()
         middle = os.fork()
         if middle:
             os.close(write)
             with open(read, "rb") as pipe:
-                pid = pipe.read()
+                pids = [int(pid) for pid in pipe.read().split()]
             os.waitpid(middle, 0)
-            if not pid:
-                return self._say("refused", {"id": request.get("id"), "why": "no process could be made"})
-            return self._say("forked", {"id": request.get("id"), "pid": int(pid)})
+            if len(pids) != len(request["each"]):
+                return self._say("refused", {"id": request.get("id"), "why": "only %d processes could be made" % len(pids)})
+            return self._say("forked", {"id": request.get("id"), "pids": pids})
         try:
-            pid = os.fork()
-            if pid:
-                os.write(write, b"%d" % pid)
+            for i, own in enumerate(request["each"]):
+                pid = os.fork()
+                if not pid:
+                    break
+                os.write(write, b"%d " % pid)
+            else:
                 os._exit(0)
             os.close(read)
             os.close(write)
-            self._become(request, fds)
+            self._become(request, own, fds, 2 * i)
         except BaseException as err:
             os.write(2, ("fermi.standby: %s\n" % err).encode())
             os._exit(1)
         return program
 
-    def _become(self, request, fds):
+    def _become(self, request, own, fds, at):
         """Turns this child into what the launcher would have started."""
         os.setsid()
         self.sock.close()
         null = os.open(os.devnull, os.O_RDONLY)
-        for fd, place in ((null, 0), (fds[0], 1), (fds[1], 2)):
+        for fd, place in ((null, 0), (fds[at], 1), (fds[at + 1], 2)):
             os.dup2(fd, place)
-        for fd in [null] + self.fds:
-            if fd > 2:
-                os.close(fd)
+        os.close(null)
+        for fd in fds[:at] + fds[at + 2 :]:  # the others', which hold their pipes open; the caller closes its own
+            os.close(fd)
+        del fds[:at], fds[2:]
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, _SIGNALS.get(number, signal.SIG_DFL))
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -165,8 +178,10 @@ class Server:
             sys.stdout, sys.stderr = _unbuffered(sys.stdout), _unbuffered(sys.stderr)
         os.chdir(request["cwd"])
         os.environ.clear()
-        os.environ.update(request["env"])
+        os.environ.update(request["env"], **own)
+        os.environ.update(self.chosen)
         importlib.invalidate_caches()
+        _store.install()
         numpy = sys.modules.get("numpy")
         if hasattr(numpy, "random"):
             numpy.random.seed()  # Python's own generator does this by itself after a fork
@@ -183,6 +198,16 @@ def _unbuffered(stream):
 
 def _loaded(environ):
     return {k: v for k, v in environ.items() if k.startswith(_LOADED)}
+
+
+def _initial():
+    """The environment this process was started with."""
+    with open("/proc/self/environ", "rb") as file:
+        return dict(os.fsdecode(kv).partition("=")[::2] for kv in file.read().split(b"\0") if kv)
+
+
+def _named(value):
+    return isinstance(value, dict) and _words(list(value.values()))
 
 
 def _words(value):
@@ -206,16 +231,20 @@ def _native_threads():
     return len(os.listdir("/proc/self/task"))
 
 
-def connect(path):
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.connect(path)
+def launcher():
+    """The launcher's socket, moved away from standard input, which is empty from then on."""
+    sock = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     return sock
 
 
 def main():
-    server = Server(connect(os.environ["FERMI_STANDBY_SOCKET"]))
-    server.preload([n for n in os.environ.get("FERMI_STANDBY_PRELOAD", "").split(",") if n])
+    server = Server(launcher())
+    server.preload([n for n in os.environ.pop("FERMI_STANDBY_PRELOAD", "").split(",") if n])
     server.threads = _native_threads()
+    server._say("ready", {})
     return server.serve()
 
 

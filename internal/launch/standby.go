@@ -1,0 +1,455 @@
+package launch
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/link"
+	sdk "github.com/fermi-cluster/fermi/sdk/python"
+)
+
+// A standby is a Python interpreter beside the ranks, of no generation, with the imports done: the
+// ranks of the next generation are forked from it. It is a convenience: whatever it can't do, or
+// does wrong, a fresh interpreter does.
+
+// dirSDK is the Python SDK within the replica's folder.
+const dirSDK = "sdk"
+
+var pythonName = regexp.MustCompile(`^python(3(\.[0-9]+)?)?$`)
+
+// isPython says whether a command is a Python program.
+func isPython(command []string) bool {
+	return len(command) > 0 && pythonName.MatchString(filepath.Base(command[0]))
+}
+
+// giveSDK puts the SDK where Python commands find it.
+func (l *launcher) giveSDK() error {
+	if !isPython(l.replica.Command) {
+		return nil
+	}
+	dir := filepath.Join(l.dir, dirSDK)
+	if err := errors.Join(os.RemoveAll(dir), sdk.Write(dir)); err != nil { // of a launcher before us that never said go
+		return err
+	}
+	return l.give(dir)
+}
+
+// standby is a running one, or one that was.
+type standby struct {
+	log      *slog.Logger
+	children chan struct{} // the launcher's
+	conn     *net.UnixConn
+	pid      int              // our child: the interpreter or, behind a wall, process 1
+	tree     *inside.Tree     // nil without a wall
+	own      []record.Process // who belongs to no generation
+	ready    chan struct{}    // closed: the imports are done
+	gone     chan struct{}    // closed: it answers nothing any more
+	answers  chan standbyWord
+	requests int
+
+	mu    sync.Mutex
+	local map[int]int             // behind a wall: pid in there → local rank
+	early map[int]unix.WaitStatus // ends of those whose pid we don't know yet
+	said  chan ended              // of the generation that was forked last
+}
+
+// usable says whether ranks can be forked from it.
+func (s *standby) usable() bool {
+	if !s.alive() {
+		return false
+	}
+	select {
+	case <-s.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *standby) alive() bool {
+	if s == nil {
+		return false
+	}
+	select {
+	case <-s.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// spares are the processes that no generation ends.
+func (s *standby) spares() []record.Process {
+	if !s.alive() {
+		return nil
+	}
+	return s.own
+}
+
+// keepStandby starts a standby where one is wished and none is there, beside ranks that were not forked;
+// it needs one only who may be restarted. What fails is no reason not to run.
+func (l *launcher) keepStandby(g link.Generation, r engine.Replica, dir string, env []string, each []string, start starter) {
+	wish := r.Standby
+	if !g.Hold || wish == nil || wish.Disabled || !isPython(r.Command) || l.standby.alive() {
+		return
+	}
+	l.endStandby()
+	own := slices.DeleteFunc(slices.Clone(each), ofARank)
+	own = append(own, "FERMI_STANDBY_PRELOAD="+strings.Join(wish.Preload, ","))
+	r.Command = []string{r.Command[0], "-m", "fermi.standby"}
+	s, err := l.startStandby(r, dir, env, own, start)
+	if err != nil {
+		l.log.Warn("no standby", "error", err)
+		return
+	}
+	l.standby = s
+}
+
+// ofARank says that a variable is one rank's own, and would be wrong in another's process.
+func ofARank(kv string) bool {
+	name, _, _ := strings.Cut(kv, "=")
+	switch name {
+	case "RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
+		return true
+	}
+	return strings.HasPrefix(name, "FERMI_")
+}
+
+// startStandby runs the interpreter behind the same wall as the ranks, our end of a socket pair as its
+// standard input: nobody else can speak to it.
+func (l *launcher) startStandby(r engine.Replica, dir string, env, own []string, start starter) (*standby, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "standby")
+	defer theirs.Close()
+	ours := os.NewFile(uintptr(pair[0]), "standby")
+	defer ours.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	defer null.Close()
+	p := &processes{n: 1, orphans: true}
+	if err := start(p, r, dir, env, [][]string{own}, theirs.Fd(), []inside.Pipes{{null.Fd(), null.Fd()}}); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	s := &standby{
+		log: l.log, children: l.children, conn: conn.(*net.UnixConn), pid: p.pids[0], tree: p.tree,
+		ready: make(chan struct{}), gone: make(chan struct{}), answers: make(chan standbyWord, 1),
+	}
+	interpreter := s.describe()
+	lowered := interpreter > 0 && lower(interpreter)
+	go s.hear(interpreter, lowered) // ends with the connection
+	if s.tree != nil {
+		go s.hearEnds() // ends with process 1
+	}
+	return s, nil
+}
+
+// describe finds the standby's processes and gives the pid of the interpreter; 0: it has ended.
+func (s *standby) describe() (interpreter int) {
+	pids := []int{s.pid}
+	if s.tree != nil {
+		for pid, st := range readAll() {
+			if st.PPID == s.pid { // the first child of process 1, and as yet its only one
+				pids = append(pids, pid)
+			}
+		}
+	}
+	for _, pid := range pids {
+		if proc, err := record.Describe(pid); err == nil {
+			s.own = append(s.own, proc)
+		}
+	}
+	if s.tree != nil && len(pids) == 1 {
+		return 0
+	}
+	return pids[len(pids)-1]
+}
+
+// lowNice is the priority of the imports: they never take much from running ranks.
+const lowNice = 10
+
+// lower makes a process low where it can be raised again: its forks inherit it.
+func lower(pid int) bool {
+	can := make(chan bool)
+	go func() {
+		runtime.LockOSThread() // never unlocked: should the way back be closed, the thread ends with this goroutine
+		thread := unix.Gettid()
+		now, err := niceOf(thread)
+		can <- err == nil && unix.Setpriority(unix.PRIO_PROCESS, thread, min(now+1, 19)) == nil && unix.Setpriority(unix.PRIO_PROCESS, thread, now) == nil
+	}()
+	return <-can && unix.Setpriority(unix.PRIO_PROCESS, pid, lowNice) == nil
+}
+
+// niceOf undoes the kernel's way of saying it without negative numbers.
+func niceOf(pid int) (int, error) {
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
+	return 20 - raw, err
+}
+
+// standbyWord is what a standby says; exactly one is set.
+type standbyWord struct {
+	Ready  *struct{} `json:"ready"`
+	Forked *struct {
+		ID   int   `json:"id"`
+		PIDs []int `json:"pids"`
+	} `json:"forked"`
+	Refused *struct {
+		ID  *int   `json:"id"`
+		Why string `json:"why"`
+	} `json:"refused"`
+}
+
+// parseStandby reads one line strictly.
+func parseStandby(line []byte) (w standbyWord, err error) {
+	if err := parseLine(line, &w); err != nil {
+		return w, err
+	}
+	if count(w.Ready != nil, w.Forked != nil, w.Refused != nil) != 1 || w.Forked != nil && slices.ContainsFunc(w.Forked.PIDs, func(pid int) bool { return pid <= 1 }) {
+		return w, fmt.Errorf("%w: no word of a standby", errWord)
+	}
+	return w, nil
+}
+
+// hear takes what the standby says until it is gone.
+func (s *standby) hear(interpreter int, lowered bool) {
+	defer close(s.gone)
+	defer s.conn.Close()
+	lines := bufio.NewScanner(s.conn)
+	lines.Buffer(make([]byte, 1<<10), maxWord)
+	ready := false
+	for lines.Scan() {
+		w, err := parseStandby(lines.Bytes())
+		switch {
+		case err != nil:
+			s.log.Warn("the standby was not understood", "error", err)
+			return
+		case w.Ready == nil:
+			select {
+			case s.answers <- w:
+			default: // nobody asked
+				s.log.Warn("the standby speaks unasked")
+				return
+			}
+		case ready:
+			return
+		default:
+			ready = true
+			if now, err := niceOf(os.Getpid()); lowered && (err != nil || unix.Setpriority(unix.PRIO_PROCESS, interpreter, now) != nil) {
+				s.log.Warn("the standby can't be raised again; it is not used")
+				return
+			}
+			s.log.Info("standby ready")
+			close(s.ready)
+		}
+	}
+}
+
+// hearEnds brings process 1's word of the forked ranks' ends to the generation they are of.
+func (s *standby) hearEnds() {
+	for {
+		process, pid, ws, err := s.tree.EndedOrphan()
+		s.mu.Lock()
+		if err != nil {
+			if s.said != nil {
+				close(s.said)
+			}
+			s.said, s.local = nil, nil
+			s.mu.Unlock()
+			poke(s.children)
+			return
+		}
+		if process < 0 {
+			s.ended(pid, unix.WaitStatus(ws))
+		}
+		s.mu.Unlock()
+	}
+}
+
+// ended is the end of a process behind the wall, mu held.
+func (s *standby) ended(pid int, ws unix.WaitStatus) {
+	i, ours := s.local[pid]
+	switch {
+	case ours:
+		delete(s.local, pid) // another may get its number
+		s.said <- ended{i, ws}
+		poke(s.children)
+	case s.early != nil:
+		s.early[pid] = ws
+	}
+}
+
+// forkPatience is how long a fork may take on a machine that is short of everything.
+const forkPatience = 10 * time.Second
+
+// fork is a starter: the ranks are children of the standby, with its imports. When it fails some of them
+// may run nevertheless.
+func (s *standby) fork(p *processes, r engine.Replica, dir string, env []string, each [][]string, _ uintptr, out []inside.Pipes) error {
+	if s.tree != nil {
+		s.tidy()
+		s.mu.Lock()
+		s.local, s.early, s.said = map[int]int{}, map[int]unix.WaitStatus{}, make(chan ended, len(each))
+		p.said, p.pids = s.said, []int{s.pid}
+		s.mu.Unlock()
+	}
+	pids, err := s.ask(r.Command, dir, env, each, out)
+	if err != nil {
+		return err
+	}
+	if s.tree != nil {
+		s.forked(pids)
+		return nil
+	}
+	for _, pid := range pids {
+		if st, err := record.ReadStat(pid); err != nil || st.PPID != os.Getpid() {
+			return fmt.Errorf("process %d is no child of ours", pid)
+		}
+	}
+	p.pids = pids
+	return nil
+}
+
+// forked notes the ranks' pids behind the wall; one may have ended before we knew it.
+func (s *standby) forked(pids []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	early := s.early
+	s.early = nil
+	if s.local == nil {
+		return // process 1 has ended, and they with it
+	}
+	for i, pid := range pids {
+		s.local[pid] = i
+	}
+	for pid, ws := range early {
+		s.ended(pid, ws)
+	}
+}
+
+// ask has the processes made.
+func (s *standby) ask(argv []string, dir string, env []string, each [][]string, out []inside.Pipes) (pids []int, err error) {
+	s.requests++
+	own := make([]map[string]string, len(each))
+	var files []int
+	for i := range each {
+		own[i] = byName(each[i])
+		files = append(files, int(out[i][0]), int(out[i][1]))
+	}
+	line, err := json.Marshal(map[string]any{"fork": map[string]any{"id": s.requests, "argv": argv, "cwd": dir, "env": byName(env), "each": own}})
+	if err != nil {
+		return nil, err
+	}
+	if len(line) >= maxWord {
+		return nil, errors.New("arguments and environment are too long for a standby")
+	}
+	_ = s.conn.SetWriteDeadline(time.Now().Add(forkPatience))
+	line = append(line, '\n')
+	n, _, err := s.conn.WriteMsgUnix(line, unix.UnixRights(files...), nil)
+	if err == nil && n < len(line) {
+		_, err = s.conn.Write(line[n:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.answer(len(each))
+}
+
+// answer waits for the word about the last request, for so many processes.
+func (s *standby) answer(n int) ([]int, error) {
+	late := time.NewTimer(forkPatience)
+	defer late.Stop()
+	select {
+	case w := <-s.answers:
+		switch {
+		case w.Forked != nil && w.Forked.ID == s.requests && len(w.Forked.PIDs) == n:
+			return w.Forked.PIDs, nil
+		case w.Refused != nil:
+			return nil, fmt.Errorf("refused: %.200q", w.Refused.Why)
+		}
+		return nil, errors.New("the standby answered another question")
+	case <-s.gone:
+		return nil, errors.New("the standby has ended")
+	case <-late.C:
+		return nil, errors.New("the standby does not answer")
+	}
+}
+
+// byName are variables as a standby wants them.
+func byName(env []string) map[string]string {
+	vars := map[string]string{}
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		vars[name] = value
+	}
+	return vars
+}
+
+// tidy removes the files that ended ranks left in the wall's own shared memory, which outlives them. No
+// rank runs; folders stay, since something may be mounted below.
+func (s *standby) tidy() {
+	dir := filepath.Join("/proc", strconv.Itoa(s.pid), "root", "dev", "shm")
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return // a machine without it
+	}
+	for _, e := range list {
+		if !e.IsDir() {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// endStandby kills it, and behind its wall all that is left there: no generation is.
+func (l *launcher) endStandby() {
+	if l.standby == nil {
+		return
+	}
+	l.standby.conn.Close()
+	for _, p := range l.standby.own {
+		if err := p.Signal(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			l.log.Warn("the standby can't be killed", "error", err)
+		}
+	}
+	l.standby = nil
+}
+
+// reapStandby ends it after the last generation, when nobody else reaps any more.
+func (l *launcher) reapStandby() {
+	if l.standby == nil {
+		return
+	}
+	pid := l.standby.pid
+	l.endStandby()
+	for {
+		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}

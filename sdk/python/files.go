@@ -1,0 +1,23 @@
+package python
+
+import (
+	"embed"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+//go:embed src/fermi/*.py
+var files embed.FS
+
+// Write puts the package fermi into dir, which must not exist yet.
+func Write(dir string) error {
+	src, err := fs.Sub(files, "src")
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return os.CopyFS(filepath.Clean(dir), src)
+}
