@@ -111,6 +111,21 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
+func TestLine(t *testing.T) {
+	for file, want := range map[string]string{
+		"python-error":            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 2x3)",
+		"import":                  "ModuleNotFoundError: No module named 'nosuchmodule'",
+		"peer-lost":               "RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:19656",
+		"killed":                  "",
+		"collective-timeout@nccl": "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.",
+	} {
+		e := sample(t, "testdata/"+file+".txt")
+		if got := Line(e, rules.Cause(e)); got != want {
+			t.Errorf("%s: %q", file, got)
+		}
+	}
+}
+
 func FuzzCause(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {
@@ -119,8 +134,12 @@ func FuzzCause(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, words, reason, signal string) {
 		e := Evidence{Words: words, Reason: reason, Signal: signal}
-		if c := rules.Cause(e); c == nil || Fingerprint(e, c) == "" {
-			t.Fatal("no cause")
+		c := rules.Cause(e)
+		if Fingerprint(e, c) == "" {
+			t.Fatal("no fingerprint")
+		}
+		if line := Line(e, c); len(line) > MaxLine+8 || strings.ContainsAny(line, "\n\x1b") {
+			t.Fatalf("%q", line)
 		}
 	})
 }

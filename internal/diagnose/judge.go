@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Evidence is what is known of one end.
@@ -95,4 +97,46 @@ func Fingerprint(e Evidence, cause *Rule) string {
 		h.Write([]byte(all[len(all)-1][1]))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// MaxLine bounds the words that decided.
+const MaxLine = 300
+
+// Line is the words that decided: the line the rule found or, of a traceback, its exception. ""
+// where no words did.
+func Line(e Evidence, cause *Rule) string {
+	for _, re := range append(append([]*regexp.Regexp{}, cause.final...), cause.words...) {
+		for _, text := range []string{lastTraceback(e.Words), e.Words} {
+			at := re.FindStringIndex(text)
+			if at == nil {
+				continue
+			}
+			if strings.HasPrefix(text[at[0]:], "Traceback") {
+				if all := exception.FindAllStringIndex(text, -1); len(all) > 0 {
+					at = all[len(all)-1]
+				}
+			}
+			return printable(lineAround(text, at[0]))
+		}
+	}
+	return ""
+}
+
+func lineAround(text string, at int) string {
+	begin := strings.LastIndexByte(text[:at], '\n') + 1
+	line, _, _ := strings.Cut(text[begin:], "\n")
+	return line
+}
+
+// printable cuts a line and takes out what a terminal would obey.
+func printable(line string) string {
+	if len(line) > MaxLine {
+		line = line[:MaxLine]
+	}
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return ' '
+		}
+		return r
+	}, line))
 }

@@ -22,6 +22,7 @@ type processes struct {
 	pids  []int        // of the ranks; behind a wall only process 1
 	tree  *inside.Tree // nil without a wall
 	pumps []*pump
+	tails []*tail        // what each rank printed last
 	done  sync.WaitGroup // of the pumps
 }
 
@@ -39,6 +40,7 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, first in
 	p := &processes{n: len(each)}
 	out := make([]inside.Pipes, len(each))
 	for i := range out {
+		p.tails = append(p.tails, &tail{})
 		for k, stream := range []byte{'O', 'E'} {
 			read, write, err := os.Pipe()
 			if err != nil {
@@ -46,7 +48,9 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, first in
 				return nil, fmt.Errorf("make pipe: %w", err)
 			}
 			defer write.Close() // ours; the process has its own
-			p.pumps = append(p.pumps, &pump{rank: first + i, stream: stream, r: read, spool: s})
+			p.pumps = append(p.pumps, &pump{
+				rank: first + i, stream: stream, r: read, spool: s, tail: p.tails[i], ended: make(chan struct{}),
+			})
 			// Fd would make the pipe blocking for the process too, which is what programs expect.
 			out[i][k] = write.Fd()
 		}
