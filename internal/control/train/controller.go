@@ -36,6 +36,8 @@ type Hub interface {
 	Go(name engine.Name, attempt int, g link.Generation) error
 	// Watermark tells it the newest step that every rank holds.
 	Watermark(name engine.Name, generation, step int64) error
+	// AskRank has a launcher do something to a rank, or look at it.
+	AskRank(ctx context.Context, name engine.Name, p link.Probe) (link.Probed, error)
 }
 
 // Config makes a Controller.
