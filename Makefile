@@ -34,7 +34,7 @@ FERMI_CRASH_ROUNDS ?= 50
 FERMI_SCENARIOS ?= 1000000
 
 .PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-rates bench-openb bench-chronus bench-backlog bench-web bench-ha generate deps clean
-.PHONY: test-sdk e2e-torch
+.PHONY: test-sdk e2e-torch e2e-faults
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -99,6 +99,9 @@ e2e-postgres: build ## history in a PostgreSQL (installed if missing): conforman
 e2e-ha: build ## three servers on three etcd members with mutual TLS, in network namespaces: killed, paused, cut off (root)
 	@scripts/install-deps.sh ip:iproute2
 	@scripts/suite.sh e2e-ha scripts/postgres.sh go test -v -count=1 -timeout 60m ./test/ha/...
+
+e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty rank and the action must be right
+	@FERMI_FAULTS=$${FERMI_FAULTS:-200} scripts/suite.sh e2e-faults go test -v -count=1 -timeout 60m ./test/faults/...
 
 e2e-torch: ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
