@@ -93,8 +93,8 @@ func (s *Server) probeTask(ctx context.Context, c *call, id string, read func() 
 	if s.Live == nil {
 		return nil, noPlanner
 	}
-	if f.archived || task.Status.Phase != api.PhaseRunning {
-		return nil, fault.New(fault.Conflict, "NotRunning", fault.T("The task does not run.", "任务未在运行。"))
+	if f.archived || task.Status.Phase.Finished() || task.Spec.Stop {
+		return nil, fault.New(fault.Conflict, "NotRunning", fault.T("The task has ended or is being stopped.", "任务已结束或正在停止。"))
 	}
 	v, err := s.Live.Probe(ctx, task, *wish)
 	if err != nil {

@@ -10,8 +10,6 @@ func TestProbeRoutes(t *testing.T) {
 	w := newWorld(t)
 	task := w.submit("t")
 	path := "/api/v1/training-tasks/" + task.Meta.Name
-	w.refused("POST", path+"/fault", `{"rank":1,"kind":"kill"}`, 409, "NotRunning")
-	w.change(task, func(t *api.TrainingTask) { t.Status.Phase = api.PhaseRunning })
 	var seen ProbeView
 	w.ok("POST", path+"/fault", `{"rank":1,"kind":"kill"}`, &seen)
 	if seen.Rank != 1 || seen.Kind != "kill" || seen.Node != "n" {
@@ -25,6 +23,10 @@ func TestProbeRoutes(t *testing.T) {
 	w.refused("POST", path+"/fault", `{"rank":1,"kind":"profile"}`, 400, "InvalidField")
 	w.refused("POST", path+"/fault", `{"rank":-1,"kind":"kill"}`, 400, "InvalidField")
 	w.refused("POST", path+"/profile", `{"rank":1,"kind":"kill"}`, 400, "BadBody")
+	live := w.server.Live
 	w.server.Live = nil
 	w.refused("POST", path+"/fault", `{"rank":1,"kind":"kill"}`, 503, "NoPlanner")
+	w.server.Live = live
+	w.change(task, func(t *api.TrainingTask) { t.Spec.Stop = true })
+	w.refused("POST", path+"/fault", `{"rank":1,"kind":"kill"}`, 409, "NotRunning")
 }

@@ -25,6 +25,9 @@ func (c *Controller) Probe(ctx context.Context, task *api.TrainingTask, rank int
 	if err != nil {
 		return Probed{}, err
 	}
+	if s.task.Status.Rendezvous == nil {
+		return Probed{}, fault.New(fault.Conflict, "NotRunning", fault.T("The task does not run yet.", "任务尚未运行。"))
+	}
 	for i := range s.members {
 		m := &s.members[i]
 		if rank < m.first || rank >= m.first+m.ranks {
