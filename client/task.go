@@ -87,6 +87,36 @@ func (c *Client) Move(ctx context.Context, project, name string, wish MoveWish) 
 	return out, err
 }
 
+// Probe is what was done to a rank, or seen of it.
+type Probe struct {
+	Rank       int       `json:"rank"`
+	Kind       string    `json:"kind"`
+	Replica    string    `json:"replica"`
+	Node       string    `json:"node"`
+	Generation int       `json:"generation"`
+	At         time.Time `json:"at"`
+	Text       string    `json:"text,omitempty"`
+}
+
+// Fault hurts a rank of a running task: kill, stop, slow, oom, net or node.
+func (c *Client) Fault(ctx context.Context, project, name string, rank int, kind string) (Probe, error) {
+	return c.probe(ctx, project, name, "fault", map[string]any{"rank": rank, "kind": kind})
+}
+
+// Profile shows what a rank does at this moment.
+func (c *Client) Profile(ctx context.Context, project, name string, rank int) (Probe, error) {
+	return c.probe(ctx, project, name, "profile", map[string]any{"rank": rank})
+}
+
+func (c *Client) probe(ctx context.Context, project, name, verb string, body any) (out Probe, err error) {
+	p, err := taskPath(name, verb)
+	if err != nil {
+		return out, err
+	}
+	err = c.write(ctx, http.MethodPost, p, inProject(project), body, &out)
+	return out, err
+}
+
 // Clone submits the same work again under a new name ("": made by the server).
 func (c *Client) Clone(ctx context.Context, project, name, newName, displayName string) (Submitted, error) {
 	var out Submitted

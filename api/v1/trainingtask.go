@@ -292,4 +292,12 @@ type ReplicaFailure struct {
 	Reason   string     `json:"reason" doc:"ExitedNonZero, Signaled, OutOfMemory, LauncherLost, StartFailed, TimedOut …"`
 	Message  fault.Text `json:"message,omitzero"`
 	At       time.Time  `json:"at,omitzero"`
+	// What follows is the diagnosis: docs/reference/faults.md.
+	Cause       string     `json:"cause,omitempty" doc:"Id of a cause, such as python-error, killed, hang."`
+	Action      string     `json:"action,omitempty" doc:"restart, swap (to another node) or stop."`
+	Line        string     `json:"line,omitempty" doc:"The line of its log that decided."`
+	Advice      fault.Text `json:"advice,omitzero"`
+	Step        int64      `json:"step,omitempty" doc:"That it reported last."`
+	Generation  int        `json:"generation,omitempty" doc:"In which it failed."`
+	Fingerprint string     `json:"fingerprint,omitempty" doc:"Equal for the same failure."`
 }

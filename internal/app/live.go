@@ -135,6 +135,23 @@ func (l *live) Move(ctx context.Context, t *api.TrainingTask, wish server.MoveWi
 	return l.place.Move(ctx, t, placement.MoveWish(wish))
 }
 
+// Probe has the task's controller do it.
+func (l *live) Probe(ctx context.Context, t *api.TrainingTask, wish server.FaultWish) (server.ProbeView, error) {
+	var told probeAnswer
+	if asked, err := (*part)(l).askWith(ctx, askProbe, t.Meta.ID, wish, &told); asked {
+		return told.View, told.refusal(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeFor)
+	defer cancel()
+	p, err := l.train.Probe(ctx, t, wish.Rank, wish.Kind)
+	return server.ProbeView{
+		Rank: wish.Rank, Kind: wish.Kind, Replica: string(p.Replica), Node: p.Node, Generation: p.Generation, At: p.At, Text: p.Text,
+	}, err
+}
+
+// probeFor is how long a launcher may take to answer.
+const probeFor = 10 * time.Second
+
 // Shares asks the planner how all queues stand.
 func (l *live) Shares(ctx context.Context) ([]api.QueueShare, error) {
 	var told []api.QueueShare

@@ -113,22 +113,58 @@ const (
 	askWhy      = "why"
 	askReplicas = "replicas"
 	askMove     = "move"
+	askProbe    = "probe"
 )
 
 // moveAnswer carries a refusal with its reason: a fault of the call itself would lose it.
 type moveAnswer struct {
-	Move    api.Move   `json:"move"`
+	Move api.Move `json:"move"`
+	refused
+}
+
+type refused struct {
 	Code    fault.Code `json:"code,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
 	Message fault.Text `json:"message,omitzero"`
 	Hint    fault.Text `json:"hint,omitzero"`
 }
 
-func (a *moveAnswer) result(err error) (api.Move, error) {
-	if err == nil && a.Code != "" {
-		err = fault.New(a.Code, a.Reason, a.Message).WithHint(a.Hint)
+func refusedBy(err error) refused {
+	if err == nil {
+		return refused{}
 	}
-	return a.Move, err
+	e := fault.From(err)
+	return refused{e.Code, e.Reason, e.Message, e.Hint}
+}
+
+// refusal is the leader's, unless the call itself failed.
+func (r refused) refusal(err error) error {
+	if err == nil && r.Code != "" {
+		err = fault.New(r.Code, r.Reason, r.Message).WithHint(r.Hint)
+	}
+	return err
+}
+
+func (a *moveAnswer) result(err error) (api.Move, error) { return a.Move, a.refusal(err) }
+
+// probeAnswer is likewise.
+type probeAnswer struct {
+	View server.ProbeView `json:"view"`
+	refused
+}
+
+// answerProbe is the leader's side.
+func (p *part) answerProbe(ctx context.Context, taskID string, body []byte) (any, error) {
+	var wish server.FaultWish
+	if err := json.Unmarshal(body, &wish); err != nil {
+		return nil, err
+	}
+	task, err := p.taskByID(ctx, taskID)
+	if err != nil {
+		return nil, err
+	}
+	view, err := (*live)(p).Probe(ctx, task, wish)
+	return probeAnswer{view, refusedBy(err)}, nil
 }
 
 // answerMove is the leader's side.
@@ -142,11 +178,7 @@ func (p *part) answerMove(ctx context.Context, taskID string, body []byte) (any,
 		return nil, err
 	}
 	m, err := (*live)(p).Move(ctx, task, wish)
-	if err != nil {
-		e := fault.From(err)
-		return moveAnswer{Code: e.Code, Reason: e.Reason, Message: e.Message, Hint: e.Hint}, nil
-	}
-	return moveAnswer{Move: m}, nil
+	return moveAnswer{m, refusedBy(err)}, nil
 }
 
 // answer is what the leader tells another server.
@@ -174,6 +206,8 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 		if err = json.Unmarshal(body, &task); err == nil {
 			out, err = (*live)(p).Preview(ctx, &task)
 		}
+	case askProbe:
+		out, err = p.answerProbe(ctx, about, body)
 	case askMove:
 		out, err = p.answerMove(ctx, about, body)
 	default:

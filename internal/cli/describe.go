@@ -123,6 +123,13 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 	}
 	if f := st.Failure; f != nil {
 		d.add("First failure", "首个故障", fmt.Sprintf("%s-%d @ %s: %s (exit %d%s) %s", f.Role, f.Index, f.Node, f.Reason, f.ExitCode, prefixed(", ", f.Signal), f.Message.In(s.lang)))
+		if f.Rank != nil {
+			d.add("Failed rank", "故障 rank", fmt.Sprint(*f.Rank))
+		}
+		if f.Cause != "" {
+			d.add("Cause", "原因", fmt.Sprintf("%s (%s)%s", f.Cause, f.Action, prefixed(": ", f.Line)))
+			d.add("Advice", "建议", f.Advice.In(s.lang))
+		}
 	}
 	if c := t.Spec.Code; c != nil {
 		d.add("Code", "代码", first(c.Archive, c.Folder))

@@ -92,6 +92,17 @@ type Exit struct {
 	At        time.Time     `json:"at"`
 	CPUTime   time.Duration `json:"cpuTime"`
 	PeakBytes int64         `json:"peakBytes"`
+	// Rank is the process that decided; nil: it was none.
+	Rank *int `json:"rank,omitempty"`
+	Diagnosis
+}
+
+// Diagnosis is why a process failed, by its last words.
+type Diagnosis struct {
+	Cause       string `json:"cause,omitempty"`       // id of a rule of diagnose; "": nobody looked
+	Fingerprint string `json:"fingerprint,omitempty"` // equal for the same failure
+	Line        string `json:"line,omitempty"`        // the words that decided
+	Step        int64  `json:"step,omitempty"`        // that it reported last
 }
 
 // The reasons of an Exit.

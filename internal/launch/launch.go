@@ -64,6 +64,7 @@ type launcher struct {
 
 	orders   *orders
 	children chan struct{} // a child ended
+	probes   chan link.Probe
 	giveUp   chan struct{} // closed: the hand-over has waited long enough
 
 	mu          sync.Mutex
@@ -110,7 +111,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	l := &launcher{
 		dir: cfg.Dir, patience: cfg.GiveUp, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
-		orders: newOrders(), children: make(chan struct{}, 1), giveUp: make(chan struct{}),
+		orders: newOrders(), children: make(chan struct{}, 1), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
 	}
 	if err := l.run(ctx); err != nil {
 		l.log.Error("launcher ended", "error", err)

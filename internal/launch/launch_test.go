@@ -77,7 +77,10 @@ func TestEnds(t *testing.T) {
 					t.Errorf("peak %d, start.json %v", got.PeakBytes, r.has(record.FileStart)())
 				}
 			}
-			got.Message, got.At, got.CPUTime, got.PeakBytes = "", time.Time{}, 0, 0
+			if failed := got.Reason != engine.ReasonSucceeded && got.Reason != engine.ReasonStartFailed && got.Reason != engine.ReasonStopped && got.Reason != engine.ReasonTimedOut; failed != (got.Cause != "") {
+				t.Errorf("%s has cause %q", got.Reason, got.Cause)
+			}
+			got.Message, got.At, got.CPUTime, got.PeakBytes, got.Rank, got.Diagnosis = "", time.Time{}, 0, 0, nil, engine.Diagnosis{}
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Error(d)
 			}

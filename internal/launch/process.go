@@ -25,6 +25,7 @@ type processes struct {
 	pumps []*pump
 	// orphans: tell the end of every process behind the wall.
 	orphans bool
+	tails   []*tail        // what each rank printed last
 	done    sync.WaitGroup // of the pumps
 }
 
@@ -42,6 +43,7 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, first in
 	p := &processes{n: len(each)}
 	out := make([]inside.Pipes, len(each))
 	for i := range out {
+		p.tails = append(p.tails, &tail{})
 		for k, stream := range []byte{'O', 'E'} {
 			read, write, err := os.Pipe()
 			if err != nil {
@@ -49,7 +51,9 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, first in
 				return nil, fmt.Errorf("make pipe: %w", err)
 			}
 			defer write.Close() // ours; the process has its own
-			p.pumps = append(p.pumps, &pump{rank: first + i, stream: stream, r: read, spool: s})
+			p.pumps = append(p.pumps, &pump{
+				rank: first + i, stream: stream, r: read, spool: s, tail: p.tails[i], ended: make(chan struct{}),
+			})
 			// Fd would make the pipe blocking for the process too, which is what programs expect.
 			out[i][k] = write.Fd()
 		}

@@ -19,6 +19,8 @@ type pump struct {
 	stream byte
 	r      *os.File
 	spool  *spool
+	tail   *tail         // of its rank
+	ended  chan struct{} // closed when nothing more comes
 
 	part    []byte // the line that has not ended yet
 	started bool   // a part of that line was already written
@@ -41,6 +43,7 @@ const (
 
 // run reads until the pipe's end, or until finish and drainLimit.
 func (p *pump) run() {
+	defer close(p.ended)
 	defer p.r.Close()
 	buf := make([]byte, 64<<10)
 	for {
@@ -115,6 +118,7 @@ func (p *pump) drain(buf []byte) {
 
 // feed cuts data into lines. The bytes are used before it returns.
 func (p *pump) feed(data []byte) {
+	p.tail.add(data)
 	p.lines = p.lines[:0]
 	for len(data) > 0 {
 		i := bytes.IndexByte(data, '\n')

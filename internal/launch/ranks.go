@@ -23,7 +23,9 @@ type ranks struct {
 	frozen  bool            // a rank failed: nothing may be overwritten that the leader may choose
 	stopped *wordStop
 	conns   map[*rankConn]struct{}
-	pending bool // something waits to be told, at due
+	stall   stall
+	python  []bool // which are of the Python SDK
+	pending bool   // something waits to be told, at due
 	due     time.Time
 }
 
@@ -33,7 +35,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), python: make([]bool, n)}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -46,6 +48,8 @@ func (r *ranks) begin(g link.Generation) {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
 		r.steps[i], r.saved[i] = g.Restore, false
 	}
+	r.stall.begin(time.Now())
+	r.said.Hung, r.said.HungAt = nil, time.Time{}
 	for c := range r.conns { // of an earlier generation
 		c.close()
 	}
@@ -78,7 +82,7 @@ func (r *ranks) failed(e *link.RankExit) {
 func (r *ranks) report() {
 	r.pending = false
 	r.said.Held = r.common()
-	r.said.Step = slices.Min(r.steps)
+	r.said.Step, r.said.Watched = slices.Min(r.steps), r.stall.watched()
 	r.tell(r.said)
 }
 
@@ -96,6 +100,7 @@ func (r *ranks) take(i int, w word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pause := savedPause
+	r.stall.note(i, w, time.Now())
 	switch {
 	case w.Saved != nil:
 		r.held[i], r.saved[i] = newest(append(r.held[i], w.Saved.Step)), true
@@ -112,7 +117,9 @@ func (r *ranks) take(i int, w word) {
 		}))
 	case w.Progress != nil:
 		r.steps[i] = w.Progress.Step
-		pause = progressPause
+		if pause = progressPause; len(r.said.Hung) > 0 { // it goes on after all
+			r.said.Hung, r.said.HungAt, pause = nil, time.Time{}, 0
+		}
 	default:
 		return
 	}
@@ -186,6 +193,8 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 		return 0, answer{}, false
 	}
 	r.conns[c] = struct{}{}
+	r.stall.pulses[local].pid = pidOf(c.conn)
+	r.python[local] = h.stacks()
 	if r.mark > 0 {
 		mark := r.mark
 		c.post(func(out *rankOutbox) { out.watermark = mark })
@@ -205,4 +214,11 @@ func (r *ranks) part(c *rankConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
+}
+
+// stepOf is the newest step that a local rank reported.
+func (r *ranks) stepOf(local int) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.steps[local]
 }

@@ -39,6 +39,16 @@ func (s *spool) hide(values []string) {
 	s.mask = masker(values)
 }
 
+// masked is a text as it is seen in the log.
+func (s *spool) masked(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mask == nil {
+		return text
+	}
+	return s.mask.Replace(text)
+}
+
 // openSpool opens or creates the file. The torn end that a killed launcher may leave is cut off.
 func openSpool(path string, c clock.Clock, log *slog.Logger) (*spool, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

@@ -144,7 +144,7 @@ func TestPump(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &pump{stream: 'O', spool: s}
+		p := &pump{stream: 'O', spool: s, tail: &tail{}}
 		for rest := []byte(body); len(rest) > 0; {
 			n := min(cut, len(rest))
 			p.feed(rest[:n])
@@ -171,7 +171,7 @@ func TestPumpShowsAnUnfinishedLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pump{stream: 'E', r: r, spool: s}
+	p := &pump{stream: 'E', r: r, spool: s, tail: &tail{}, ended: make(chan struct{})}
 	var wg sync.WaitGroup
 	wg.Go(p.run)
 	fmt.Fprint(w, "50%")
@@ -197,7 +197,7 @@ func TestPumpDoesNotWaitForAnEscapedWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	p := &pump{stream: 'O', r: r, spool: s}
+	p := &pump{stream: 'O', r: r, spool: s, tail: &tail{}, ended: make(chan struct{})}
 	proc := &processes{pumps: []*pump{p}}
 	proc.done.Go(p.run)
 	fmt.Fprint(w, "last words\nno end")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,14 +19,20 @@ import (
 // another generation.
 func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, more bool) {
 	w := &warden{
-		l: l, g: g, reaper: newReaper(procs, l.hear(procs), &l.spent),
+		l: l, g: g, procs: procs, reaper: newReaper(procs, l.hear(procs), &l.spent),
+		failures: map[int]failure{}, leftThen: -1,
 		tree: l.processTree(),
 	}
 	w.oomBefore = w.tree.oomKills()
 	if !record.Exists(l.dir, record.FileStart) {
 		l.begun(procs.pids[0])
 	}
+	looking, enough := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.watchProgress(looking) })
 	w.watch(ctx)
+	enough()
+	wg.Wait()
 	procs.drained()
 	return w.exit(), w.why == "" && (w.superseded || w.reaper.first >= 0 && g.Hold)
 }
@@ -53,6 +60,7 @@ func (l *launcher) begun(pid int) {
 type warden struct {
 	l         *launcher
 	g         link.Generation
+	procs     *processes
 	tree      *tree
 	reaper    *reaper
 	oomBefore int
@@ -64,6 +72,10 @@ type warden struct {
 	resting    bool             // all ranks have ended and others were left
 	poll       time.Duration    // between looks at an ending tree
 	tick       <-chan time.Time // the next look
+	culprit    <-chan time.Time // until then the one who caused the first failure may show itself
+	patient    bool             // culprit was set
+	failures   map[int]failure  // by local rank
+	leftThen   int              // ranks that had not ended when failures were looked at
 }
 
 const (
@@ -84,6 +96,11 @@ func (w *warden) watch(ctx context.Context) {
 		case <-l.children:
 		case <-w.tick:
 			w.press()
+		case p := <-l.probes:
+			w.probe(p)
+		case <-w.culprit:
+			w.culprit = nil
+			w.blame()
 		case <-l.orders.wake:
 			if l.orders.after(w.g.Number) != nil && !w.superseded {
 				w.superseded = true
@@ -116,7 +133,8 @@ func (w *warden) watch(ctx context.Context) {
 // has failed the others are not waited for.
 func (w *warden) over() bool {
 	w.reaper.reap()
-	if w.reaper.first >= 0 && !w.reaper.settled {
+	if w.reaper.first >= 0 && !w.reaper.settled && w.reaper.left != w.leftThen {
+		w.leftThen = w.reaper.left // once for each end
 		w.failed()
 	}
 	if w.reaper.left > 0 {
@@ -134,19 +152,34 @@ func (w *warden) over() bool {
 }
 
 // failed is the moment in which a rank's end is seen: a leader that may open the next generation
-// hears of it before anything else.
+// hears of it before anything else. One that only died of another is no reason yet to end the
+// rest: the culprit may be among them, and about to say why.
 func (w *warden) failed() {
-	w.reaper.settled = true
 	if w.why != "" || w.superseded {
+		w.reaper.settled = true
 		return
 	}
+	found, victim := w.firstCause()
+	e := w.exit()
+	rank := w.g.FirstRank + w.reaper.first
+	w.l.log.Info("a rank failed", "rank", rank, "generation", w.g.Number, "code", e.Code, "reason", e.Reason, "signal", e.Signal, "cause", e.Cause)
 	if w.g.Hold {
-		e := w.exit()
-		w.l.log.Info("a rank failed", "rank", w.g.FirstRank+w.reaper.first, "generation", w.g.Number, "code", e.Code, "reason", e.Reason, "signal", e.Signal)
 		w.l.ranks.failed(&link.RankExit{
-			Rank: w.g.FirstRank + w.reaper.first, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Message: e.Message, At: w.l.clock.Now(),
+			Rank: rank, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Message: e.Message, At: found, Diagnosis: e.Diagnosis,
 		})
 	}
+	if victim && w.reaper.left > 0 && !w.ending {
+		if !w.patient {
+			w.patient, w.culprit = true, w.l.clock.After(culpritGrace)
+		}
+		return
+	}
+	w.blame()
+}
+
+// blame settles which rank failed first; the others are ended.
+func (w *warden) blame() {
+	w.reaper.settled, w.culprit = true, nil
 	if w.g.Hold || w.reaper.left > 0 {
 		w.cut()
 	}
@@ -198,7 +231,12 @@ func (w *warden) press() {
 
 // exit says how it ended and why: as the rank that failed first did.
 func (w *warden) exit() engine.Exit {
-	e := exitOf(*w.reaper.ends[max(w.reaper.first, 0)])
+	first := max(w.reaper.first, 0)
+	e := exitOf(*w.reaper.ends[first])
+	if w.reaper.first >= 0 {
+		rank := w.g.FirstRank + first
+		e.Rank, e.Diagnosis = &rank, w.failures[first].Diagnosis
+	}
 	e.CPUTime = w.l.spent.cpu
 	e.PeakBytes = max(w.l.spent.peak, w.l.spent.maxRSS, w.tree.groupPeak())
 	oom := w.tree.oomKills() > w.oomBefore

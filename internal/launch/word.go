@@ -36,6 +36,12 @@ type wordHello struct {
 	Version    string `json:"version"`
 }
 
+// stacks says that the rank prints its stacks on SIGUSR1: the Python SDK does, whose version is a
+// plain number.
+func (h *wordHello) stacks() bool {
+	return h.Version != "" && h.Version[0] >= '0' && h.Version[0] <= '9'
+}
+
 type wordProgress struct {
 	Step    int64              `json:"step"`
 	T       float64            `json:"t"` // seconds of the step

@@ -128,6 +128,8 @@ func checkFromLauncher(m *linkpb.FromLauncher) error {
 		return checkDone(v.Done)
 	case *linkpb.FromLauncher_Ranks:
 		return checkRanks(v.Ranks)
+	case *linkpb.FromLauncher_Probed:
+		return checkProbed(v.Probed)
 	case *linkpb.FromLauncher_Beat:
 	default:
 		return refuse("unknown message")
@@ -144,6 +146,8 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 		return checkGo(v.Go)
 	case *linkpb.ToLauncher_Watermark:
 		return checkWatermark(v.Watermark)
+	case *linkpb.ToLauncher_Probe:
+		return checkProbe(v.Probe)
 	case *linkpb.ToLauncher_LogAck:
 		if a := v.LogAck; a.GetDurable() < 0 || a.GetReceived() < 0 {
 			return fmt.Errorf("acknowledgement below zero")

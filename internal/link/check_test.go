@@ -131,6 +131,8 @@ func FuzzMessages(f *testing.F) {
 		&linkpb.FromFollower{Message: &linkpb.FromFollower_Facts{Facts: &linkpb.Facts{Replica: "task-a-worker-0-1", Attached: true, Session: 1, State: "Running"}}},
 		&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: &linkpb.Order{Replica: "task-a-worker-0-1", Go: first.order(1, 1)}}},
 		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Ranks{Ranks: someRanks.message()}},
+		&linkpb.FromLauncher{Message: &linkpb.FromLauncher_Probed{Probed: &linkpb.Probed{Id: "x", Text: "seen"}}},
+		&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Probe{Probe: &linkpb.Probe{Id: "x", Generation: 1, Rank: 2, Kind: "stop"}}},
 		&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Watermark{Watermark: &linkpb.Watermark{Generation: 1, Step: 2}}},
 		&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Stop{Stop: &linkpb.StopOrder{GraceNanos: 5}}},
 	} {

@@ -38,6 +38,8 @@ type Orders interface {
 	Watermark(generation, step int64)
 	// Stop: end the tree.
 	Stop(grace time.Duration)
+	// Probe: do something to a rank, or look at it, and answer with Client.Probed.
+	Probe(p Probe)
 }
 
 // ClientConfig is what a Client needs; all must be given.
@@ -85,6 +87,7 @@ type facts struct {
 	exited  *linkpb.Exited
 	usage   *linkpb.Usage
 	ranks   *linkpb.Ranks
+	probed  *linkpb.Probed
 	done    *linkpb.Done
 }
 

@@ -162,7 +162,7 @@ func (h *Hub) takeFacts(f *follower, m *linkpb.Facts) error {
 	if err != nil {
 		return refuse("facts of no replica")
 	}
-	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil || checkRanks(m.GetRanks()) != nil {
+	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil || checkRanks(m.GetRanks()) != nil || checkProbed(m.GetProbed()) != nil {
 		return refuse("facts that can't be")
 	}
 	h.tellRanks(parts.TaskID, name, h.noteFacts(f, name, parts, m))
@@ -201,6 +201,9 @@ func (h *Hub) noteFacts(f *follower, name engine.Name, parts Parts, m *linkpb.Fa
 	if u := m.GetUsage(); u != nil {
 		k.usage = usageOf(u, time.Unix(0, m.GetUsageAtUnixNano()))
 	}
+	if m.GetProbed() != nil {
+		h.answered(m.GetProbed())
+	}
 	if r := m.GetRanks(); r != nil && k.noteRanks(r) {
 		changed = true
 	}
@@ -219,10 +222,10 @@ func (h *Hub) tellFollower(ctx context.Context, f *follower, stream linkpb.Peer_
 			return errHungUp
 		case <-f.wake:
 			for name, out := range f.take() {
-				if out.start == nil && out.stop == nil && out.watermark == nil {
+				if out.start == nil && out.stop == nil && out.watermark == nil && out.probe == nil {
 					continue
 				}
-				order := &linkpb.Order{Replica: string(name), Go: out.start, Stop: out.stop, Watermark: out.watermark}
+				order := &linkpb.Order{Replica: string(name), Go: out.start, Stop: out.stop, Watermark: out.watermark, Probe: out.probe}
 				if err := stream.Send(&linkpb.ToFollower{Message: &linkpb.ToFollower_Order{Order: order}}); err != nil {
 					return err
 				}

@@ -18,6 +18,9 @@ const (
 	MaxHeld     = 8       // steps a launcher names
 	maxTable    = 64      // bytes of a table's hash
 	maxLeadText = 300     // bytes of host:port
+	MaxLine     = 400     // bytes of the words that decided
+	maxHung     = 1024    // ranks of one launcher
+	maxWaits    = 128     // bytes
 )
 
 // Generation is one membership of a task, as one launcher needs to know it: nobody is sent the
@@ -39,6 +42,19 @@ type Ranks struct {
 	Held       []int64   // steps that all its ranks hold whole in memory, rising
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
+	Watched    bool      // they tell their progress, so that a hang can be seen
+	Hung       []RankState
+	HungAt     time.Time
+}
+
+// RankState is what a rank that makes no progress does.
+type RankState struct {
+	Rank       int
+	Step       int64
+	State      byte // of the process, as the kernel names it
+	Collective bool // it waits for other ranks
+	Silent     time.Duration
+	Waits      string // what the kernel says it waits in
 }
 
 // RankExit is how a rank failed.
@@ -49,6 +65,7 @@ type RankExit struct {
 	Reason  string // of engine.Exit
 	Message string
 	At      time.Time
+	engine.Diagnosis
 }
 
 func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
@@ -95,6 +112,9 @@ func checkRanks(r *linkpb.Ranks) error {
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
 		return refuse("ranks hold steps that can't be")
 	}
+	if err := checkHung(r); err != nil {
+		return err
+	}
 	f := r.GetFailed()
 	switch {
 	case f == nil:
@@ -102,8 +122,22 @@ func checkRanks(r *linkpb.Ranks) error {
 		return refuse("a rank's end is out of range")
 	case !exitReasons[f.GetReason()] || f.GetReason() == engine.ReasonSucceeded:
 		return refuse("unknown reason of a rank's end")
-	case len(f.GetSignal()) > 32 || len(f.GetMessage()) > maxText:
+	case len(f.GetSignal()) > 32 || len(f.GetMessage()) > maxText || len(f.GetCause()) > 64 || len(f.GetFingerprint()) > 64 || len(f.GetLine()) > MaxLine:
 		return refuse("a rank's end has an overlong text")
+	case f.GetStep() < 0:
+		return refuse("a rank's end has a step below zero")
+	}
+	return nil
+}
+
+func checkHung(r *linkpb.Ranks) error {
+	if len(r.GetHung()) > maxHung {
+		return refuse("more than %d ranks hang on one launcher", maxHung)
+	}
+	for _, s := range r.GetHung() {
+		if s.GetRank() < 0 || s.GetRank() >= MaxWorld || s.GetStep() < 0 || len(s.GetState()) != 1 || s.GetSilentNanos() < 0 || len(s.GetWaits()) > maxWaits {
+			return refuse("the state of a rank that hangs can't be")
+		}
 	}
 	return nil
 }
@@ -116,22 +150,38 @@ func checkWatermark(w *linkpb.Watermark) error {
 }
 
 func (r Ranks) message() *linkpb.Ranks {
-	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step}
+	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Watched: r.Watched}
+	for _, s := range r.Hung[:min(len(r.Hung), maxHung)] {
+		out.Hung = append(out.Hung, &linkpb.RankState{
+			Rank: int32(s.Rank), Step: s.Step, State: string(rune(s.State)), Collective: s.Collective,
+			SilentNanos: int64(s.Silent), Waits: cutText(s.Waits, maxWaits),
+		})
+		out.HungAtUnixNano = r.HungAt.UnixNano()
+	}
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
 			Message: cutText(f.Message, maxText), AtUnixNano: f.At.UnixNano(),
+			Cause: f.Cause, Fingerprint: f.Fingerprint, Line: cutText(f.Line, MaxLine), Step: f.Step,
 		}
 	}
 	return out
 }
 
 func ranksOf(m *linkpb.Ranks) Ranks {
-	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep()}
+	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Watched: m.GetWatched()}
+	for _, s := range m.GetHung() {
+		out.Hung = append(out.Hung, RankState{
+			Rank: int(s.GetRank()), Step: s.GetStep(), State: s.GetState()[0], Collective: s.GetCollective(),
+			Silent: time.Duration(s.GetSilentNanos()), Waits: s.GetWaits(),
+		})
+		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
+	}
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
 			Message: f.GetMessage(), At: time.Unix(0, f.GetAtUnixNano()).UTC(),
+			Diagnosis: engine.Diagnosis{Cause: f.GetCause(), Fingerprint: f.GetFingerprint(), Line: f.GetLine(), Step: f.GetStep()},
 		}
 	}
 	return out
@@ -174,7 +224,8 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	old := k.ranks
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
-		(old.GetFailed() == nil) != (m.GetFailed() == nil)
+		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
+		old.GetHungAtUnixNano() != m.GetHungAtUnixNano()
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -18,7 +20,10 @@ var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
 
 var someRanks = Ranks{
 	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7,
-	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC()},
+	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
+		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
+	Watched: true, HungAt: time.Unix(5, 7).UTC(),
+	Hung: []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Silent: time.Second, Waits: "w"}},
 }
 
 func TestGenerationMessages(t *testing.T) {
@@ -91,5 +96,43 @@ func TestRanksAndWatermarkTravel(t *testing.T) {
 	k := &known{}
 	if !k.noteRanks(someRanks.message()) || k.noteRanks(later.message()) {
 		t.Error("a further step counts as a change of members, or the first word does not")
+	}
+}
+
+// TestProbeTravels: to a launcher through a follower, and its answer back to who asked.
+func TestProbeTravels(t *testing.T) {
+	w := newWorld(t)
+	c := w.cluster(2)
+	c.lead(0, 7)
+	leader := c.list[0].hub
+	cl, _, ord, _ := w.client(testName, w.endpoints(c.list[1].target), 0)
+	eventually(t, "attached at the leader", func() bool { return leader.Attached(testName) })
+	answers := make(chan Probed, 1)
+	go func() {
+		a, err := leader.AskRank(t.Context(), testName, Probe{Generation: 3, Rank: 2, Kind: "kill"})
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- a
+	}()
+	var asked Probe
+	eventually(t, "the probe", func() bool {
+		ord.mu.Lock()
+		defer ord.mu.Unlock()
+		asked = ord.probe
+		return asked.ID != ""
+	})
+	if want := (Probe{asked.ID, 3, 2, "kill"}); asked != want {
+		t.Errorf("%+v", asked)
+	}
+	want := Probed{ID: asked.ID, Refused: fault.T("No.", "不。"), Text: "seen", At: time.Unix(5, 0).UTC()}
+	cl.Probed(want)
+	if got := <-answers; !cmp.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := leader.AskRank(over, testName, Probe{Generation: 3, Kind: "kill"}); !fault.Is(err, fault.Unavailable) {
+		t.Error(err)
 	}
 }

@@ -80,7 +80,8 @@ type Hub struct {
 	known     map[engine.Name]*known
 	peers     map[engine.Name]*peer // attached here or, while we lead, through a follower
 	followers map[*follower]struct{}
-	up        *uplink // to the leader; nil while we lead or know none
+	probes    map[string]chan Probed // by id: who waits for an answer
+	up        *uplink                // to the leader; nil while we lead or know none
 	swept     time.Time
 
 	outputs outputLedger
@@ -90,7 +91,8 @@ type Hub struct {
 type known struct {
 	state   engine.State
 	usage   Usage
-	ranks   *linkpb.Ranks // nil: it said nothing; never changed
+	ranks   *linkpb.Ranks  // nil: it said nothing; never changed
+	probed  *linkpb.Probed // the answer to the last probe; never changed
 	seen    time.Time
 	session int64 // of its last stream here
 }
@@ -114,7 +116,7 @@ func NewHub(cfg HubConfig) *Hub {
 		cfg.Saved = func(string, bool) {}
 	}
 	return &Hub{
-		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{},
+		cfg: cfg, known: map[engine.Name]*known{}, peers: map[engine.Name]*peer{}, followers: map[*follower]struct{}{}, probes: map[string]chan Probed{},
 		outputs: outputLedger{folders: map[string]*outputFolder{}},
 	}
 }

@@ -183,6 +183,13 @@ type orders struct {
 	goes  []int64
 	marks []int64
 	stops []time.Duration
+	probe Probe
+}
+
+func (o *orders) Probe(p Probe) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.probe = p
 }
 
 func (o *orders) Watermark(_, step int64) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,7 @@ var words = map[protoreflect.Name]struct {
 	state   engine.State
 	usage   bool
 	ranks   bool
+	probed  bool
 	ack     bool
 	refused codes.Code
 }{
@@ -99,6 +101,7 @@ var words = map[protoreflect.Name]struct {
 	"log":     {message: said(&linkpb.FromLauncher_Log{Log: &linkpb.LogData{Data: []byte("x\n")}}), ack: true},
 	"usage":   {message: said(&linkpb.FromLauncher_Usage{Usage: &linkpb.Usage{RssBytes: 5}}), usage: true},
 	"done":    {message: said(&linkpb.FromLauncher_Done{Done: &linkpb.Done{}}), state: engine.StateDone},
+	"probed":  {message: said(&linkpb.FromLauncher_Probed{Probed: &linkpb.Probed{Id: "x"}}), probed: true},
 	"ranks":   {message: said(&linkpb.FromLauncher_Ranks{Ranks: &linkpb.Ranks{Generation: 1}}), ranks: true},
 	"beat":    {message: said(&linkpb.FromLauncher_Beat{Beat: &linkpb.Beat{}})},
 }
@@ -108,9 +111,12 @@ var orderWords = map[protoreflect.Name]func(m *linkMatrix, a *attached) error{
 	"welcome":   nil, // the first answer, looked at when they attach
 	"go":        func(m *linkMatrix, _ *attached) error { return m.hub.Go(target, 2, first) },
 	"watermark": func(m *linkMatrix, _ *attached) error { return m.hub.Watermark(target, 1, 1) },
-	"stop":      func(m *linkMatrix, _ *attached) error { return m.hub.Stop(target, time.Second) },
-	"log_ack":   func(_ *linkMatrix, a *attached) error { return a.say(words["log"].message) },
-	"beat":      nil, // said to all who are attached
+	"probe": func(m *linkMatrix, _ *attached) error {
+		return m.hub.probe(target, Probe{ID: "x", Generation: 1, Kind: "kill"})
+	},
+	"stop":    func(m *linkMatrix, _ *attached) error { return m.hub.Stop(target, time.Second) },
+	"log_ack": func(_ *linkMatrix, a *attached) error { return a.say(words["log"].message) },
+	"beat":    nil, // said to all who are attached
 }
 
 // TestMatrix tries every call and every message of the protocol's description as everybody. What
@@ -225,7 +231,8 @@ func (m *linkMatrix) taken(field protoreflect.Name, v visitor, a *attached) {
 		state, _ := m.hub.State(v.as)
 		usage, used := m.hub.Usage(v.as)
 		ranks, _ := m.hub.Ranks(v.as)
-		return (row.state == "" || state == row.state) && (!row.usage || used && usage.RSS == 5) && (!row.ranks || ranks.Generation == 1)
+		return (row.state == "" || state == row.state) && (!row.usage || used && usage.RSS == 5) && (!row.ranks || ranks.Generation == 1) &&
+			(!row.probed || strings.HasSuffix(m.knowledge()[v.as], " x"))
 	})
 	if row.ack {
 		if ack := a.next(false); ack.GetLogAck().GetReceived() != 2 {
@@ -240,7 +247,7 @@ func (m *linkMatrix) knowledge() map[engine.Name]string {
 	defer m.hub.mu.Unlock()
 	out := map[engine.Name]string{}
 	for name, k := range m.hub.known {
-		out[name] = fmt.Sprint(k.state, k.usage.RSS, k.ranks.GetGeneration())
+		out[name] = fmt.Sprint(k.state, k.usage.RSS, k.ranks.GetGeneration(), " ", k.probed.GetId())
 	}
 	return out
 }

@@ -144,6 +144,8 @@ func (m *linkMatrix) visitor(name string) visitor {
 func said(field any) *linkpb.FromLauncher {
 	out := &linkpb.FromLauncher{}
 	switch f := field.(type) {
+	case *linkpb.FromLauncher_Probed:
+		out.Message = f
 	case *linkpb.FromLauncher_Ranks:
 		out.Message = f
 	case *linkpb.FromLauncher_Started:

@@ -46,6 +46,7 @@ type outbox struct {
 	stop      *linkpb.StopOrder
 	ack       *linkpb.LogAck
 	watermark *linkpb.Watermark
+	probe     *linkpb.Probe
 	epoch     int64 // a new leader's
 }
 
@@ -216,6 +217,9 @@ func (h *Hub) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
 	if out.watermark != nil {
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Watermark{Watermark: out.watermark}})
 	}
+	if out.probe != nil {
+		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Probe{Probe: out.probe}})
+	}
 	if out.ack != nil {
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_LogAck{LogAck: out.ack}})
 	}
@@ -262,6 +266,11 @@ func (h *Hub) take(p *peer, m *linkpb.FromLauncher) {
 		changed := false
 		h.tell(p, func(k *known) { changed = k.noteRanks(v.Ranks) })
 		h.tellRanks(p.parts.TaskID, p.name, changed)
+	case *linkpb.FromLauncher_Probed:
+		h.tell(p, func(k *known) {
+			k.probed = v.Probed
+			h.answered(v.Probed)
+		})
 	case *linkpb.FromLauncher_Log:
 		select {
 		case p.logs <- v.Log:

@@ -195,6 +195,8 @@ func (s *session) listen(alive func()) error {
 			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
 		case *linkpb.ToLauncher_Watermark:
 			s.c.cfg.Orders.Watermark(v.Watermark.GetGeneration(), v.Watermark.GetStep())
+		case *linkpb.ToLauncher_Probe:
+			s.c.cfg.Orders.Probe(probeOf(v.Probe))
 		case *linkpb.ToLauncher_LogAck:
 			s.ack(v.LogAck)
 		}
@@ -281,6 +283,9 @@ func (s *session) sayFacts() (told bool, err error) {
 	}
 	if now.ranks != s.said.ranks {
 		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Ranks{Ranks: now.ranks}})
+	}
+	if now.probed != s.said.probed {
+		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Probed{Probed: now.probed}})
 	}
 	if now.exited != s.said.exited {
 		list = append(list, &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Exited{Exited: now.exited}})

@@ -153,9 +153,9 @@ func (h *Hub) hearLeader(u *uplink, stream linkpb.Peer_ForwardClient, heard chan
 func (h *Hub) passOn(u *uplink, o *linkpb.Order) error {
 	for _, m := range []*linkpb.ToLauncher{
 		{Message: &linkpb.ToLauncher_Go{Go: o.GetGo()}}, {Message: &linkpb.ToLauncher_Stop{Stop: o.GetStop()}},
-		{Message: &linkpb.ToLauncher_Watermark{Watermark: o.GetWatermark()}},
+		{Message: &linkpb.ToLauncher_Watermark{Watermark: o.GetWatermark()}}, {Message: &linkpb.ToLauncher_Probe{Probe: o.GetProbe()}},
 	} {
-		if m.GetGo() == nil && m.GetStop() == nil && m.GetWatermark() == nil {
+		if m.GetGo() == nil && m.GetStop() == nil && m.GetWatermark() == nil && m.GetProbe() == nil {
 			continue
 		}
 		if err := checkToLauncher(m); err != nil {
@@ -180,6 +180,9 @@ func (h *Hub) passOn(u *uplink, o *linkpb.Order) error {
 		}
 		if o.GetWatermark() != nil {
 			out.watermark = o.GetWatermark()
+		}
+		if o.GetProbe() != nil {
+			out.probe = o.GetProbe()
 		}
 	})
 	return nil
@@ -221,7 +224,7 @@ func (h *Hub) factsOf(name engine.Name) *linkpb.Facts {
 	}
 	p := h.peers[name]
 	out := &linkpb.Facts{Replica: string(name), Attached: p != nil && p.via == nil, Session: k.session, State: string(k.state)}
-	out.Ranks = k.ranks
+	out.Ranks, out.Probed = k.ranks, k.probed
 	if u := k.usage; !u.At.IsZero() {
 		out.Usage = &linkpb.Usage{CpuNanos: int64(u.CPU), RssBytes: u.RSS, PeakBytes: u.Peak, Processes: int32(u.Processes)}
 		out.UsageAtUnixNano = u.At.UnixNano()

@@ -67,6 +67,8 @@ var access = map[string]rule{
 	"stopTask":           {all, none, own, none, tasks, false},
 	"cloneTask":          {all, none, own, none, tasks, false},
 	"moveTask":           {all, all, own, none, tasks, false},
+	"faultTask":          {all, all, own, none, tasks, false},
+	"profileTask":        {all, all, own, none, tasks, false},
 	"readTaskLog":        {all, all, own, own, read, true},
 	"listTaskEvents":     {all, all, own, own, read, true},
 	"explainTask":        {all, all, own, own, read, true},

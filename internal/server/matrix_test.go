@@ -175,6 +175,9 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		return []ask{{path, "bytes " + p.name, true}}
 	case "previewPlacement", "previewRecipe":
 		return []ask{{path, manifest("p", func(t *api.TrainingTask) { t.Meta.Project = "lab" }), p.inside}}
+	case "faultTask", "profileTask":
+		body := map[string]string{"faultTask": `{"rank":0,"kind":"kill"}`, "profileTask": `{"rank":0}`}[rt.id]
+		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", body, p.inside}}
 	case "moveTask":
 		zone := m.target(api.KindZone, "").GetMeta().Name
 		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", `{"zone":"` + zone + `"}`, p.inside}}

@@ -58,6 +58,9 @@ type Live interface {
 	// Move reserves another place for a running task and asks it to go there, or only says what that
 	// would mean. Fault Conflict says why there is no such place.
 	Move(ctx context.Context, task *api.TrainingTask, wish MoveWish) (api.Move, error)
+	// Probe has something done to a rank, or has it looked at. Fault NotFound: there is no such rank;
+	// Conflict: it can't be done there.
+	Probe(ctx context.Context, task *api.TrainingTask, wish FaultWish) (ProbeView, error)
 	// Capacity says what there is of each device type.
 	Capacity(ctx context.Context) ([]CapacityView, error)
 	// Shares says how every queue stands, Share how one does; nothing is used of one unknown.

@@ -35,7 +35,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 	logs.media, logs.events = "text/plain "+mediaEvents, logEvents(reg)
 	bytesOf := read("outputs/{path...}", "readTaskOutput", "The bytes of one output; ranges are served.", both, nil, s.readOutput)
 	bytesOf.media = "application/octet-stream"
-	return []*route{
+	return append(s.probeRoutes(reg, row, one), []*route{
 		{
 			method: http.MethodPost, path: one + "/stop", id: "stopTask", summary: "Ask the task to end; it keeps its outputs.", tag: row.Plural,
 			kind: row.Kind, verb: "stop", query: []param{paramProject}, data: task, handle: s.stopTask,
@@ -54,7 +54,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 			{name: "limit", form: formInt, min: 1, max: 10000, fallback: "10000"}, {name: "cursor", doc: "next of the page before."},
 		}, both...), page(output), s.listOutputs),
 		bytesOf,
-	}
+	}...)
 }
 
 // task finds the task a path names.

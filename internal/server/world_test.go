@@ -98,6 +98,13 @@ func (l *fakeLive) Move(_ context.Context, _ *api.TrainingTask, wish MoveWish) (
 	return api.Move{Moving: !wish.Preview, Fits: true, From: api.PlacementOption{Name: "current"}, To: to}, nil
 }
 
+func (l *fakeLive) Probe(_ context.Context, _ *api.TrainingTask, wish FaultWish) (ProbeView, error) {
+	if wish.Kind == "net" {
+		return ProbeView{}, fault.New(fault.Conflict, "Refused", fault.T("Not here.", "此处不行。"))
+	}
+	return ProbeView{Rank: wish.Rank, Kind: wish.Kind, Replica: "r", Node: "n", Generation: 1}, nil
+}
+
 func (l *fakeLive) set(taskID string, views ...ReplicaView) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -103,6 +103,9 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	for _, name := range p.stop {
 		errs = append(errs, c.cfg.Engine.Stop(ctx, name, grace))
 	}
+	if p.swap != "" {
+		c.swap(ctx, task, p.swap)
+	}
 	errs = append(errs, c.startAll(ctx, s, p, task))
 	hold := len(p.goAhead) > 0 && c.holds(s, task)
 	for _, i := range p.goAhead {

@@ -36,6 +36,8 @@ type Hub interface {
 	Go(name engine.Name, attempt int, g link.Generation) error
 	// Watermark tells it the newest step that every rank holds.
 	Watermark(name engine.Name, generation, step int64) error
+	// AskRank has a launcher do something to a rank, or look at it.
+	AskRank(ctx context.Context, name engine.Name, p link.Probe) (link.Probed, error)
 }
 
 // Config makes a Controller.
@@ -48,6 +50,9 @@ type Config struct {
 	Log     *slog.Logger
 	// EraseBytes deletes a task's logs and outputs.
 	EraseBytes func(ctx context.Context, taskID string) error
+	// Away finds the task another place without a node and has it go there; an error says that it stays.
+	// Nil: tasks never move.
+	Away func(ctx context.Context, task *api.TrainingTask, node string) error
 	// UID is a project's on machines that keep projects apart; nil or 0: none.
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// ArchiveAfter is how long a finished task stays in the store.
@@ -64,6 +69,7 @@ type Controller struct {
 	nodes map[uint32]*api.Node // by number; replaced, never changed
 	keys  map[string]api.Key   // task id → key
 	marks *watermarks          // nil while not leading
+	stays map[string]int       // task id → generation whose failure no other place was found for
 }
 
 // New makes a controller; it starts nothing.
@@ -76,6 +82,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
 	c.mu.Lock()
 	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
+	c.stays = map[string]int{}
 	marks := newWatermarks()
 	c.marks = marks
 	c.mu.Unlock()
@@ -144,6 +151,7 @@ func (c *Controller) change(ch store.Change) {
 			}
 		} else {
 			delete(c.keys, ch.Old.GetMeta().ID)
+			delete(c.stays, ch.Old.GetMeta().ID)
 		}
 		c.loop.Add(ch.Key)
 	case api.KindPlacement:
@@ -224,6 +232,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 	for _, ob := range c.cfg.Engine.Replicas(s.task.Meta.ID) {
 		known[ob.Name] = ob
 	}
+	s.stay = c.staysIn(s.task)
 	s.members = c.members(s, known)
 	s.table()
 	if s.placement != nil && s.task.Status.Phase == api.PhasePending {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -20,6 +21,8 @@ type seen struct {
 	others    []engine.Observation
 	// unfit says why the framework can't be started on this placement; nil where it can, or is plain.
 	unfit *fault.Error
+	// stay: no other place was found for the open generation's failure.
+	stay bool
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 }
@@ -57,8 +60,9 @@ type plan struct {
 	stop      []engine.Name
 	goAhead   []int // members
 	remove    []engine.Name
-	archive   bool // move the task to history
-	erase     bool // delete the task and its bytes
+	archive   bool   // move the task to history
+	erase     bool   // delete the task and its bytes
+	swap      string // the node to get away from; "": none
 	events    []event
 	wake      time.Duration
 }
@@ -315,7 +319,14 @@ func (s *seen) proceed(p *plan, now time.Time) {
 		s.gather(p)
 		return
 	}
-	if fail := s.rankFailure(p); fail != nil {
+	fail, wait := s.rankFailure(p, now)
+	if p.wake = wait; wait > 0 {
+		return // the culprit may still show itself
+	}
+	if fail == nil {
+		fail = s.hungRank(p)
+	}
+	if fail != nil {
 		s.nextGeneration(p, now, fail)
 		return
 	}
@@ -387,26 +398,19 @@ func (s *seen) firstFailure(ordered bool) *api.ReplicaFailure {
 			continue
 		}
 		f := failureOf(m, m.exit)
-		if first == nil || rank(f) < rank(first) || (rank(f) == rank(first) && f.At.Before(first.At)) {
+		f.Generation = s.task.Status.Generation
+		if first == nil || earlier(f, first) {
 			first = f
 		}
 	}
 	return first
 }
 
-// rank puts ends that we caused ourselves behind those that have a cause of their own.
-func rank(f *api.ReplicaFailure) int {
-	if f.Reason == engine.ReasonStopped {
-		return 1
-	}
-	return 0
-}
-
 func failureOf(m *member, e *engine.Exit) *api.ReplicaFailure {
-	return &api.ReplicaFailure{
-		Replica: string(m.name), Role: m.role, Index: m.index, Node: m.node,
+	return diagnosed(&api.ReplicaFailure{
+		Replica: string(m.name), Role: m.role, Index: m.index, Node: m.node, Rank: e.Rank,
 		ExitCode: e.Code, Signal: e.Signal, Reason: e.Reason, Message: reasonText(m, e), At: e.At,
-	}
+	}, e, m.ranks > 1)
 }
 
 func reasonText(m *member, e *engine.Exit) fault.Text {
@@ -424,6 +428,10 @@ func reasonText(m *member, e *engine.Exit) fault.Text {
 		return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who)
 	case engine.ReasonStartFailed:
 		return fault.T("%s could not be started: %s", "%s 无法启动：%s", who, e.Message)
+	case diagnose.ReasonHung:
+		return fault.T("%s made no progress after step %d while others waited for it.", "%s 在第 %d 步之后没有进展，其他进程在等待它。", who, e.Step)
+	case diagnose.ReasonStopped:
+		return fault.T("A process of %s was stopped after step %d and did not go on.", "%s 的进程在第 %d 步之后被暂停且未恢复。", who, e.Step)
 	case engine.ReasonStopped:
 		return fault.T("%s was stopped.", "%s 被停止。", who)
 	}
@@ -432,10 +440,7 @@ func reasonText(m *member, e *engine.Exit) fault.Text {
 
 // failing ends the attempt, then restarts within the budget or fails.
 func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
-	if p.status.Failure == nil || p.status.Failure.Replica != fail.Replica {
-		p.status.Failure, p.commit = fail, true
-		p.tell(true, fail.Reason, "fail-"+fail.Replica, fail.Message)
-	}
+	fail = s.settle(p, fail, "fail-"+fail.Replica)
 	if !s.endAll(p) {
 		if p.status.Phase == api.PhaseRunning || p.status.Phase == api.PhaseInitializing {
 			p.to(api.PhaseRecovering, fail.Reason, fail.Message)
@@ -444,7 +449,7 @@ func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
 	}
 	p.usage = true
 	recent, left := s.budget(p, now)
-	if fail.Reason != engine.ReasonStartFailed && left > 0 {
+	if fail.Action != string(diagnose.Stop) && left > 0 {
 		s.restart(p, now, recent, fail)
 		return
 	}

@@ -298,7 +298,7 @@ func TestEveryLifeEnds(t *testing.T) {
 			if turn == 20 && rapid.Bool().Draw(t, "stop") {
 				tk.Spec.Stop = true
 			}
-			s := seen{task: tk, placement: pl, archiveAfter: time.Hour}
+			s := seen{task: tk, placement: pl, archiveAfter: time.Hour, stay: turn%2 == 0}
 			current := map[engine.Name]bool{}
 			if pl != nil {
 				for i := range 2 {
@@ -315,7 +315,7 @@ func TestEveryLifeEnds(t *testing.T) {
 					s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
 				}
 			}
-			p := decide(s, now)
+			p := decide(s, now.Add(time.Duration(turn)*time.Second))
 			if p.status.Attempt < tk.Status.Attempt || p.status.Generation < tk.Status.Generation {
 				t.Fatal("attempt or generation went back")
 			}
@@ -350,7 +350,7 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 	for _, i := range p.goAhead {
 		if m := world[s.members[i].name]; m != nil && !m.ended() && m.said.Generation < int64(p.status.Generation) {
 			m.state = engine.StateRunning
-			m.said.Generation, m.said.Failed = int64(p.status.Generation), nil
+			m.said.Generation, m.said.Failed, m.said.Hung = int64(p.status.Generation), nil, nil
 		}
 	}
 	for _, name := range p.stop {
@@ -369,7 +369,13 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 			m.said.Port = 4000
 		case engine.StateRunning:
 			if m.said.Failed == nil && rapid.Bool().Draw(t, "rank fails") {
-				m.said.Failed = &link.RankExit{Rank: m.first, Code: 137, Reason: engine.ReasonSignaled, At: now.Add(time.Duration(m.said.Generation))}
+				m.said.Failed = &link.RankExit{
+					Rank: m.first, Code: 137, Reason: engine.ReasonSignaled, At: now.Add(time.Duration(m.said.Generation)),
+					Diagnosis: engine.Diagnosis{Cause: rapid.SampledFrom([]string{"", "killed", "python-error", "peer-lost", "device-lost", "no such"}).Draw(t, "cause"), Fingerprint: "f"},
+				}
+			} else if m.said.Hung == nil && rapid.Bool().Draw(t, "hangs") {
+				m.said.Watched, m.said.HungAt = true, now.Add(time.Duration(m.said.Generation))
+				m.said.Hung = []link.RankState{{Rank: m.first, State: rapid.SampledFrom([]byte("TSD")).Draw(t, "state")}}
 			} else if rapid.Bool().Draw(t, "ends") {
 				m.state = engine.StateExited
 				m.exit = rapid.SampledFrom([]*engine.Exit{exit(engine.ReasonSucceeded, 0), exit(engine.ReasonNonZero, 1), exit(engine.ReasonLauncherLost, -1)}).Draw(t, "how")

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -117,51 +117,32 @@ func (s *seen) follow(p *plan) {
 	}
 }
 
-// rankFailure is the first rank of the open generation that failed while its launcher lives.
-func (s *seen) rankFailure(p *plan) *api.ReplicaFailure {
-	var first *api.ReplicaFailure
-	for i := range s.members {
-		m := &s.members[i]
-		f := m.said.Failed
-		if f == nil || m.ended() || m.said.Generation != int64(p.status.Generation) {
-			continue
-		}
-		found := failureOf(m, &engine.Exit{Code: f.Code, Signal: f.Signal, Reason: f.Reason, Message: f.Message, At: f.At})
-		found.Rank = &f.Rank
-		if m.ranks > 1 {
-			found.Message = fault.Text{EN: fmt.Sprintf("Rank %d: %s", f.Rank, found.Message.EN), ZH: fmt.Sprintf("rank %d：%s", f.Rank, found.Message.ZH)}
-		}
-		if first == nil || found.At.Before(first.At) {
-			first = found
-		}
-	}
-	return first
-}
-
 // nextGeneration answers a failed rank: within the budget the ranks of all launchers start again, in
 // the same attempt; beyond it everything ends, and how the launchers ended decides.
 func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) {
-	if p.status.Failure == nil || !p.status.Failure.At.Equal(fail.At) {
-		p.status.Failure, p.commit = fail, true
-		p.tell(true, fail.Reason, "fail-"+fail.Replica+"-"+itoa(p.status.Generation), fail.Message)
-	}
+	fail = s.settle(p, fail, "fail-"+fail.Replica+"-"+itoa(p.status.Generation))
 	if p.status.Phase != api.PhaseRecovering {
 		p.to(api.PhaseRecovering, fail.Reason, fail.Message)
 	}
 	recent, left := s.budget(p, now)
-	if left == 0 || slices.ContainsFunc(s.members, func(m member) bool { return m.ended() }) {
+	if left == 0 && !swapping(p) || fail.Action == string(diagnose.Stop) || slices.ContainsFunc(s.members, func(m member) bool { return m.ended() }) {
 		s.endAll(p) // a member that is through can't start again: a new attempt, if any
 		return
 	}
 	if !s.allReady() {
 		return // they come back, or are found lost
 	}
-	if wait := backOff(recent, now); wait > 0 && !s.progressed(&p.status) {
+	if wait := backOff(recent, now); wait > 0 && !swapping(p) && !s.progressed(&p.status) {
 		p.wake = wait
 		p.note("BackingOff", fault.T("It failed %d times within %s; the next start waits.", "%[2]s 内失败 %[1]d 次，下次启动将推迟。", lately(recent, now), backOffWindow))
 		return
 	}
-	p.status.Restarts = append(recent, now)
+	if s.away(p, now, recent, fail) {
+		return
+	}
+	if !swapping(p) {
+		p.status.Restarts = append(recent, now)
+	}
 	s.open(p, p.status.Rendezvous.World)
 	p.status.Reason = "Restarting"
 	n := len(p.status.Restarts)

@@ -33,6 +33,7 @@ type FromLauncher struct {
 	//	*FromLauncher_Done
 	//	*FromLauncher_Beat
 	//	*FromLauncher_Ranks
+	//	*FromLauncher_Probed
 	Message       isFromLauncher_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -147,6 +148,15 @@ func (x *FromLauncher) GetRanks() *Ranks {
 	return nil
 }
 
+func (x *FromLauncher) GetProbed() *Probed {
+	if x != nil {
+		if x, ok := x.Message.(*FromLauncher_Probed); ok {
+			return x.Probed
+		}
+	}
+	return nil
+}
+
 type isFromLauncher_Message interface {
 	isFromLauncher_Message()
 }
@@ -183,6 +193,10 @@ type FromLauncher_Ranks struct {
 	Ranks *Ranks `protobuf:"bytes,8,opt,name=ranks,proto3,oneof"`
 }
 
+type FromLauncher_Probed struct {
+	Probed *Probed `protobuf:"bytes,11,opt,name=probed,proto3,oneof"`
+}
+
 func (*FromLauncher_Hello) isFromLauncher_Message() {}
 
 func (*FromLauncher_Started) isFromLauncher_Message() {}
@@ -199,6 +213,8 @@ func (*FromLauncher_Beat) isFromLauncher_Message() {}
 
 func (*FromLauncher_Ranks) isFromLauncher_Message() {}
 
+func (*FromLauncher_Probed) isFromLauncher_Message() {}
+
 type ToLauncher struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -209,6 +225,7 @@ type ToLauncher struct {
 	//	*ToLauncher_Stop
 	//	*ToLauncher_Beat
 	//	*ToLauncher_Watermark
+	//	*ToLauncher_Probe
 	Message       isToLauncher_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -305,6 +322,15 @@ func (x *ToLauncher) GetWatermark() *Watermark {
 	return nil
 }
 
+func (x *ToLauncher) GetProbe() *Probe {
+	if x != nil {
+		if x, ok := x.Message.(*ToLauncher_Probe); ok {
+			return x.Probe
+		}
+	}
+	return nil
+}
+
 type isToLauncher_Message interface {
 	isToLauncher_Message()
 }
@@ -333,6 +359,10 @@ type ToLauncher_Watermark struct {
 	Watermark *Watermark `protobuf:"bytes,6,opt,name=watermark,proto3,oneof"`
 }
 
+type ToLauncher_Probe struct {
+	Probe *Probe `protobuf:"bytes,10,opt,name=probe,proto3,oneof"`
+}
+
 func (*ToLauncher_Welcome) isToLauncher_Message() {}
 
 func (*ToLauncher_Go) isToLauncher_Message() {}
@@ -344,6 +374,8 @@ func (*ToLauncher_Stop) isToLauncher_Message() {}
 func (*ToLauncher_Beat) isToLauncher_Message() {}
 
 func (*ToLauncher_Watermark) isToLauncher_Message() {}
+
+func (*ToLauncher_Probe) isToLauncher_Message() {}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -616,14 +648,17 @@ func (x *Go) GetHold() bool {
 
 // Ranks is the newest about a launcher's ranks.
 type Ranks struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
-	Failed        *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
-	Held          []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
-	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
-	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Generation     int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
+	Failed         *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
+	Held           []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
+	Port           int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
+	Step           int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	Watched        bool                   `protobuf:"varint,10,opt,name=watched,proto3" json:"watched,omitempty"`      // its ranks tell their progress, so that a hang can be seen
+	Hung           []*RankState           `protobuf:"bytes,11,rep,name=hung,proto3" json:"hung,omitempty"`             // all its ranks, while they make no progress
+	HungAtUnixNano int64                  `protobuf:"varint,12,opt,name=hung_at_unix_nano,json=hungAtUnixNano,proto3" json:"hung_at_unix_nano,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
@@ -691,6 +726,27 @@ func (x *Ranks) GetStep() int64 {
 	return 0
 }
 
+func (x *Ranks) GetWatched() bool {
+	if x != nil {
+		return x.Watched
+	}
+	return false
+}
+
+func (x *Ranks) GetHung() []*RankState {
+	if x != nil {
+		return x.Hung
+	}
+	return nil
+}
+
+func (x *Ranks) GetHungAtUnixNano() int64 {
+	if x != nil {
+		return x.HungAtUnixNano
+	}
+	return 0
+}
+
 type RankExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -699,6 +755,10 @@ type RankExit struct {
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message       string                 `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	AtUnixNano    int64                  `protobuf:"varint,6,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
+	Cause         string                 `protobuf:"bytes,10,opt,name=cause,proto3" json:"cause,omitempty"`             // of the table of rules, as the launcher found by the rank's last words
+	Fingerprint   string                 `protobuf:"bytes,11,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // equal for the same failure
+	Line          string                 `protobuf:"bytes,12,opt,name=line,proto3" json:"line,omitempty"`               // the words that decided
+	Step          int64                  `protobuf:"varint,13,opt,name=step,proto3" json:"step,omitempty"`              // that the rank reported last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -775,6 +835,265 @@ func (x *RankExit) GetAtUnixNano() int64 {
 	return 0
 }
 
+func (x *RankExit) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *RankExit) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *RankExit) GetLine() string {
+	if x != nil {
+		return x.Line
+	}
+	return ""
+}
+
+func (x *RankExit) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+// RankState is what a rank that makes no progress does.
+type RankState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`            // of the process, as the kernel names it: T, D, S, R
+	Collective    bool                   `protobuf:"varint,4,opt,name=collective,proto3" json:"collective,omitempty"` // it waits for other ranks
+	SilentNanos   int64                  `protobuf:"varint,5,opt,name=silent_nanos,json=silentNanos,proto3" json:"silent_nanos,omitempty"`
+	Waits         string                 `protobuf:"bytes,6,opt,name=waits,proto3" json:"waits,omitempty"` // what the kernel says it waits in
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankState) Reset() {
+	*x = RankState{}
+	mi := &file_link_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankState) ProtoMessage() {}
+
+func (x *RankState) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankState.ProtoReflect.Descriptor instead.
+func (*RankState) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RankState) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankState) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *RankState) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RankState) GetCollective() bool {
+	if x != nil {
+		return x.Collective
+	}
+	return false
+}
+
+func (x *RankState) GetSilentNanos() int64 {
+	if x != nil {
+		return x.SilentNanos
+	}
+	return 0
+}
+
+func (x *RankState) GetWaits() string {
+	if x != nil {
+		return x.Waits
+	}
+	return ""
+}
+
+// Probe asks a launcher for something about one of its ranks: to hurt it, or to look at it.
+type Probe struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Rank          int32                  `protobuf:"varint,3,opt,name=rank,proto3" json:"rank,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Probe) Reset() {
+	*x = Probe{}
+	mi := &file_link_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probe) ProtoMessage() {}
+
+func (x *Probe) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probe.ProtoReflect.Descriptor instead.
+func (*Probe) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Probe) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Probe) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Probe) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Probe) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+// Probed is the answer to the last probe.
+type Probed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	RefusedEn     string                 `protobuf:"bytes,2,opt,name=refused_en,json=refusedEn,proto3" json:"refused_en,omitempty"`
+	RefusedZh     string                 `protobuf:"bytes,3,opt,name=refused_zh,json=refusedZh,proto3" json:"refused_zh,omitempty"`
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	AtUnixNano    int64                  `protobuf:"varint,5,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Probed) Reset() {
+	*x = Probed{}
+	mi := &file_link_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probed) ProtoMessage() {}
+
+func (x *Probed) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probed.ProtoReflect.Descriptor instead.
+func (*Probed) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Probed) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Probed) GetRefusedEn() string {
+	if x != nil {
+		return x.RefusedEn
+	}
+	return ""
+}
+
+func (x *Probed) GetRefusedZh() string {
+	if x != nil {
+		return x.RefusedZh
+	}
+	return ""
+}
+
+func (x *Probed) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Probed) GetAtUnixNano() int64 {
+	if x != nil {
+		return x.AtUnixNano
+	}
+	return 0
+}
+
 // Watermark is the newest step that every rank of the generation holds.
 type Watermark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -786,7 +1105,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +1117,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1130,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -838,7 +1157,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +1169,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +1182,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -895,7 +1214,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1226,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1239,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -983,7 +1302,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1314,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1327,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -1044,7 +1363,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1375,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1388,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -1098,7 +1417,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1429,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1442,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -1165,7 +1484,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1496,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1509,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -1223,7 +1542,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1554,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1567,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -1270,7 +1589,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1601,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1614,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -1321,7 +1640,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1652,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1665,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -1364,7 +1683,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1695,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1708,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 type SecretValue struct {
@@ -1403,7 +1722,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1734,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1747,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -1461,7 +1780,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1792,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1805,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1509,7 +1828,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1840,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1853,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -1589,7 +1908,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1920,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1933,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -1647,7 +1966,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1978,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1991,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -1696,7 +2015,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +2027,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +2040,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -1794,7 +2113,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +2125,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +2138,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -1888,7 +2207,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2219,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2232,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -1939,7 +2258,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2270,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2283,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -1984,13 +2303,14 @@ type Facts struct {
 	Usage           *Usage                 `protobuf:"bytes,5,opt,name=usage,proto3" json:"usage,omitempty"`
 	UsageAtUnixNano int64                  `protobuf:"varint,6,opt,name=usage_at_unix_nano,json=usageAtUnixNano,proto3" json:"usage_at_unix_nano,omitempty"`
 	Ranks           *Ranks                 `protobuf:"bytes,7,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Probed          *Probed                `protobuf:"bytes,10,opt,name=probed,proto3" json:"probed,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2322,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2335,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Facts) GetReplica() string {
@@ -2067,19 +2387,27 @@ func (x *Facts) GetRanks() *Ranks {
 	return nil
 }
 
+func (x *Facts) GetProbed() *Probed {
+	if x != nil {
+		return x.Probed
+	}
+	return nil
+}
+
 type Order struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
 	Go            *Go                    `protobuf:"bytes,2,opt,name=go,proto3" json:"go,omitempty"`
 	Stop          *StopOrder             `protobuf:"bytes,3,opt,name=stop,proto3" json:"stop,omitempty"`
 	Watermark     *Watermark             `protobuf:"bytes,4,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	Probe         *Probe                 `protobuf:"bytes,10,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2419,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2432,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Order) GetReplica() string {
@@ -2135,6 +2463,13 @@ func (x *Order) GetWatermark() *Watermark {
 	return nil
 }
 
+func (x *Order) GetProbe() *Probe {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
+}
+
 type Question struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -2146,7 +2481,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2493,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2506,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Question) GetKind() string {
@@ -2204,7 +2539,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2551,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2564,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -2248,7 +2583,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2595,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2608,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -2298,7 +2633,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2645,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2658,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TailData) GetReplica() string {
@@ -2366,7 +2701,7 @@ var File_link_proto protoreflect.FileDescriptor
 const file_link_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"link.proto\x12\rfermi.link.v1\"\x8a\x03\n" +
+	"link.proto\x12\rfermi.link.v1\"\xbb\x03\n" +
 	"\fFromLauncher\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.fermi.link.v1.HelloH\x00R\x05hello\x122\n" +
 	"\astarted\x18\x02 \x01(\v2\x16.fermi.link.v1.StartedH\x00R\astarted\x12/\n" +
@@ -2375,8 +2710,9 @@ const file_link_proto_rawDesc = "" +
 	"\x05usage\x18\x05 \x01(\v2\x14.fermi.link.v1.UsageH\x00R\x05usage\x12)\n" +
 	"\x04done\x18\x06 \x01(\v2\x13.fermi.link.v1.DoneH\x00R\x04done\x12)\n" +
 	"\x04beat\x18\a \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beat\x12,\n" +
-	"\x05ranks\x18\b \x01(\v2\x14.fermi.link.v1.RanksH\x00R\x05ranksB\t\n" +
-	"\amessage\"\xb7\x02\n" +
+	"\x05ranks\x18\b \x01(\v2\x14.fermi.link.v1.RanksH\x00R\x05ranks\x12/\n" +
+	"\x06probed\x18\v \x01(\v2\x15.fermi.link.v1.ProbedH\x00R\x06probedB\t\n" +
+	"\amessage\"\xe5\x02\n" +
 	"\n" +
 	"ToLauncher\x122\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.fermi.link.v1.WelcomeH\x00R\awelcome\x12#\n" +
@@ -2384,7 +2720,9 @@ const file_link_proto_rawDesc = "" +
 	"\alog_ack\x18\x03 \x01(\v2\x15.fermi.link.v1.LogAckH\x00R\x06logAck\x12.\n" +
 	"\x04stop\x18\x04 \x01(\v2\x18.fermi.link.v1.StopOrderH\x00R\x04stop\x12)\n" +
 	"\x04beat\x18\x05 \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beat\x128\n" +
-	"\twatermark\x18\x06 \x01(\v2\x18.fermi.link.v1.WatermarkH\x00R\twatermarkB\t\n" +
+	"\twatermark\x18\x06 \x01(\v2\x18.fermi.link.v1.WatermarkH\x00R\twatermark\x12,\n" +
+	"\x05probe\x18\n" +
+	" \x01(\v2\x14.fermi.link.v1.ProbeH\x00R\x05probeB\t\n" +
 	"\amessage\"\xe2\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x18\n" +
@@ -2411,7 +2749,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x14\n" +
 	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
 	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
-	"\x04hold\x18\t \x01(\bR\x04hold\"\x94\x01\n" +
+	"\x04hold\x18\t \x01(\bR\x04hold\"\x87\x02\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2419,7 +2757,11 @@ const file_link_proto_rawDesc = "" +
 	"\x06failed\x18\x02 \x01(\v2\x17.fermi.link.v1.RankExitR\x06failed\x12\x12\n" +
 	"\x04held\x18\x03 \x03(\x03R\x04held\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\x05R\x04port\x12\x12\n" +
-	"\x04step\x18\x05 \x01(\x03R\x04step\"\x9e\x01\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x18\n" +
+	"\awatched\x18\n" +
+	" \x01(\bR\awatched\x12,\n" +
+	"\x04hung\x18\v \x03(\v2\x18.fermi.link.v1.RankStateR\x04hung\x12)\n" +
+	"\x11hung_at_unix_nano\x18\f \x01(\x03R\x0ehungAtUnixNano\"\xfe\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
@@ -2427,6 +2769,36 @@ const file_link_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12 \n" +
 	"\fat_unix_nano\x18\x06 \x01(\x03R\n" +
+	"atUnixNano\x12\x14\n" +
+	"\x05cause\x18\n" +
+	" \x01(\tR\x05cause\x12 \n" +
+	"\vfingerprint\x18\v \x01(\tR\vfingerprint\x12\x12\n" +
+	"\x04line\x18\f \x01(\tR\x04line\x12\x12\n" +
+	"\x04step\x18\r \x01(\x03R\x04step\"\xa2\x01\n" +
+	"\tRankState\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x1e\n" +
+	"\n" +
+	"collective\x18\x04 \x01(\bR\n" +
+	"collective\x12!\n" +
+	"\fsilent_nanos\x18\x05 \x01(\x03R\vsilentNanos\x12\x14\n" +
+	"\x05waits\x18\x06 \x01(\tR\x05waits\"_\n" +
+	"\x05Probe\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x12\x12\n" +
+	"\x04rank\x18\x03 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\"\x8c\x01\n" +
+	"\x06Probed\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"refused_en\x18\x02 \x01(\tR\trefusedEn\x12\x1d\n" +
+	"\n" +
+	"refused_zh\x18\x03 \x01(\tR\trefusedZh\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\x12 \n" +
+	"\fat_unix_nano\x18\x05 \x01(\x03R\n" +
 	"atUnixNano\"?\n" +
 	"\tWatermark\x12\x1e\n" +
 	"\n" +
@@ -2504,7 +2876,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"%\n" +
 	"\rLeaderWelcome\x12\x14\n" +
-	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\"\xf2\x01\n" +
+	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\"\xa1\x02\n" +
 	"\x05Facts\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x1a\n" +
 	"\battached\x18\x02 \x01(\bR\battached\x12\x18\n" +
@@ -2512,12 +2884,16 @@ const file_link_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x12*\n" +
 	"\x05usage\x18\x05 \x01(\v2\x14.fermi.link.v1.UsageR\x05usage\x12+\n" +
 	"\x12usage_at_unix_nano\x18\x06 \x01(\x03R\x0fusageAtUnixNano\x12*\n" +
-	"\x05ranks\x18\a \x01(\v2\x14.fermi.link.v1.RanksR\x05ranks\"\xaa\x01\n" +
+	"\x05ranks\x18\a \x01(\v2\x14.fermi.link.v1.RanksR\x05ranks\x12-\n" +
+	"\x06probed\x18\n" +
+	" \x01(\v2\x15.fermi.link.v1.ProbedR\x06probed\"\xd6\x01\n" +
 	"\x05Order\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12!\n" +
 	"\x02go\x18\x02 \x01(\v2\x11.fermi.link.v1.GoR\x02go\x12,\n" +
 	"\x04stop\x18\x03 \x01(\v2\x18.fermi.link.v1.StopOrderR\x04stop\x126\n" +
-	"\twatermark\x18\x04 \x01(\v2\x18.fermi.link.v1.WatermarkR\twatermark\"K\n" +
+	"\twatermark\x18\x04 \x01(\v2\x18.fermi.link.v1.WatermarkR\twatermark\x12*\n" +
+	"\x05probe\x18\n" +
+	" \x01(\v2\x14.fermi.link.v1.ProbeR\x05probe\"K\n" +
 	"\bQuestion\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
@@ -2554,7 +2930,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
@@ -2563,80 +2939,88 @@ var file_link_proto_goTypes = []any{
 	(*Go)(nil),                  // 4: fermi.link.v1.Go
 	(*Ranks)(nil),               // 5: fermi.link.v1.Ranks
 	(*RankExit)(nil),            // 6: fermi.link.v1.RankExit
-	(*Watermark)(nil),           // 7: fermi.link.v1.Watermark
-	(*Started)(nil),             // 8: fermi.link.v1.Started
-	(*Exited)(nil),              // 9: fermi.link.v1.Exited
-	(*LogData)(nil),             // 10: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 11: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 12: fermi.link.v1.Usage
-	(*Done)(nil),                // 13: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 14: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 15: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 16: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 17: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 18: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 19: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 20: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 21: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 22: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 23: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 24: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 25: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 26: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 27: fermi.link.v1.Facts
-	(*Order)(nil),               // 28: fermi.link.v1.Order
-	(*Question)(nil),            // 29: fermi.link.v1.Question
-	(*Answer)(nil),              // 30: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 31: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 32: fermi.link.v1.TailData
+	(*RankState)(nil),           // 7: fermi.link.v1.RankState
+	(*Probe)(nil),               // 8: fermi.link.v1.Probe
+	(*Probed)(nil),              // 9: fermi.link.v1.Probed
+	(*Watermark)(nil),           // 10: fermi.link.v1.Watermark
+	(*Started)(nil),             // 11: fermi.link.v1.Started
+	(*Exited)(nil),              // 12: fermi.link.v1.Exited
+	(*LogData)(nil),             // 13: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 14: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 15: fermi.link.v1.Usage
+	(*Done)(nil),                // 16: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 17: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 18: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 19: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 20: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 21: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 22: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 23: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 24: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 25: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 26: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 27: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 28: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 29: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 30: fermi.link.v1.Facts
+	(*Order)(nil),               // 31: fermi.link.v1.Order
+	(*Question)(nil),            // 32: fermi.link.v1.Question
+	(*Answer)(nil),              // 33: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 34: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 35: fermi.link.v1.TailData
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	8,  // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	9,  // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	10, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	12, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	13, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	15, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	11, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	12, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	13, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	15, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	16, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	18, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	5,  // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	3,  // 8: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
-	4,  // 9: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	11, // 10: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	14, // 11: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	15, // 12: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	7,  // 13: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	6,  // 14: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	21, // 15: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	25, // 16: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	27, // 17: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	15, // 18: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	26, // 19: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	28, // 20: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	15, // 21: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	12, // 22: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	5,  // 23: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	4,  // 24: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	14, // 25: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	7,  // 26: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	0,  // 27: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	16, // 28: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	17, // 29: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	20, // 30: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	23, // 31: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	29, // 32: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	31, // 33: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 34: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	19, // 35: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	18, // 36: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	22, // 37: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	24, // 38: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	30, // 39: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	32, // 40: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	34, // [34:41] is the sub-list for method output_type
-	27, // [27:34] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	9,  // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
+	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
+	14, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	17, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	18, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	10, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	8,  // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	6,  // 16: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	7,  // 17: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	24, // 18: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	28, // 19: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	30, // 20: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	18, // 21: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	29, // 22: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	31, // 23: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	18, // 24: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	15, // 25: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	5,  // 26: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	9,  // 27: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 28: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	17, // 29: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	10, // 30: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	8,  // 31: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 32: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	19, // 33: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	20, // 34: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	23, // 35: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	26, // 36: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	32, // 37: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	34, // 38: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 39: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	22, // 40: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	21, // 41: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	25, // 42: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	27, // 43: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	33, // 44: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	35, // 45: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	39, // [39:46] is the sub-list for method output_type
+	32, // [32:39] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -2653,6 +3037,7 @@ func file_link_proto_init() {
 		(*FromLauncher_Done)(nil),
 		(*FromLauncher_Beat)(nil),
 		(*FromLauncher_Ranks)(nil),
+		(*FromLauncher_Probed)(nil),
 	}
 	file_link_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToLauncher_Welcome)(nil),
@@ -2661,17 +3046,18 @@ func file_link_proto_init() {
 		(*ToLauncher_Stop)(nil),
 		(*ToLauncher_Beat)(nil),
 		(*ToLauncher_Watermark)(nil),
+		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[20].OneofWrappers = []any{
+	file_link_proto_msgTypes[23].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[23].OneofWrappers = []any{
+	file_link_proto_msgTypes[26].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[24].OneofWrappers = []any{
+	file_link_proto_msgTypes[27].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -2682,7 +3068,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

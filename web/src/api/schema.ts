@@ -582,6 +582,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/fault": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Hurt a rank of a running task, to see that it recovers. */
+        post: operations["faultTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/logs": {
         parameters: {
             query?: never;
@@ -644,6 +661,23 @@ export interface paths {
         get: operations["readTaskOutput"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{name}/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What a rank does at this moment: its state, what it waits in, its stacks. */
+        post: operations["profileTask"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1313,6 +1347,12 @@ export interface components {
             /** @description Machine-readable: the one dominant reason. */
             reason: string;
         };
+        FaultWish: {
+            /** @description kill, stop, slow, oom, net or node. */
+            kind: string;
+            /** Format: int64 */
+            rank: number;
+        };
         FlatTask: {
             args?: string[] | null;
             code?: components["schemas"]["Code"];
@@ -1783,6 +1823,26 @@ export interface components {
             /** @description As 06:00, which then is on the next day, or 24:00. */
             to: string;
         };
+        ProbeView: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: int64
+             * @description In which it was done.
+             */
+            generation: number;
+            kind: string;
+            node: string;
+            /** Format: int64 */
+            rank: number;
+            replica: string;
+            /** @description What was seen, at most 64 KiB. */
+            text?: string;
+        };
+        ProfileWish: {
+            /** Format: int64 */
+            rank: number;
+        };
         Project: {
             metadata: components["schemas"]["Meta"];
             spec?: components["schemas"]["ProjectSpec"];
@@ -2003,12 +2063,26 @@ export interface components {
             total?: number;
         };
         ReplicaFailure: {
+            /** @description restart, swap (to another node) or stop. */
+            action?: string;
+            advice?: components["schemas"]["Text"];
             /** Format: date-time */
             at?: string;
+            /** @description Id of a cause, such as python-error, killed, hang. */
+            cause?: string;
             /** Format: int64 */
             exitCode: number;
+            /** @description Equal for the same failure. */
+            fingerprint?: string;
+            /**
+             * Format: int64
+             * @description In which it failed.
+             */
+            generation?: number;
             /** Format: int64 */
             index: number;
+            /** @description The line of its log that decided. */
+            line?: string;
             message?: components["schemas"]["Text"];
             node: string;
             /**
@@ -2021,6 +2095,11 @@ export interface components {
             replica: string;
             role: string;
             signal?: string;
+            /**
+             * Format: int64
+             * @description That it reported last.
+             */
+            step?: number;
         };
         ReplicaView: {
             /** @description Its launcher is connected. */
@@ -5139,6 +5218,56 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    faultTask: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FaultWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ProbeView"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
     readTaskLog: {
         parameters: {
             query?: {
@@ -5370,6 +5499,56 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    profileTask: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProfileWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ProbeView"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     listTaskReplicas: {

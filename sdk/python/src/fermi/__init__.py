@@ -16,8 +16,11 @@ library only; torch and numpy are used where the script uses them.
 
 import atexit
 import contextlib
+import faulthandler
 import importlib
 import os
+import signal
+import sys
 
 from . import _agree, _session, checkpoint
 from ._rejoin import rejoin
@@ -65,6 +68,7 @@ def init():
     held = memory.held() if memory else []
     path = os.environ.get("FERMI_SOCKET")
     if path:
+        _stacks()
         session.connect(path, held)
         _torch.install()
         if memory:
@@ -73,6 +77,13 @@ def init():
         session.restore = session.watermark = held[-1]
     if memory:
         atexit.register(checkpoint.flush)  # before the session's own: the last save is still told
+
+
+def _stacks():
+    """Prints the stacks of all threads on SIGUSR1, which the launcher sends to a rank that hangs; a handler of the script's stays."""
+    if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL and sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # stderr is no file: then without
+            faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
 
 
 def rank():

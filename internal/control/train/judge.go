@@ -1,0 +1,220 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/diagnose"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// rules is read when the first task fails.
+var rules = sync.OnceValue(diagnose.Load)
+
+// victimGrace is how long after the end of one that died of another its culprit is waited for.
+const victimGrace = 1500 * time.Millisecond
+
+// causeOf is the rule the launcher found by the last words, or, where none looked, by the end alone.
+func causeOf(e *engine.Exit) *diagnose.Rule {
+	for _, r := range rules() {
+		if r.ID == e.Cause {
+			return r
+		}
+	}
+	return rules().Cause(diagnose.Evidence{Code: e.Code, Signal: e.Signal, Reason: e.Reason})
+}
+
+// diagnosed adds why, and what to do, to a failure. many: the replica has several ranks.
+func diagnosed(f *api.ReplicaFailure, e *engine.Exit, many bool) *api.ReplicaFailure {
+	r := causeOf(e)
+	f.Cause, f.Action, f.Advice = r.ID, string(r.Action), r.Advice
+	f.Line, f.Step, f.Fingerprint = e.Line, e.Step, e.Fingerprint
+	if len(r.Words)+len(r.Final)+len(r.Signals) > 0 { // else the end itself has said it
+		f.Message.EN += " Cause: " + r.Text.EN + "."
+		f.Message.ZH += "原因：" + r.Text.ZH + "。"
+	}
+	if many && f.Rank != nil {
+		f.Message = fault.Text{EN: fmt.Sprintf("Rank %d: %s", *f.Rank, f.Message.EN), ZH: fmt.Sprintf("rank %d：%s", *f.Rank, f.Message.ZH)}
+	}
+	return f
+}
+
+// earlier puts the ends with a cause of their own before those that died of another, then the earlier.
+func earlier(a, b *api.ReplicaFailure) bool {
+	if x, y := victim(a), victim(b); x != y {
+		return y
+	}
+	return a.At.Before(b.At)
+}
+
+func victim(f *api.ReplicaFailure) bool {
+	return slices.ContainsFunc(rules(), func(r *diagnose.Rule) bool { return r.ID == f.Cause && r.Guilt == diagnose.Peer })
+}
+
+// rankFailure is the rank of the open generation that failed first of itself while its launcher lives.
+// wait: there are only victims so far, and the culprit may come.
+func (s *seen) rankFailure(p *plan, now time.Time) (first *api.ReplicaFailure, wait time.Duration) {
+	told := 0
+	for i := range s.members {
+		m := &s.members[i]
+		f := m.said.Failed
+		if f == nil || m.ended() || m.said.Generation != int64(p.status.Generation) {
+			continue
+		}
+		told++
+		found := failureOf(m, &engine.Exit{Code: f.Code, Signal: f.Signal, Reason: f.Reason, Message: f.Message, At: f.At, Rank: &f.Rank, Diagnosis: f.Diagnosis})
+		found.Generation = p.status.Generation
+		if first == nil || earlier(found, first) {
+			first = found
+		}
+	}
+	if first != nil && victim(first) && told < len(s.members) && !s.known(p, first) {
+		if age := now.Sub(first.At); age >= 0 && age < victimGrace {
+			return nil, victimGrace - age
+		}
+	}
+	return first, 0
+}
+
+// known says that this very failure is in the status already.
+func (s *seen) known(p *plan, f *api.ReplicaFailure) bool {
+	old := p.status.Failure
+	return old != nil && old.Replica == f.Replica && old.At.Equal(f.At) && old.Generation == f.Generation
+}
+
+// settle makes fail the task's failure, unless that is known already, and decides what to do: what is the
+// program's own fault is tried once more, and the same again at the same step is not.
+func (s *seen) settle(p *plan, fail *api.ReplicaFailure, once string) *api.ReplicaFailure {
+	old := p.status.Failure
+	current := old != nil && old.Generation == p.status.Generation && old.Generation > 0
+	switch {
+	case current && fail.Reason == engine.ReasonStopped:
+		return old // we ended it because of that
+	case s.known(p, fail), current && old.Replica == fail.Replica && victim(fail) == victim(old):
+		return old
+	}
+	if fail.Action == string(diagnose.Stop) && fail.Reason != engine.ReasonStartFailed {
+		repeated := old != nil && !current && old.Fingerprint != "" && old.Fingerprint == fail.Fingerprint && old.Step == fail.Step
+		if !repeated {
+			fail.Action = string(diagnose.Restart)
+		} else {
+			fail.Message.EN += " It failed in the same way before, so it is not tried again."
+			fail.Message.ZH += "上一次也以同样方式失败，不再重试。"
+		}
+	}
+	p.status.Failure, p.commit = fail, true
+	p.tell(true, fail.Reason, once, fail.Message)
+	return fail
+}
+
+// hungRank is the rank that the others wait for, or that is stopped. All launchers whose ranks tell their
+// progress must see a hang: where one does not, its ranks work and the others wait with good reason. A
+// process that is stopped needs no other witness.
+func (s *seen) hungRank(p *plan) *api.ReplicaFailure {
+	if old := p.status.Failure; old != nil && old.Generation == p.status.Generation && (old.Reason == diagnose.ReasonHung || old.Reason == diagnose.ReasonStopped) {
+		return old
+	}
+	var states []link.RankState
+	at, witnesses, watched, stopped := time.Time{}, 0, 0, false
+	for i := range s.members {
+		m := &s.members[i]
+		if m.ended() || !m.said.Watched {
+			continue
+		}
+		watched++
+		if m.said.Generation != int64(p.status.Generation) || len(m.said.Hung) == 0 {
+			continue
+		}
+		witnesses++
+		states = append(states, m.said.Hung...)
+		if at.IsZero() || m.said.HungAt.Before(at) {
+			at = m.said.HungAt
+		}
+		stopped = stopped || slices.ContainsFunc(m.said.Hung, func(r link.RankState) bool { return r.State == 'T' })
+	}
+	if len(states) == 0 || witnesses < watched && !stopped {
+		return nil
+	}
+	return s.hungFailure(p, states, at)
+}
+
+func (s *seen) hungFailure(p *plan, states []link.RankState, at time.Time) *api.ReplicaFailure {
+	votes := make([]diagnose.Silent, len(states))
+	for i, r := range states {
+		votes[i] = diagnose.Silent{Rank: r.Rank, Step: r.Step, State: r.State, Collective: r.Collective}
+	}
+	i, alone := diagnose.Vote(votes)
+	r := states[i]
+	for k := range s.members {
+		m := &s.members[k]
+		if r.Rank < m.first || r.Rank >= m.first+m.ranks {
+			continue
+		}
+		e := &engine.Exit{Code: -1, Reason: diagnose.ReasonHung, At: at, Rank: &r.Rank, Diagnosis: engine.Diagnosis{Step: r.Step}}
+		if r.State == 'T' {
+			e.Reason = diagnose.ReasonStopped
+		}
+		f := failureOf(m, e)
+		f.Generation = p.status.Generation
+		if !alone {
+			f.Message.EN += " All ranks wait, and none stands out: the one that is furthest behind is named."
+			f.Message.ZH += "所有 rank 都在等待，没有明显的责任者：此处为进度最慢者。"
+		}
+		return f
+	}
+	return nil
+}
+
+// swapping says that a move away was asked for, and counted.
+func swapping(p *plan) bool { return p.status.Reason == "Swapping" }
+
+// away asks once for a place without the faulty node; true: wait for it.
+func (s *seen) away(p *plan, now time.Time, recent []time.Time, fail *api.ReplicaFailure) bool {
+	if fail.Action != string(diagnose.Swap) || s.stay {
+		return false
+	}
+	if !swapping(p) {
+		p.status.Restarts = append(recent, now)
+		p.status.Reason, p.commit = "Swapping", true
+		p.status.Message = fault.T("Node %s is at fault; another place is looked for.", "节点 %s 有故障，正在寻找其他位置。", fail.Node)
+		p.tell(true, "NodeAtFault", "swap-"+itoa(p.status.Generation), fault.T(
+			"Node %s is at fault (%s). Look at it, and cordon it: fermi node cordon %s.", "节点 %s 有故障（%s）。请检查并隔离：fermi node cordon %s。", fail.Node, fail.Cause, fail.Node))
+	}
+	p.swap, p.wake = fail.Node, swapAgain
+	return true
+}
+
+// swapAgain is when the move is asked for again, should nothing have been heard of it.
+const swapAgain = 5 * time.Second
+
+// swap has the task leave; where it can't, that is remembered, and it starts again where it is.
+func (c *Controller) swap(ctx context.Context, task *api.TrainingTask, node string) {
+	err := fault.New(fault.Unavailable, "NoPlanner", fault.T("Tasks don't move here.", "此处任务不迁移。"))
+	if c.cfg.Away != nil {
+		moved := c.cfg.Away(ctx, task, node)
+		if moved == nil {
+			return
+		}
+		err = fault.From(moved)
+	}
+	c.cfg.Log.Info("no other place for a task whose node is at fault", "task", task.Meta.ID, "node", node, "reason", err.Reason)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loop != nil {
+		c.stays[task.Meta.ID] = task.Status.Generation
+		c.loop.Add(api.KeyOf(task))
+	}
+}
+
+func (c *Controller) staysIn(task *api.TrainingTask) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, ok := c.stays[task.Meta.ID]
+	return ok && g == task.Status.Generation
+}

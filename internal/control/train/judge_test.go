@@ -1,0 +1,133 @@
+package train
+
+import (
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// twoRanks is a running task of two launchers with a rank each, and restarts.
+func twoRanks(failures ...*link.RankExit) seen {
+	s := seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), world: 2}
+	s.task.Spec.Restart = &api.RestartPolicy{MaxRestarts: 5}
+	for i := range 2 {
+		m := at(i, 1, engine.StateRunning, true, nil)
+		if i < len(failures) && failures[i] != nil {
+			m.said.Failed = failures[i]
+		}
+		s.members = append(s.members, m)
+	}
+	return s
+}
+
+func died(rank int, cause, fingerprint string, step int64, ago time.Duration) *link.RankExit {
+	return &link.RankExit{
+		Rank: rank, Code: 1, Reason: engine.ReasonNonZero, At: now.Add(-ago),
+		Diagnosis: engine.Diagnosis{Cause: cause, Fingerprint: fingerprint, Step: step},
+	}
+}
+
+// next is the task after a plan, as the next turn sees it.
+func next(s seen, p plan) seen {
+	tk := *s.task
+	tk.Status = p.status
+	s.task = &tk
+	return s
+}
+
+func TestVictimsAreNotBlamed(t *testing.T) {
+	victim := died(0, "peer-lost", "v", 3, 100*time.Millisecond)
+	p := decide(twoRanks(victim), now)
+	if p.status.Failure != nil || p.status.Generation != 1 || p.wake <= 0 || p.wake > victimGrace {
+		t.Errorf("a victim alone: %+v, wake %s", p.status, p.wake)
+	}
+	p = decide(twoRanks(victim, died(1, "killed", "k", 3, 0)), now)
+	if f := p.status.Failure; f == nil || *f.Rank != 1 || f.Cause != "killed" || f.Action != "restart" || p.status.Generation != 2 {
+		t.Errorf("the culprit that came later: %+v", f)
+	}
+	p = decide(twoRanks(victim), now.Add(2*victimGrace))
+	if f := p.status.Failure; f == nil || f.Cause != "peer-lost" || p.status.Generation != 2 {
+		t.Errorf("nobody came: %+v", f)
+	}
+}
+
+func TestTheSameErrorTwiceAtTheSameStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		again  *link.RankExit
+		action string
+	}{
+		"again":             {died(0, "python-error", "f", 3, -time.Second), "stop"},
+		"on another rank":   {died(1, "python-error", "f", 3, -time.Second), "stop"},
+		"at another step":   {died(0, "python-error", "f", 4, -time.Second), "restart"},
+		"in another way":    {died(0, "python-error", "g", 3, -time.Second), "restart"},
+		"no user's mistake": {died(0, "killed", "f", 3, -time.Second), "restart"},
+	} {
+		s := twoRanks(died(0, "python-error", "f", 3, 0))
+		p := decide(s, now)
+		if f := p.status.Failure; f.Action != "restart" || p.status.Generation != 2 {
+			t.Fatalf("%s: the first time: %+v", name, f)
+		}
+		s = next(s, p)
+		for i := range s.members {
+			s.members[i].said.Generation, s.members[i].said.Failed = 2, nil
+		}
+		s.members[c.again.Rank].said.Failed = c.again
+		p = decide(s, now.Add(2*time.Second))
+		if f := p.status.Failure; f.Action != c.action || (p.status.Generation == 2) != (c.action == "stop") {
+			t.Errorf("%s: %+v, generation %d", name, f, p.status.Generation)
+		}
+		if c.action != "stop" {
+			continue
+		}
+		// The launchers were told to end; how they do is not the reason.
+		s = next(s, p)
+		for i := range s.members {
+			s.members[i].state, s.members[i].exit = engine.StateDone, exit(engine.ReasonStopped, 143)
+		}
+		if p = decide(s, now.Add(3*time.Second)); p.status.Phase != api.PhaseFailed || p.status.Failure.Cause != "python-error" || *p.status.ExitCode != 1 {
+			t.Errorf("%s: ended %s with %+v", name, p.status.Phase, p.status.Failure)
+		}
+	}
+}
+
+func TestAFaultyNodeIsLeft(t *testing.T) {
+	s := twoRanks(nil, died(1, "device-lost", "f", 3, 0))
+	p := decide(s, now)
+	if p.swap != "n1" || p.status.Generation != 1 || p.status.Reason != "Swapping" || len(p.status.Restarts) != 1 {
+		t.Fatalf("%+v", p.status)
+	}
+	s = next(s, p)
+	if p = decide(s, now); p.swap != "n1" || len(p.status.Restarts) != 1 {
+		t.Errorf("asked twice it costs %d restarts", len(p.status.Restarts))
+	}
+	s.stay = true
+	if p = decide(s, now); p.swap != "" || p.status.Generation != 2 || len(p.status.Restarts) != 1 {
+		t.Errorf("with no other place: %+v", p.status)
+	}
+}
+
+func TestHangIsVoted(t *testing.T) {
+	hung := func(m *member, states ...link.RankState) {
+		m.said.Watched, m.said.Hung, m.said.HungAt = true, states, now
+	}
+	s := twoRanks()
+	s.members[1].said.Watched = true
+	hung(&s.members[0], link.RankState{Rank: 0, Step: 7, State: 'S'})
+	if p := decide(s, now); p.status.Failure != nil || p.status.Generation != 1 {
+		t.Errorf("one launcher's ranks work on, but: %+v", p.status.Failure)
+	}
+	hung(&s.members[1], link.RankState{Rank: 1, Step: 6, State: 'S'})
+	p := decide(s, now)
+	if f := p.status.Failure; f == nil || *f.Rank != 1 || f.Cause != "hang" || f.Node != "n1" || p.status.Generation != 2 {
+		t.Errorf("the one behind: %+v", f)
+	}
+	s.members[1].said.Hung = nil
+	hung(&s.members[0], link.RankState{Rank: 0, Step: 7, State: 'T'})
+	p = decide(s, now)
+	if f := p.status.Failure; f == nil || *f.Rank != 0 || f.Cause != "process-stopped" || p.status.Generation != 2 {
+		t.Errorf("a stopped one: %+v", f)
+	}
+}

@@ -1,0 +1,80 @@
+package launch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fermi-cluster/fermi/internal/diagnose"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+func TestTail(t *testing.T) {
+	var all strings.Builder
+	var got tail
+	for i := range 4000 {
+		piece := strings.Repeat(string(rune('a'+i%26)), 1+(i*i)%977)
+		all.WriteString(piece)
+		got.add([]byte(piece))
+	}
+	want := all.String()
+	if w := got.words(0); w != want[len(want)-diagnose.MaxWords:] {
+		t.Errorf("%d bytes, not the last %d", len(w), diagnose.MaxWords)
+	}
+	mark := got.printed()
+	got.add([]byte("new"))
+	if w := got.words(mark); w != "new" {
+		t.Errorf("since then %q", w)
+	}
+	got.add([]byte(strings.Repeat("x", 1<<20) + "end"))
+	if w := got.words(0); len(w) != diagnose.MaxWords || !strings.HasSuffix(w, "xend") || len(got.buf) > 2*diagnose.MaxWords {
+		t.Errorf("%d of %d bytes", len(w), len(got.buf))
+	}
+}
+
+// TestTheCulpritIsFound: a rank that lost another ends first; the other is given the time to say why.
+func TestTheCulpritIsFound(t *testing.T) { eachWay(t, testTheCulpritIsFound) }
+
+func testTheCulpritIsFound(t *testing.T, _ *world, make func(func(*engine.Replica), ...string) *replica) {
+	r := make(several(2), "sh", "-c", `
+		if [ $RANK = 0 ]; then
+			echo 'RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1' >&2
+			echo done > $FERMI_SHM/first
+			exit 1
+		fi
+		until [ -e $FERMI_SHM/first ]; do :; done
+		printf 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nModuleNotFoundError: No module named x\n' >&2
+		exit 1`)
+	l := r.launch()
+	r.generation(1, true)
+	said := r.ranks("the culprit", func(s link.Ranks) bool { return s.Failed != nil && s.Failed.Rank == 1 })
+	if f := said.Failed; f.Cause != "import" || f.Line != "ModuleNotFoundError: No module named x" || f.Fingerprint == "" || f.Code != 1 {
+		t.Errorf("%+v", f)
+	}
+	eventually(t, "both are gone", func() bool { return len(r.marked()) == 0 })
+	if err := r.w.server.hub.Stop(r.spec.Name, 0); err != nil {
+		t.Error(err)
+	}
+	if err := l.wait(); err != nil {
+		t.Error(err)
+	}
+	if e := r.exit(); e.Rank == nil || *e.Rank != 1 || e.Cause != "import" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestAVictimAlone: where nobody else fails the victim's end counts after a while.
+func TestAVictimAlone(t *testing.T) {
+	w := newWorld(t)
+	r := w.replica(several(2), "sh", "-c", `
+		if [ $RANK = 0 ]; then echo 'error: another rank was lost: EOF' >&2; exit 1; fi
+		exec sleep 1000`)
+	l := r.launch()
+	r.generation(1, false)
+	if err := l.wait(); err != nil {
+		t.Error(err)
+	}
+	if e := r.exit(); e.Cause != "peer-lost" || *e.Rank != 0 || e.Code != 1 {
+		t.Errorf("%+v", e)
+	}
+}

@@ -1,0 +1,145 @@
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// The kinds of probes.
+const (
+	probeKill    = "kill"
+	probeStop    = "stop"
+	probeSlow    = "slow"
+	probeOOM     = "oom"
+	probeNode    = "node"
+	probeNet     = "net"
+	probeProfile = "profile"
+)
+
+const (
+	slowFor  = 20 * time.Second // a rank is made slow, then it is let go
+	slowTurn = 100 * time.Millisecond
+	slowRest = 20 * time.Millisecond // of each turn it runs
+	oomFor   = 20 * time.Second
+	nodeWait = 300 * time.Millisecond // for the answer to get out
+)
+
+// Probe is the leader's word, from the link. The warden answers it.
+func (l *launcher) Probe(p link.Probe) {
+	select {
+	case l.probes <- p:
+	default: // one at a time is enough: who asks too often hears nothing
+	}
+}
+
+// probe does what was asked and answers. What takes time goes on beside the loop, and ends with the
+// process.
+func (w *warden) probe(p link.Probe) {
+	text, refused := w.obey(p)
+	w.l.client.Probed(link.Probed{ID: p.ID, Refused: refused, Text: text, At: w.l.clock.Now()})
+	if p.Kind == probeNode && refused == (fault.Text{}) {
+		time.AfterFunc(nodeWait, func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) })
+	}
+}
+
+func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
+	local := p.Rank - w.g.FirstRank
+	if p.Generation != w.g.Number || local < 0 || local >= w.procs.n || w.reaper.ends[local] != nil {
+		return "", fault.T("Rank %d does not run any more.", "rank %d 已不在运行。", p.Rank)
+	}
+	pid := w.rankPID(local)
+	proc, err := record.Describe(pid)
+	if pid == 0 || err != nil {
+		return "", fault.T("The process of rank %d was not found.", "找不到 rank %d 的进程。", p.Rank)
+	}
+	switch p.Kind {
+	case probeProfile:
+		return w.profile(local, pid), refused
+	case probeKill:
+		err = proc.Signal(unix.SIGKILL)
+	case probeStop:
+		err = proc.Signal(unix.SIGSTOP)
+	case probeSlow:
+		go slowDown(proc)
+	case probeOOM:
+		return "", w.fillMemory()
+	case probeNode: // after the answer
+	case probeNet:
+		return "", fault.T("The replica shares the network of its machine: cutting it off would cut off others too.",
+			"该副本与整机共用网络：断开会影响其他任务。")
+	default:
+		return "", fault.T("%q is no fault that this launcher knows.", "该启动器不支持故障类型 %q。", p.Kind)
+	}
+	if err != nil {
+		return "", fault.T("It could not be done: %v", "无法执行：%v", err)
+	}
+	return "", refused
+}
+
+// slowDown lets a process run only a part of the time, for a while.
+func slowDown(p record.Process) {
+	for end := time.Now().Add(slowFor); time.Now().Before(end); {
+		if p.Signal(unix.SIGSTOP) != nil {
+			return
+		}
+		time.Sleep(slowTurn - slowRest)
+		if p.Signal(unix.SIGCONT) != nil {
+			return
+		}
+		time.Sleep(slowRest)
+	}
+}
+
+// fillMemory takes the memory of the replica's group until the kernel kills in it. The ranks go first, since
+// the one who takes it is spared.
+func (w *warden) fillMemory() (refused fault.Text) {
+	if w.l.group == nil || w.l.replica.Resources.Memory == 0 {
+		return fault.T("The replica has no memory limit of its own, so the whole machine would run out; set resources.memory.",
+			"该副本没有自己的内存上限，整机会耗尽内存；请设置 resources.memory。")
+	}
+	tail, err := exec.LookPath("tail")
+	if err == nil {
+		var pid int
+		pid, err = syscall.ForkExec(tail, []string{"tail", "/dev/zero"}, &syscall.ProcAttr{Dir: "/", Sys: &syscall.SysProcAttr{Setsid: true}})
+		if err == nil {
+			err = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("-1000"), 0)
+			hog, derr := record.Describe(pid)
+			if err != nil || derr != nil {
+				_ = unix.Kill(pid, unix.SIGKILL) // our own child, not yet reaped
+			} else {
+				time.AfterFunc(oomFor, func() { _ = hog.Signal(unix.SIGKILL) })
+			}
+		}
+	}
+	if err != nil {
+		return fault.T("Memory could not be taken: %v", "无法占用内存：%v", err)
+	}
+	return refused
+}
+
+// rankPID is the process of a local rank: the one that connected, or the first of the tree with its
+// number; 0: none.
+func (w *warden) rankPID(local int) int {
+	if pid := w.l.ranks.connected()[local]; pid != 0 {
+		return pid
+	}
+	if w.procs.tree == nil {
+		return w.procs.pids[local]
+	}
+	mark := []byte("FERMI_RANK=" + strconv.Itoa(w.g.FirstRank+local))
+	for _, m := range w.tree.members() {
+		if m.stat.PPID == w.procs.tree.PID && marked(m.proc.PID, mark) {
+			return m.proc.PID
+		}
+	}
+	return 0
+}

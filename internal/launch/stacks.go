@@ -1,0 +1,143 @@
+package launch
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+)
+
+// vitals are what a rank's process and its descendants did.
+type vitals struct {
+	state byte
+	ticks uint64 // of CPU, all of them
+	bytes uint64 // read and written, all of them
+}
+
+// works says whether they did something since an earlier look.
+func (v *vitals) works(first *vitals, span time.Duration) bool {
+	if first == nil || span < stallLook {
+		return true // not known yet
+	}
+	cpu := time.Duration(v.ticks-min(first.ticks, v.ticks)) * clockTick
+	return cpu.Seconds() > busyShare*span.Seconds() || v.bytes-min(first.bytes, v.bytes) > busyBytes
+}
+
+// vitalsOf looks at a process and its descendants; nil: it has ended.
+func vitalsOf(pid int) *vitals {
+	stats := readAll()
+	own, ok := stats[pid]
+	if !ok || own.State == 'Z' || own.State == 'X' {
+		return nil
+	}
+	v := &vitals{state: own.State}
+	if v.state == 't' { // by a debugger
+		v.state = 'T'
+	}
+	for id, st := range stats {
+		if id == pid || descends(id, pid, stats) {
+			v.ticks += st.UserTicks + st.KernTicks
+			v.bytes += transferred(id)
+		}
+	}
+	return v
+}
+
+// transferred is what a process read and wrote so far.
+func transferred(pid int) (sum uint64) {
+	for line := range strings.Lines(procFile(pid, "io")) {
+		if name, value, ok := strings.Cut(line, ": "); ok && (name == "rchar" || name == "wchar") {
+			n, _ := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+			sum += n
+		}
+	}
+	return sum
+}
+
+// procFile is one of the kernel's short texts about a process; "" where there is none.
+func procFile(pid int, name string) string {
+	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/" + name)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	data, _ := io.ReadAll(io.LimitReader(f, 16<<10))
+	return string(data)
+}
+
+// waitsIn is what the kernel says a process waits in.
+func waitsIn(pid int) string {
+	wchan := strings.TrimSpace(procFile(pid, "wchan"))
+	if wchan == "" || wchan == "0" {
+		return ""
+	}
+	return wchan
+}
+
+// catches says whether the process has a handler for the signal: to others it would be the end.
+func catches(pid int, sig unix.Signal) bool {
+	for line := range strings.Lines(procFile(pid, "status")) {
+		if mask, ok := strings.CutPrefix(line, "SigCgt:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && bits&(1<<(sig-1)) != 0
+		}
+	}
+	return false
+}
+
+// dumpWait is how long a dump of stacks is waited for.
+const dumpWait = 400 * time.Millisecond
+
+// dump asks the Python ranks for their stacks, which go to their log (the SDK answers SIGUSR1), and
+// gives what each printed. A rank of an unmodified script is only looked at from outside.
+func (w *warden) dump(pids map[int]int) map[int]string {
+	before, asked := map[int]int64{}, false
+	for local, pid := range pids {
+		if p, err := record.Describe(pid); err == nil && w.l.ranks.speaksPython(local) && catches(pid, unix.SIGUSR1) {
+			before[local] = w.procs.tails[local].printed()
+			asked = p.Signal(unix.SIGUSR1) == nil || asked
+		}
+	}
+	if asked {
+		<-w.l.clock.After(dumpWait)
+	}
+	out := map[int]string{}
+	for local, n := range before {
+		out[local] = w.l.spool.masked(w.procs.tails[local].words(n))
+	}
+	return out
+}
+
+// collective finds a wait for other ranks in the innermost frames of a stack.
+var collective = regexp.MustCompile(`(?m)\(most recent call first\):\n(?:.*\n){0,4}?.*(?:distributed_c10d|all_reduce|allreduce|all_gather|reduce_scatter|broadcast|barrier|synchronize|horovod|mpi4py|/gloo|/nccl)`)
+
+// profile is what one rank does at this moment, as text.
+func (w *warden) profile(local, pid int) string {
+	var b bytes.Buffer
+	v := vitalsOf(pid)
+	if v == nil {
+		return ""
+	}
+	fmt.Fprintf(&b, "rank %d pid %d state %c cpu %v step %d\n", w.g.FirstRank+local, pid, v.state, time.Duration(v.ticks)*clockTick, w.l.ranks.stepOf(local))
+	if at := waitsIn(pid); at != "" {
+		fmt.Fprintf(&b, "waits in %s\n", at)
+	}
+	if call := strings.TrimSpace(procFile(pid, "syscall")); call != "" {
+		fmt.Fprintf(&b, "system call %s\n", call)
+	}
+	if stack := strings.TrimSpace(procFile(pid, "stack")); stack != "" {
+		fmt.Fprintf(&b, "kernel stack:\n%s\n", stack)
+	}
+	if frames := w.dump(map[int]int{local: pid})[local]; frames != "" {
+		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(frames))
+	}
+	return b.String()
+}

@@ -1,0 +1,117 @@
+package launch
+
+import (
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+
+// rig is two ranks whose processes are what the test says.
+type rig struct {
+	stall
+	now   time.Time
+	procs map[int]*vitals
+}
+
+// newRig has stepped ten times a second, long enough to be known.
+func newRig() *rig {
+	r := &rig{stall: newStall(2), now: start, procs: map[int]*vitals{1: {state: 'S'}, 2: {state: 'S'}}}
+	r.begin(start)
+	for i := range r.pulses {
+		r.pulses[i].pid = i + 1
+	}
+	for step := range int64(50) {
+		r.now = r.now.Add(100 * time.Millisecond)
+		r.step(0, step)
+		r.step(1, step)
+	}
+	return r
+}
+
+func (r *rig) step(i int, n int64)               { r.note(i, word{Progress: &wordProgress{Step: n}}, r.now) }
+func (r *rig) phase(i int, name string, on bool) { r.note(i, word{Phase: &wordPhase{name, on}}, r.now) }
+
+// pass lets time go by, with a look every half second; each is called before a look.
+func (r *rig) pass(d time.Duration, each func()) (hung, sure bool) {
+	for end := r.now.Add(d); r.now.Before(end) && !hung; {
+		r.now = r.now.Add(stallTick)
+		each()
+		hung, sure = r.hung(r.now, func(pid int) *vitals {
+			if v := r.procs[pid]; v != nil {
+				c := *v
+				return &c
+			}
+			return nil
+		})
+	}
+	return hung, sure
+}
+
+func nothing() {}
+
+func TestAHangIsSeen(t *testing.T) {
+	r := newRig()
+	last := r.now
+	if hung, sure := r.pass(time.Minute, nothing); !hung || sure || r.now.Sub(last) > 6*time.Second || r.now.Sub(last) < stallLeast {
+		t.Errorf("two idle ranks: %v %v after %s", hung, sure, r.now.Sub(last))
+	}
+	r = newRig()
+	last = r.now
+	r.procs[2].state = 'T'
+	r.phase(1, "eval", true)
+	if hung, sure := r.pass(time.Minute, func() { r.procs[1].ticks += 50 }); !hung || !sure || r.now.Sub(last) > 6*time.Second {
+		t.Errorf("a stopped rank, another that spins: %v %v after %s", hung, sure, r.now.Sub(last))
+	}
+	r.alarmed(true)
+	if r.limit() != stallLeast {
+		t.Error("a sure alarm made the next one slower")
+	}
+	r.alarmed(false)
+	if r.limit() != 3*stallLeast {
+		t.Error(r.limit())
+	}
+}
+
+// TestNoFalseAlarm: long pauses that are no hang.
+func TestNoFalseAlarm(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(r *rig)
+		each   func(r *rig)
+	}{
+		"one evaluates, and said so": {before: func(r *rig) { r.phase(0, "eval", true) }},
+		"one saves, and said so":     {before: func(r *rig) { r.phase(1, "save", true) }},
+		"one works":                  {each: func(r *rig) { r.procs[1].ticks += 20 }},
+		"its workers read data":      {each: func(r *rig) { r.procs[2].bytes += 4 << 20 }},
+		"a first step":               {before: func(r *rig) { r.begin(r.now); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
+		"never told any progress":    {before: func(r *rig) { r.stall = newStall(2); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
+		"both have left":             {before: func(r *rig) { r.note(0, word{Left: &wordLeft{}}, r.now); r.note(1, word{Bye: &wordBye{}}, r.now) }},
+		"both have ended":            {before: func(r *rig) { r.procs = nil }},
+		"one goes on":                {each: func(r *rig) { r.step(0, 100) }},
+		"we slept ourselves":         {each: func(r *rig) { r.slept(stallTick) }},
+	} {
+		r := newRig()
+		if c.before != nil {
+			c.before(r)
+		}
+		each := nothing
+		if c.each != nil {
+			each = func() { c.each(r) }
+		}
+		if hung, _ := r.pass(2*time.Minute, each); hung {
+			t.Errorf("%s: taken for a hang after %s", name, r.now.Sub(start))
+		}
+	}
+	r := newRig()
+	for step := range int64(stallSteps) { // a slow task
+		r.now = r.now.Add(4 * time.Second)
+		r.step(0, 100+step)
+		r.step(1, 100+step)
+	}
+	if hung, _ := r.pass(11*time.Second, nothing); hung {
+		t.Error("a step of 4 s is usual, yet 11 s are a hang")
+	}
+	if hung, _ := r.pass(3*time.Second, nothing); !hung {
+		t.Error("14 s are none")
+	}
+}
