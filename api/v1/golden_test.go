@@ -46,7 +46,7 @@ func whole() map[Kind]Object {
 					Name: "worker", Replicas: 2, Ranks: 8, MinReplicas: ptr(2), MaxReplicas: ptr(2),
 					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
 					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
-					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src",
+					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src", Restart: RestartTask,
 				}},
 				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}},
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
@@ -65,6 +65,7 @@ func whole() map[Kind]Object {
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
+				Roles: []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7}}},
 			},
 		},
 		KindSecret: &Secret{

@@ -87,7 +87,20 @@ type Role struct {
 	// SecretFiles appear in $FERMI_SECRETS while the process runs.
 	SecretFiles []SecretFile `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	WorkingDir  string       `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
+	Restart     RoleRestart  `json:"restart,omitempty" enum:"task,role" doc:"Who starts again when one of its processes fails: task (when absent), all roles that say so; or role, this one alone, whose ranks are counted by themselves."`
 }
+
+// RoleRestart is who starts again with a role.
+type RoleRestart string
+
+// The rules.
+const (
+	RestartTask RoleRestart = "task"
+	RestartRole RoleRestart = "role"
+)
+
+// Alone says that the role starts again, and is counted, by itself.
+func (r *Role) Alone() bool { return r.Restart == RestartRole }
 
 // RankCount is how many processes a replica has.
 func (r *Role) RankCount() int {
@@ -253,6 +266,35 @@ type TrainingTaskStatus struct {
 	// ExitCode is what `fermi train run` ends with: 0, the first failing code, or 128+signal.
 	ExitCode *int     `json:"exitCode,omitempty"`
 	Zones    []string `json:"zones,omitempty" doc:"Where it runs or ran."`
+	// Roles are those that start again by themselves; what stands above of attempts and generations
+	// is about the others.
+	Roles []RoleStatus `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
+}
+
+// RoleStatus is a role that starts again by itself.
+type RoleStatus struct {
+	Name       string      `json:"name"`
+	Attempt    int         `json:"attempt"`
+	Generation int         `json:"generation,omitempty"`
+	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
+}
+
+// Role is the status of a role that starts again by itself; nil for others.
+func (s *TrainingTaskStatus) Role(name string) *RoleStatus {
+	for i := range s.Roles {
+		if s.Roles[i].Name == name {
+			return &s.Roles[i]
+		}
+	}
+	return nil
+}
+
+// AttemptOf is the number in the names of a role's replicas.
+func (s *TrainingTaskStatus) AttemptOf(role string) int {
+	if r := s.Role(role); r != nil {
+		return r.Attempt
+	}
+	return s.Attempt
 }
 
 // Rendezvous is what all members of a generation are told alike, also by another leader.

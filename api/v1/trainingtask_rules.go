@@ -3,6 +3,7 @@ package v1
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -131,6 +132,9 @@ func (f *faults) roles(at string, roles []Role) {
 	}
 	total := 0
 	seen := map[string]bool{}
+	if !slices.ContainsFunc(roles, func(r Role) bool { return !r.Alone() }) {
+		f.add(at+"[0].restart", "Every role has restart: role; leave it out for the one whose processes are the task.", "所有角色都设置了 restart: role；请至少让任务主体的一个角色不设置它。")
+	}
 	for i := range roles {
 		r := &roles[i]
 		path := item(at, i)
@@ -158,6 +162,7 @@ func (f *faults) role(at string, r *Role) {
 	f.env(at+".env", r.Env)
 	f.secretFiles(at+".secretFiles", r.SecretFiles)
 	f.relative(at+".workingDir", r.WorkingDir)
+	oneOf(f, at+".restart", r.Restart, []RoleRestart{RestartTask, RestartRole})
 }
 
 func (f *faults) resources(at string, r *Resources) {

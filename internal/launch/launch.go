@@ -55,6 +55,7 @@ type launcher struct {
 	memory   string           // $FERMI_SHM, likewise
 	last     *reservation     // the port of the running generation, should we lead it
 	next     *reservation     // of the one after it
+	serve    *reservation     // $FERMI_PORT
 	said     int64            // the generation that is on disk
 	deadline <-chan time.Time // of the whole attempt; nil: none
 	spent    spent
@@ -266,7 +267,10 @@ func (l *launcher) outputs(note func(string, ...any)) *outputs {
 }
 
 // Go is the leader's word, from the link.
-func (l *launcher) Go(epoch int64, g link.Generation) { l.orders.give(order{epoch, g}) }
+func (l *launcher) Go(epoch int64, g link.Generation) {
+	l.orders.give(order{epoch, g})
+	l.ranks.tellRoles(g)
+}
 
 // Watermark is the leader's word, from the link.
 func (l *launcher) Watermark(generation, step int64) {

@@ -65,13 +65,13 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.dropSharedMemory()
 	defer wg.Wait()
 	defer cancel()
-	if err := l.reserve(); err != nil {
+	defer l.freePorts()
+	if err := l.reserveFirst(); err != nil {
 		return l.notStarted(err)
 	}
-	defer l.freePorts()
 	code := make(chan error, 1)
 	wg.Go(func() { code <- l.prepare(work) })
-	l.ranks.ready(l.next.port)
+	l.ranks.ready(l.next.port, l.serve.port)
 	var exit engine.Exit
 	for turn := 0; ; turn++ {
 		g, err := l.await(ctx, code, turn == 0)

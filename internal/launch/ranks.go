@@ -22,6 +22,7 @@ type ranks struct {
 	mark    int64           // the watermark of now
 	frozen  bool            // a rank failed: nothing may be overwritten that the leader may choose
 	stopped *wordStop
+	roles   map[string]wordRole // the newest; nil: never told
 	conns   map[*rankConn]struct{}
 	pending bool // something waits to be told, at due
 	due     time.Time
@@ -59,11 +60,11 @@ func (r *ranks) started(port int) {
 	r.report()
 }
 
-// ready tells the port to a leader that has opened no generation yet.
-func (r *ranks) ready(port int) {
+// ready tells the ports to a leader that has opened no generation yet.
+func (r *ranks) ready(port, serve int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said.Port = port
+	r.said.Port, r.said.Serve = port, serve
 	r.report()
 }
 
@@ -192,6 +193,10 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 	}
 	if r.stopped != nil {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })
+	}
+	if r.roles != nil && r.said.RoleTable != r.now.RoleTable { // it was started with others
+		roles := r.roles
+		c.post(func(out *rankOutbox) { out.roles = roles })
 	}
 	welcome.Welcome = &wordWelcome{Generation: r.now.Number}
 	if r.now.Restore > 0 {

@@ -30,6 +30,8 @@ type Generation struct {
 	Table     string // hash of who is which rank
 	Restore   int64  // the step to go on from; 0: the beginning
 	Hold      bool   // after a rank failed wait for the next generation instead of ending
+	Roles     []Role // of a task with several
+	RoleTable string // their hash
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -39,6 +41,8 @@ type Ranks struct {
 	Held       []int64   // steps that all its ranks hold whole in memory, rising
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
+	Serve      int       // port that its ranks may serve others on, as long as the launcher lives
+	RoleTable  string    // of Generation, the newest that it was told
 }
 
 // RankExit is how a rank failed.
@@ -54,14 +58,14 @@ type RankExit struct {
 func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
-		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold,
+		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable,
 	}
 }
 
 func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
-		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(),
+		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(),
 	}
 }
 
@@ -74,22 +78,32 @@ func checkGo(g *linkpb.Go) error {
 		return fmt.Errorf("go for no generation")
 	case g.GetWorld() < 1 || g.GetWorld() > MaxWorld || g.GetFirstRank() < 0 || g.GetFirstRank() >= g.GetWorld():
 		return fmt.Errorf("go for rank %d of %d", g.GetFirstRank(), g.GetWorld())
-	case len(g.GetTable()) > maxTable || len(g.GetLead()) > maxLeadText:
+	case len(g.GetTable()) > maxTable || len(g.GetRoleTable()) > maxTable || len(g.GetLead()) > maxLeadText:
 		return fmt.Errorf("go with overlong texts")
 	}
-	_, port, err := net.SplitHostPort(g.GetLead())
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
+	if err := checkRoles(g.GetRoles()); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := checkAddress(g.GetLead()); err != nil {
 		return fmt.Errorf("go without a lead: %w", err)
 	}
 	return nil
 }
 
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return err
+}
+
 func checkRanks(r *linkpb.Ranks) error {
-	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 {
+	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
 		return refuse("ranks have a number out of range")
+	}
+	if len(r.GetRoleTable()) > maxTable {
+		return refuse("ranks have an overlong text")
 	}
 	held := r.GetHeld()
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
@@ -116,7 +130,7 @@ func checkWatermark(w *linkpb.Watermark) error {
 }
 
 func (r Ranks) message() *linkpb.Ranks {
-	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step}
+	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Serve: int32(r.Serve), RoleTable: r.RoleTable}
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -127,7 +141,7 @@ func (r Ranks) message() *linkpb.Ranks {
 }
 
 func ranksOf(m *linkpb.Ranks) Ranks {
-	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep()}
+	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Serve: int(m.GetServe()), RoleTable: m.GetRoleTable()}
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -174,7 +188,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	old := k.ranks
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
-		(old.GetFailed() == nil) != (m.GetFailed() == nil)
+		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || (old.GetFailed() == nil) != (m.GetFailed() == nil)
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

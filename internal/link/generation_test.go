@@ -17,7 +17,7 @@ import (
 var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
 
 var someRanks = Ranks{
-	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7,
+	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def",
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC()},
 }
 
@@ -25,7 +25,8 @@ func TestGenerationMessages(t *testing.T) {
 	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true}
+	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def",
+		Roles: []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}}
 	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
 		t.Error(d)
 	}
@@ -41,6 +42,12 @@ func TestGenerationMessages(t *testing.T) {
 		"lead's port": func(m *linkpb.Go) { m.Lead = "127.0.0.1:99999" },
 		"restore":     func(m *linkpb.Go) { m.Restore = -1 },
 		"table":       func(m *linkpb.Go) { m.Table = strings.Repeat("a", maxTable+1) },
+		"role table":  func(m *linkpb.Go) { m.RoleTable = strings.Repeat("a", maxTable+1) },
+		"roles":       func(m *linkpb.Go) { m.Roles = make([]*linkpb.RoleTable, maxRoles+1) },
+		"role":        func(m *linkpb.Go) { m.Roles[0].Name = "A=B" },
+		"role's size": func(m *linkpb.Go) { m.Roles[0].Ranks = 1 },
+		"addresses":   func(m *linkpb.Go) { m.Roles[0].Addresses = make([]string, MaxAddresses+1) },
+		"address":     func(m *linkpb.Go) { m.Roles[0].Addresses[0] = "localhost" },
 	} {
 		bad := proto.CloneOf(g.order(1, 1))
 		if spoil(bad); checkGo(bad) == nil {
@@ -50,6 +57,8 @@ func TestGenerationMessages(t *testing.T) {
 	for name, spoil := range map[string]func(*linkpb.Ranks){
 		"generation": func(m *linkpb.Ranks) { m.Generation = -1 },
 		"port":       func(m *linkpb.Ranks) { m.Port = 65536 },
+		"serve":      func(m *linkpb.Ranks) { m.Serve = -1 },
+		"role table": func(m *linkpb.Ranks) { m.RoleTable = strings.Repeat("a", maxTable+1) },
 		"order":      func(m *linkpb.Ranks) { m.Held = []int64{2, 1} },
 		"step":       func(m *linkpb.Ranks) { m.Held = []int64{0} },
 		"many":       func(m *linkpb.Ranks) { m.Held = make([]int64, MaxHeld+1) },

@@ -22,6 +22,12 @@ type seen struct {
 	unfit *fault.Error
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
+
+	// Of a part of a task: the task, which of its roles (0: those that restart with it), and where
+	// its members are among the task's.
+	whole *seen
+	role  int
+	at    []int
 }
 
 // member is one expected replica of the current attempt.
@@ -29,6 +35,7 @@ type member struct {
 	name     engine.Name
 	role     string
 	index    int
+	attempt  int // of its part
 	node     string
 	number   uint32 // the node's
 	zone     string
@@ -61,6 +68,7 @@ type plan struct {
 	erase     bool // delete the task and its bytes
 	events    []event
 	wake      time.Duration
+	part      string // of the task that is being judged; sets its events apart
 }
 
 type event struct {
@@ -74,7 +82,7 @@ type event struct {
 // decide is the whole judgement: pure, level-triggered, running it twice changes nothing.
 func decide(s seen, now time.Time) plan {
 	p := plan{status: s.task.Status}
-	p.status.Restarts = slices.Clone(p.status.Restarts)
+	p.status.Restarts, p.status.Roles = slices.Clone(p.status.Restarts), slices.Clone(p.status.Roles)
 	s.sweepOthers(&p)
 	wanted := !s.task.Spec.Stop && s.task.Meta.DeletedAt == nil
 	switch {
@@ -112,7 +120,7 @@ func (p *plan) note(reason string, message fault.Text) {
 }
 
 func (p *plan) tell(warning bool, reason, once string, message fault.Text) {
-	p.events = append(p.events, event{warning, reason, message, once})
+	p.events = append(p.events, event{warning, reason, message, p.part + once})
 }
 
 // sweepOthers ends and removes replicas that are not of the current attempt.
@@ -246,6 +254,7 @@ func (s *seen) leave(p *plan, now time.Time) {
 	p.moveOn = true
 	p.status.Attempt++
 	p.status.Rendezvous = nil
+	s.renewRoles(p)
 	p.status.PlacedAt = &now
 	p.to(api.PhaseRecovering, e.Reason, e.Message)
 }
@@ -263,6 +272,7 @@ func (s *seen) begin(p *plan, now time.Time) {
 	}
 	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
 	p.status.Rendezvous = nil
+	s.renewRoles(p)
 	p.status.PlacedAt = &now
 	p.status.Zones = s.zones()
 	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
@@ -303,36 +313,46 @@ func (s *seen) started() *time.Time {
 // proceed is for a task with a placement and a current attempt.
 func (s *seen) proceed(p *plan, now time.Time) {
 	s.count(p)
-	if fail := s.firstFailure(p.status.Rendezvous != nil); fail != nil {
-		s.failing(p, now, fail)
+	parts := s.parts()
+	lost := func(part *seen) *api.ReplicaFailure { return part.firstFailure(p.status.Rendezvous != nil) }
+	if part, fail := earliest(parts, p, lost); fail != nil {
+		part.as(p, func() { part.failing(p, now, fail) })
 		return
 	}
 	if p.status.Replicas.Succeeded == len(s.members) {
 		s.complete(p, now)
 		return
 	}
-	if p.status.Rendezvous == nil {
-		s.gather(p)
+	failed := func(part *seen) *api.ReplicaFailure { return part.rankFailure(p) }
+	guilty, fail := earliest(parts, p, failed)
+	for _, part := range parts {
+		part.as(p, func() {
+			switch {
+			case p.status.Rendezvous == nil:
+				part.gather(p)
+			case part == guilty:
+				part.nextGeneration(p, now, fail)
+			default:
+				part.follow(p)
+			}
+		})
+	}
+	if guilty != nil {
 		return
 	}
-	if fail := s.rankFailure(p); fail != nil {
-		s.nextGeneration(p, now, fail)
-		return
-	}
-	s.follow(p)
 	if p.status.Replicas.Starting == 0 && p.status.Phase != api.PhaseRunning {
 		if p.status.StartedAt == nil {
 			p.status.StartedAt = s.started()
 		}
 		p.usage = true
 		p.to(api.PhaseRunning, "Started", fault.T("All %d processes run.", "全部 %d 个进程已运行。", s.world))
-		p.tell(false, "Started", "started-"+itoa(p.status.Generation), p.status.Message)
+		p.tell(false, "Started", "started-"+generations(&p.status), p.status.Message)
 	}
 }
 
 // gather starts what is missing; once all are attached their start is ordered.
 func (s *seen) gather(p *plan) {
-	if zones := s.zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
+	if zones := s.all().zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
 		p.status.Zones, p.commit = zones, true
 	}
 	for i := range s.members {
@@ -340,7 +360,7 @@ func (s *seen) gather(p *plan) {
 			p.start = append(p.start, i)
 		}
 	}
-	if len(p.start) == 0 && s.allReady() {
+	if len(p.start) == 0 && s.allReady() && s.all().meet() {
 		s.open(p, s.world)
 	}
 }
@@ -371,7 +391,11 @@ func (m *member) lags(status *api.TrainingTaskStatus) bool {
 	if m.said.Generation == 0 {
 		return status.Phase == api.PhaseRecovering
 	}
-	return m.said.Generation < int64(status.Generation)
+	generation := status.Generation
+	if r := status.Role(m.role); r != nil {
+		generation = r.Generation
+	}
+	return m.said.Generation < int64(generation)
 }
 
 // firstFailure is the earliest end that was not a success and not ours. A replica that was told to
@@ -436,15 +460,20 @@ func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
 		p.status.Failure, p.commit = fail, true
 		p.tell(true, fail.Reason, "fail-"+fail.Replica, fail.Message)
 	}
-	if !s.endAll(p) {
+	recent, left := s.budget(p, now)
+	again := fail.Reason != engine.ReasonStartFailed && left > 0
+	who := s
+	if !again {
+		who = s.all() // the end of the task
+	}
+	if !who.endAll(p) {
 		if p.status.Phase == api.PhaseRunning || p.status.Phase == api.PhaseInitializing {
 			p.to(api.PhaseRecovering, fail.Reason, fail.Message)
 		}
 		return
 	}
 	p.usage = true
-	recent, left := s.budget(p, now)
-	if fail.Reason != engine.ReasonStartFailed && left > 0 {
+	if again {
 		s.restart(p, now, recent, fail)
 		return
 	}
@@ -458,7 +487,8 @@ func (s *seen) restart(p *plan, now time.Time, recent []time.Time, fail *api.Rep
 	p.status.Restarts = append(recent, now)
 	p.status.Attempt++
 	p.status.Rendezvous = nil
-	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
+	total := len(s.all().members)
+	p.status.Replicas = api.ReplicaCount{Total: total, Starting: len(s.members), Running: total - len(s.members)}
 	message := fault.T("Restart %d of the window: %s", "窗口内第 %d 次重启：%s", len(p.status.Restarts), fail.Message.EN)
 	message.ZH = fault.T("", "窗口内第 %d 次重启：%s", len(p.status.Restarts), fail.Message.ZH).ZH
 	p.to(api.PhaseRecovering, "Restarting", message)

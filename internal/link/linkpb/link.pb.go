@@ -517,6 +517,8 @@ type Go struct {
 	Table         string                 `protobuf:"bytes,7,opt,name=table,proto3" json:"table,omitempty"`                           // hash of who is which rank
 	Restore       int64                  `protobuf:"varint,8,opt,name=restore,proto3" json:"restore,omitempty"`                      // the step to go on from; 0: the beginning
 	Hold          bool                   `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`                            // after a rank failed: wait for the next generation instead of ending
+	Roles         []*RoleTable           `protobuf:"bytes,15,rep,name=roles,proto3" json:"roles,omitempty"`                          // where the replicas of every role are; none where there is one role
+	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,21 +616,106 @@ func (x *Go) GetHold() bool {
 	return false
 }
 
+func (x *Go) GetRoles() []*RoleTable {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *Go) GetRoleTable() string {
+	if x != nil {
+		return x.RoleTable
+	}
+	return ""
+}
+
+// RoleTable is where a role's replicas are, in rank order.
+type RoleTable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Ranks         int32                  `protobuf:"varint,2,opt,name=ranks,proto3" json:"ranks,omitempty"` // in all its replicas
+	Replicas      int32                  `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Addresses     []string               `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"` // host:port of the first ones; "": not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleTable) Reset() {
+	*x = RoleTable{}
+	mi := &file_link_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleTable) ProtoMessage() {}
+
+func (x *RoleTable) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
+func (*RoleTable) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RoleTable) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RoleTable) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *RoleTable) GetReplicas() int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *RoleTable) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 // Ranks is the newest about a launcher's ranks.
 type Ranks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
-	Failed        *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
-	Held          []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
-	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
-	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`                // the last one that was started
+	Failed        *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`                         // the first rank of it that failed
+	Held          []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`                     // steps that all its ranks hold whole in memory, rising
+	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`                            // reserved for the next generation, should this launcher lead it
+	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`                            // that the slowest of its ranks reported
+	Serve         int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                         // port that its ranks may serve others on, as long as the launcher lives
+	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // the newest that it was told
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +727,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +740,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -691,6 +778,20 @@ func (x *Ranks) GetStep() int64 {
 	return 0
 }
 
+func (x *Ranks) GetServe() int32 {
+	if x != nil {
+		return x.Serve
+	}
+	return 0
+}
+
+func (x *Ranks) GetRoleTable() string {
+	if x != nil {
+		return x.RoleTable
+	}
+	return ""
+}
+
 type RankExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -705,7 +806,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +818,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +831,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -786,7 +887,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +899,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +912,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -838,7 +939,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +951,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +964,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -895,7 +996,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1008,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1021,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -983,7 +1084,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1096,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1109,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -1044,7 +1145,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1157,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1170,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -1098,7 +1199,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1211,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1224,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -1165,7 +1266,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1278,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1291,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -1223,7 +1324,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1336,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1349,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -1270,7 +1371,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1383,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1396,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -1321,7 +1422,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1434,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1447,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -1364,7 +1465,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1477,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1490,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 type SecretValue struct {
@@ -1403,7 +1504,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1415,7 +1516,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1428,7 +1529,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -1461,7 +1562,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1574,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1587,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1509,7 +1610,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1622,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1635,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -1589,7 +1690,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1702,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1715,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -1647,7 +1748,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1760,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1773,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -1696,7 +1797,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1809,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1822,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -1794,7 +1895,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1907,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1920,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -1888,7 +1989,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2001,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2014,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -1939,7 +2040,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2052,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2065,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -1990,7 +2091,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2103,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2116,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Facts) GetReplica() string {
@@ -2079,7 +2180,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2091,7 +2192,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2104,7 +2205,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Order) GetReplica() string {
@@ -2146,7 +2247,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2259,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2272,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Question) GetKind() string {
@@ -2204,7 +2305,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2317,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2330,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -2248,7 +2349,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2260,7 +2361,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2273,7 +2374,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -2298,7 +2399,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2411,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2424,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TailData) GetReplica() string {
@@ -2398,7 +2499,7 @@ const file_link_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xe1\x01\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xb0\x02\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -2411,7 +2512,15 @@ const file_link_proto_rawDesc = "" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x14\n" +
 	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
 	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
-	"\x04hold\x18\t \x01(\bR\x04hold\"\x94\x01\n" +
+	"\x04hold\x18\t \x01(\bR\x04hold\x12.\n" +
+	"\x05roles\x18\x0f \x03(\v2\x18.fermi.link.v1.RoleTableR\x05roles\x12\x1d\n" +
+	"\n" +
+	"role_table\x18\x10 \x01(\tR\troleTable\"o\n" +
+	"\tRoleTable\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
+	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xc9\x01\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2419,7 +2528,10 @@ const file_link_proto_rawDesc = "" +
 	"\x06failed\x18\x02 \x01(\v2\x17.fermi.link.v1.RankExitR\x06failed\x12\x12\n" +
 	"\x04held\x18\x03 \x03(\x03R\x04held\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\x05R\x04port\x12\x12\n" +
-	"\x04step\x18\x05 \x01(\x03R\x04step\"\x9e\x01\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05serve\x18\x0f \x01(\x05R\x05serve\x12\x1d\n" +
+	"\n" +
+	"role_table\x18\x10 \x01(\tR\troleTable\"\x9e\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
@@ -2554,89 +2666,91 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
 	(*Hello)(nil),               // 2: fermi.link.v1.Hello
 	(*Welcome)(nil),             // 3: fermi.link.v1.Welcome
 	(*Go)(nil),                  // 4: fermi.link.v1.Go
-	(*Ranks)(nil),               // 5: fermi.link.v1.Ranks
-	(*RankExit)(nil),            // 6: fermi.link.v1.RankExit
-	(*Watermark)(nil),           // 7: fermi.link.v1.Watermark
-	(*Started)(nil),             // 8: fermi.link.v1.Started
-	(*Exited)(nil),              // 9: fermi.link.v1.Exited
-	(*LogData)(nil),             // 10: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 11: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 12: fermi.link.v1.Usage
-	(*Done)(nil),                // 13: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 14: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 15: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 16: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 17: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 18: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 19: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 20: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 21: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 22: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 23: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 24: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 25: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 26: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 27: fermi.link.v1.Facts
-	(*Order)(nil),               // 28: fermi.link.v1.Order
-	(*Question)(nil),            // 29: fermi.link.v1.Question
-	(*Answer)(nil),              // 30: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 31: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 32: fermi.link.v1.TailData
+	(*RoleTable)(nil),           // 5: fermi.link.v1.RoleTable
+	(*Ranks)(nil),               // 6: fermi.link.v1.Ranks
+	(*RankExit)(nil),            // 7: fermi.link.v1.RankExit
+	(*Watermark)(nil),           // 8: fermi.link.v1.Watermark
+	(*Started)(nil),             // 9: fermi.link.v1.Started
+	(*Exited)(nil),              // 10: fermi.link.v1.Exited
+	(*LogData)(nil),             // 11: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 12: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 13: fermi.link.v1.Usage
+	(*Done)(nil),                // 14: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 15: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 16: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 17: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 18: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 19: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 20: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 21: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 22: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 23: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 24: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 25: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 26: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 27: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 28: fermi.link.v1.Facts
+	(*Order)(nil),               // 29: fermi.link.v1.Order
+	(*Question)(nil),            // 30: fermi.link.v1.Question
+	(*Answer)(nil),              // 31: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 32: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 33: fermi.link.v1.TailData
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	8,  // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	9,  // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	10, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	12, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	13, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	15, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	5,  // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	9,  // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	10, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	11, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	13, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	14, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	16, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	6,  // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
 	3,  // 8: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 9: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	11, // 10: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	14, // 11: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	15, // 12: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	7,  // 13: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	6,  // 14: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	21, // 15: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	25, // 16: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	27, // 17: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	15, // 18: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	26, // 19: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	28, // 20: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	15, // 21: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	12, // 22: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	5,  // 23: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	4,  // 24: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	14, // 25: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	7,  // 26: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	0,  // 27: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	16, // 28: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	17, // 29: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	20, // 30: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	23, // 31: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	29, // 32: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	31, // 33: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 34: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	19, // 35: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	18, // 36: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	22, // 37: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	24, // 38: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	30, // 39: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	32, // 40: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	34, // [34:41] is the sub-list for method output_type
-	27, // [27:34] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	12, // 10: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	15, // 11: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	16, // 12: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	8,  // 13: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	5,  // 14: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	7,  // 15: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	22, // 16: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	26, // 17: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	28, // 18: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	16, // 19: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	27, // 20: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	29, // 21: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	16, // 22: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	13, // 23: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	6,  // 24: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	4,  // 25: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	15, // 26: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	8,  // 27: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	0,  // 28: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	17, // 29: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	18, // 30: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	21, // 31: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	24, // 32: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	30, // 33: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	32, // 34: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 35: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	20, // 36: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	19, // 37: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	23, // 38: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	25, // 39: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	31, // 40: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	33, // 41: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	35, // [35:42] is the sub-list for method output_type
+	28, // [28:35] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -2662,16 +2776,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Beat)(nil),
 		(*ToLauncher_Watermark)(nil),
 	}
-	file_link_proto_msgTypes[20].OneofWrappers = []any{
+	file_link_proto_msgTypes[21].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[23].OneofWrappers = []any{
+	file_link_proto_msgTypes[24].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[24].OneofWrappers = []any{
+	file_link_proto_msgTypes[25].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -2682,7 +2796,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -2119,6 +2119,11 @@ export interface components {
              */
             replicas?: number;
             resources?: components["schemas"]["Resources"];
+            /**
+             * @description Who starts again when one of its processes fails: task (when absent), all roles that say so; or role, this one alone, whose ranks are counted by themselves.
+             * @enum {string}
+             */
+            restart?: "task" | "role";
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /** @description Relative to the code; the code's root when absent. */
@@ -2128,6 +2133,14 @@ export interface components {
             role: string;
             /** @description 12 bytes a replica: the node's number and a mask of its devices, big-endian. */
             slots: string;
+        };
+        RoleStatus: {
+            /** Format: int64 */
+            attempt: number;
+            /** Format: int64 */
+            generation?: number;
+            name: string;
+            rendezvous?: components["schemas"]["Rendezvous"];
         };
         Secret: {
             metadata: components["schemas"]["Meta"];
@@ -2466,6 +2479,8 @@ export interface components {
             rendezvous?: components["schemas"]["Rendezvous"];
             replicas?: components["schemas"]["ReplicaCount"];
             restarts?: string[] | null;
+            /** @description Roles with restart: role, which have attempts and generations of their own. */
+            roles?: components["schemas"]["RoleStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
             /** @description Where it runs or ran. */
