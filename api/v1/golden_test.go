@@ -58,14 +58,15 @@ func whole() map[Kind]Object {
 				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
 				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
-				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true,
+				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Preflight: PreflightWarn,
 			},
 			Status: TrainingTaskStatus{
 				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7}, Restarts: []time.Time{at},
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
-				Roles: []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7}}},
+				Preflight: &PreflightStatus{at, &at, 3, 0.5, 1 << 30, []PreflightFinding{{"torch", text}}},
+				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7}}},
 			},
 		},
 		KindSecret: &Secret{

@@ -61,6 +61,7 @@ type TrainingTaskSpec struct {
 	Preemptible  bool       `json:"preemptible,omitempty" doc:"May be stopped for others and started again; pays the spot price."`
 	// Deferrable lets the task wait for the hours before its deadline that suit it best.
 	Deferrable Deferral   `json:"deferrable,omitempty" doc:"cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime."`
+	Preflight  Preflight  `json:"preflight,omitempty" enum:"off,warn,require" doc:"Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off."`
 	Timeouts   *Timeouts  `json:"timeouts,omitempty"`
 	Image      string     `json:"image,omitempty"`
 	Datasets   []AssetRef `json:"datasets,omitempty"`
@@ -193,6 +194,31 @@ const (
 	DeferGreen Deferral = "green"
 )
 
+// Preflight is what the checks before the first start are for.
+type Preflight string
+
+// The ways.
+const (
+	PreflightOff     Preflight = "off"
+	PreflightWarn    Preflight = "warn"
+	PreflightRequire Preflight = "require"
+)
+
+// PreflightMode is the way that counts.
+func (s *TrainingTaskSpec) PreflightMode() Preflight {
+	replicas := 0
+	for i := range s.Roles {
+		replicas += s.Roles[i].Replicas
+	}
+	switch {
+	case s.Preflight != "":
+		return s.Preflight
+	case replicas > 1:
+		return PreflightWarn
+	}
+	return PreflightOff
+}
+
 // Timeouts end what takes too long; zero means none.
 type Timeouts struct {
 	Pending   Duration `json:"pending,omitempty" doc:"Longest wait in the queue."`
@@ -268,7 +294,24 @@ type TrainingTaskStatus struct {
 	Zones    []string `json:"zones,omitempty" doc:"Where it runs or ran."`
 	// Roles are those that start again by themselves; what stands above of attempts and generations
 	// is about the others.
-	Roles []RoleStatus `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
+	Preflight *PreflightStatus `json:"preflight,omitempty" doc:"What the checks before the first start found."`
+	Roles     []RoleStatus     `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
+}
+
+// PreflightStatus is the checks of a placement.
+type PreflightStatus struct {
+	StartedAt  time.Time          `json:"startedAt"`
+	FinishedAt *time.Time         `json:"finishedAt,omitempty" doc:"Absent while they run."`
+	Pairs      int                `json:"pairs,omitempty" doc:"Connections that went well."`
+	LatencyMs  float64            `json:"latencyMs,omitempty" doc:"The longest round trip."`
+	Rate       Bytes              `json:"rate,omitempty" doc:"The lowest, a second."`
+	Findings   []PreflightFinding `json:"findings,omitempty" doc:"What does not hold, causes first; at most 20."`
+}
+
+// PreflightFinding is something that does not hold.
+type PreflightFinding struct {
+	Field   string     `json:"field" doc:"port, pair, answer, disk, sharedMemory, python, torch, driver …"`
+	Message fault.Text `json:"message"`
 }
 
 // RoleStatus is a role that starts again by itself.

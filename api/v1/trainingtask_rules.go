@@ -116,6 +116,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	}
 	f.zoneRules("spec.zones", s)
 	f.timing(s)
+	oneOf(&f, "spec.preflight", s.Preflight, []Preflight{PreflightOff, PreflightWarn, PreflightRequire})
 	if s.Timeouts != nil {
 		f.span("spec.timeouts.pending", s.Timeouts.Pending)
 		f.span("spec.timeouts.run", s.Timeouts.Run)

@@ -71,7 +71,9 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	}
 	code := make(chan error, 1)
 	wg.Go(func() { code <- l.prepare(work) })
-	l.ranks.ready(l.next.port, l.serve.port)
+	l.rehearsal.prepare(l.ranks.preflighted, l.next.port, l.serve.port)
+	defer l.rehearsal.stop()
+	l.ranks.ready(l.next.port, l.serve.port, l.facts())
 	var exit engine.Exit
 	for turn := 0; ; turn++ {
 		g, err := l.await(ctx, code, turn == 0)
@@ -153,6 +155,7 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.rehearsal.stop()
 	if err := l.takePort(); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
 // ranks is what this launcher knows of its own ranks, and what it tells the leader about them. It
@@ -57,14 +58,23 @@ func (r *ranks) started(port int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said.Generation, r.said.Failed, r.said.Port = r.now.Number, nil, port
+	r.said.Facts, r.said.Preflight = nil, nil // of no use any more
 	r.report()
 }
 
 // ready tells the ports to a leader that has opened no generation yet.
-func (r *ranks) ready(port, serve int) {
+func (r *ranks) ready(port, serve int, facts *preflight.Facts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said.Port, r.said.Serve = port, serve
+	r.said.Port, r.said.Serve, r.said.Facts = port, serve, facts
+	r.report()
+}
+
+// preflighted tells what the connections to others were like.
+func (r *ranks) preflighted(report *preflight.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Preflight = report
 	r.report()
 }
 

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
 // The bounds of a generation.
@@ -32,17 +34,21 @@ type Generation struct {
 	Hold      bool   // after a rank failed wait for the next generation instead of ending
 	Roles     []Role // of a task with several
 	RoleTable string // their hash
+	// Preflight is set where nothing shall be started, but this be done.
+	Preflight *preflight.Round
 }
 
 // Ranks is the newest a launcher said about its ranks.
 type Ranks struct {
-	Generation int64     // the last one that was started; 0: none
-	Failed     *RankExit // the first rank of it that failed
-	Held       []int64   // steps that all its ranks hold whole in memory, rising
-	Port       int       // reserved for the next generation, should this launcher lead it
-	Step       int64     // that the slowest of its ranks reported
-	Serve      int       // port that its ranks may serve others on, as long as the launcher lives
-	RoleTable  string    // of Generation, the newest that it was told
+	Generation int64             // the last one that was started; 0: none
+	Failed     *RankExit         // the first rank of it that failed
+	Held       []int64           // steps that all its ranks hold whole in memory, rising
+	Port       int               // reserved for the next generation, should this launcher lead it
+	Step       int64             // that the slowest of its ranks reported
+	Serve      int               // port that its ranks may serve others on, as long as the launcher lives
+	RoleTable  string            // of Generation, the newest that it was told
+	Facts      *preflight.Facts  // until it has started a generation; nil: it looks at none
+	Preflight  *preflight.Report // likewise; of the newest round
 }
 
 // RankExit is how a rank failed.
@@ -59,6 +65,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable,
+		Preflight: preflightMessage(g.Preflight),
 	}
 }
 
@@ -66,6 +73,7 @@ func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(),
+		Preflight: preflightOf(m.GetPreflight()),
 	}
 }
 
@@ -81,7 +89,7 @@ func checkGo(g *linkpb.Go) error {
 	case len(g.GetTable()) > maxTable || len(g.GetRoleTable()) > maxTable || len(g.GetLead()) > maxLeadText:
 		return fmt.Errorf("go with overlong texts")
 	}
-	if err := checkRoles(g.GetRoles()); err != nil {
+	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight())); err != nil {
 		return err
 	}
 	if err := checkAddress(g.GetLead()); err != nil {
@@ -104,6 +112,9 @@ func checkRanks(r *linkpb.Ranks) error {
 	}
 	if len(r.GetRoleTable()) > maxTable {
 		return refuse("ranks have an overlong text")
+	}
+	if err := checkFacts(r.GetFacts(), r.GetPreflight()); err != nil {
+		return err
 	}
 	held := r.GetHeld()
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
@@ -131,6 +142,7 @@ func checkWatermark(w *linkpb.Watermark) error {
 
 func (r Ranks) message() *linkpb.Ranks {
 	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Serve: int32(r.Serve), RoleTable: r.RoleTable}
+	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -142,6 +154,7 @@ func (r Ranks) message() *linkpb.Ranks {
 
 func ranksOf(m *linkpb.Ranks) Ranks {
 	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Serve: int(m.GetServe()), RoleTable: m.GetRoleTable()}
+	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -188,7 +201,8 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	old := k.ranks
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
-		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || (old.GetFailed() == nil) != (m.GetFailed() == nil)
+		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() ||
+		old.GetPreflight().GetRound() != m.GetPreflight().GetRound() || (old.GetFailed() == nil) != (m.GetFailed() == nil)
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

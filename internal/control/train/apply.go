@@ -105,6 +105,7 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	}
 	errs = append(errs, c.startAll(ctx, s, p, task))
 	hold := len(p.goAhead) > 0 && c.holds(s, task)
+	errs = append(errs, c.ask(s, p.check, task.Status))
 	roles, table := s.addresses()
 	for _, i := range p.goAhead {
 		g := s.orderFor(i, task.Status, hold)
@@ -167,7 +168,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 	r := engine.Replica{
 		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
-		Attempt: m.attempt, Ranks: m.ranks, Node: m.node,
+		Attempt: m.attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.ranks, Node: m.node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
 	for _, role := range task.Spec.Roles {

@@ -63,6 +63,7 @@ type plan struct {
 	start     []int // members
 	stop      []engine.Name
 	goAhead   []int // members
+	check     []int // members that are asked for their preflight
 	remove    []engine.Name
 	archive   bool // move the task to history
 	erase     bool // delete the task and its bytes
@@ -273,6 +274,7 @@ func (s *seen) begin(p *plan, now time.Time) {
 	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
 	p.status.Rendezvous = nil
 	s.renewRoles(p)
+	p.status.Preflight = nil
 	p.status.PlacedAt = &now
 	p.status.Zones = s.zones()
 	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
@@ -313,6 +315,10 @@ func (s *seen) started() *time.Time {
 // proceed is for a task with a placement and a current attempt.
 func (s *seen) proceed(p *plan, now time.Time) {
 	s.count(p)
+	if s.refuses(p) {
+		s.refused(p, now)
+		return
+	}
 	parts := s.parts()
 	lost := func(part *seen) *api.ReplicaFailure { return part.firstFailure(p.status.Rendezvous != nil) }
 	if part, fail := earliest(parts, p, lost); fail != nil {
@@ -329,7 +335,7 @@ func (s *seen) proceed(p *plan, now time.Time) {
 		part.as(p, func() {
 			switch {
 			case p.status.Rendezvous == nil:
-				part.gather(p)
+				part.gather(p, now)
 			case part == guilty:
 				part.nextGeneration(p, now, fail)
 			default:
@@ -351,7 +357,7 @@ func (s *seen) proceed(p *plan, now time.Time) {
 }
 
 // gather starts what is missing; once all are attached their start is ordered.
-func (s *seen) gather(p *plan) {
+func (s *seen) gather(p *plan, now time.Time) {
 	if zones := s.all().zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
 		p.status.Zones, p.commit = zones, true
 	}
@@ -360,7 +366,7 @@ func (s *seen) gather(p *plan) {
 			p.start = append(p.start, i)
 		}
 	}
-	if len(p.start) == 0 && s.allReady() && s.all().meet() {
+	if len(p.start) == 0 && s.allReady() && s.all().meet() && s.all().checked(p, now) {
 		s.open(p, s.world)
 	}
 }

@@ -519,6 +519,7 @@ type Go struct {
 	Hold          bool                   `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`                            // after a rank failed: wait for the next generation instead of ending
 	Roles         []*RoleTable           `protobuf:"bytes,15,rep,name=roles,proto3" json:"roles,omitempty"`                          // where the replicas of every role are; none where there is one role
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
+	Preflight     *Preflight             `protobuf:"bytes,17,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // set: start nothing, but do this
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -630,6 +631,322 @@ func (x *Go) GetRoleTable() string {
 	return ""
 }
 
+func (x *Go) GetPreflight() *Preflight {
+	if x != nil {
+		return x.Preflight
+	}
+	return nil
+}
+
+// Preflight asks a launcher to listen on its ports and to connect to peers.
+type Preflight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Round         string                 `protobuf:"bytes,1,opt,name=round,proto3" json:"round,omitempty"`
+	Targets       []*PreflightTarget     `protobuf:"bytes,2,rep,name=targets,proto3" json:"targets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preflight) Reset() {
+	*x = Preflight{}
+	mi := &file_link_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preflight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preflight) ProtoMessage() {}
+
+func (x *Preflight) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preflight.ProtoReflect.Descriptor instead.
+func (*Preflight) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Preflight) GetRound() string {
+	if x != nil {
+		return x.Round
+	}
+	return ""
+}
+
+func (x *Preflight) GetTargets() []*PreflightTarget {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+type PreflightTarget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Bandwidth     bool                   `protobuf:"varint,3,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightTarget) Reset() {
+	*x = PreflightTarget{}
+	mi := &file_link_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightTarget) ProtoMessage() {}
+
+func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightTarget.ProtoReflect.Descriptor instead.
+func (*PreflightTarget) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PreflightTarget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PreflightTarget) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *PreflightTarget) GetBandwidth() bool {
+	if x != nil {
+		return x.Bandwidth
+	}
+	return false
+}
+
+type NodeFacts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Versions      map[string]string      `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	FreeDisk      int64                  `protobuf:"varint,2,opt,name=free_disk,json=freeDisk,proto3" json:"free_disk,omitempty"`
+	SharedMemory  int64                  `protobuf:"varint,3,opt,name=shared_memory,json=sharedMemory,proto3" json:"shared_memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeFacts) Reset() {
+	*x = NodeFacts{}
+	mi := &file_link_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeFacts) ProtoMessage() {}
+
+func (x *NodeFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
+func (*NodeFacts) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *NodeFacts) GetVersions() map[string]string {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *NodeFacts) GetFreeDisk() int64 {
+	if x != nil {
+		return x.FreeDisk
+	}
+	return 0
+}
+
+func (x *NodeFacts) GetSharedMemory() int64 {
+	if x != nil {
+		return x.SharedMemory
+	}
+	return 0
+}
+
+type PreflightReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Round         string                 `protobuf:"bytes,1,opt,name=round,proto3" json:"round,omitempty"`
+	Listen        string                 `protobuf:"bytes,2,opt,name=listen,proto3" json:"listen,omitempty"`
+	Port          int32                  `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Results       []*PreflightResult     `protobuf:"bytes,4,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightReport) Reset() {
+	*x = PreflightReport{}
+	mi := &file_link_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightReport) ProtoMessage() {}
+
+func (x *PreflightReport) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightReport.ProtoReflect.Descriptor instead.
+func (*PreflightReport) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PreflightReport) GetRound() string {
+	if x != nil {
+		return x.Round
+	}
+	return ""
+}
+
+func (x *PreflightReport) GetListen() string {
+	if x != nil {
+		return x.Listen
+	}
+	return ""
+}
+
+func (x *PreflightReport) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *PreflightReport) GetResults() []*PreflightResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type PreflightResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Target        *PreflightTarget       `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	LatencyNanos  int64                  `protobuf:"varint,3,opt,name=latency_nanos,json=latencyNanos,proto3" json:"latency_nanos,omitempty"`
+	Rate          int64                  `protobuf:"varint,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightResult) Reset() {
+	*x = PreflightResult{}
+	mi := &file_link_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightResult) ProtoMessage() {}
+
+func (x *PreflightResult) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
+func (*PreflightResult) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PreflightResult) GetTarget() *PreflightTarget {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *PreflightResult) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *PreflightResult) GetLatencyNanos() int64 {
+	if x != nil {
+		return x.LatencyNanos
+	}
+	return 0
+}
+
+func (x *PreflightResult) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
 // RoleTable is where a role's replicas are, in rank order.
 type RoleTable struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -643,7 +960,7 @@ type RoleTable struct {
 
 func (x *RoleTable) Reset() {
 	*x = RoleTable{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -655,7 +972,7 @@ func (x *RoleTable) String() string {
 func (*RoleTable) ProtoMessage() {}
 
 func (x *RoleTable) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -668,7 +985,7 @@ func (x *RoleTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
 func (*RoleTable) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RoleTable) GetName() string {
@@ -709,13 +1026,15 @@ type Ranks struct {
 	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`                            // that the slowest of its ranks reported
 	Serve         int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                         // port that its ranks may serve others on, as long as the launcher lives
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // the newest that it was told
+	Facts         *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                          // until it has started a generation
+	Preflight     *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // likewise; the newest round
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -727,7 +1046,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -740,7 +1059,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -792,6 +1111,20 @@ func (x *Ranks) GetRoleTable() string {
 	return ""
 }
 
+func (x *Ranks) GetFacts() *NodeFacts {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *Ranks) GetPreflight() *PreflightReport {
+	if x != nil {
+		return x.Preflight
+	}
+	return nil
+}
+
 type RankExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -806,7 +1139,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +1151,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1164,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -887,7 +1220,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1232,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1245,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -939,7 +1272,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1284,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1297,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -996,7 +1329,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1341,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1354,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -1084,7 +1417,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1429,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1442,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -1145,7 +1478,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1490,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1503,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -1199,7 +1532,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1544,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1557,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -1266,7 +1599,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1611,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1624,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -1324,7 +1657,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1669,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1682,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -1371,7 +1704,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1716,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1729,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -1422,7 +1755,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1767,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1780,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -1465,7 +1798,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1810,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1823,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 type SecretValue struct {
@@ -1504,7 +1837,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1849,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1862,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -1562,7 +1895,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1907,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1920,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1610,7 +1943,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1955,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1968,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -1690,7 +2023,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +2035,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +2048,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -1748,7 +2081,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +2093,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +2106,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -1797,7 +2130,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +2142,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +2155,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -1895,7 +2228,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2240,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2253,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -1989,7 +2322,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2334,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2347,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -2040,7 +2373,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2385,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2398,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -2091,7 +2424,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2436,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2449,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Facts) GetReplica() string {
@@ -2180,7 +2513,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2525,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2538,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Order) GetReplica() string {
@@ -2247,7 +2580,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2592,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2605,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Question) GetKind() string {
@@ -2305,7 +2638,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2650,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2663,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -2349,7 +2682,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2694,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2707,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -2399,7 +2732,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2744,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2757,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TailData) GetReplica() string {
@@ -2499,7 +2832,7 @@ const file_link_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xb0\x02\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xe8\x02\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -2515,12 +2848,37 @@ const file_link_proto_rawDesc = "" +
 	"\x04hold\x18\t \x01(\bR\x04hold\x12.\n" +
 	"\x05roles\x18\x0f \x03(\v2\x18.fermi.link.v1.RoleTableR\x05roles\x12\x1d\n" +
 	"\n" +
-	"role_table\x18\x10 \x01(\tR\troleTable\"o\n" +
+	"role_table\x18\x10 \x01(\tR\troleTable\x126\n" +
+	"\tpreflight\x18\x11 \x01(\v2\x18.fermi.link.v1.PreflightR\tpreflight\"[\n" +
+	"\tPreflight\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\tR\x05round\x128\n" +
+	"\atargets\x18\x02 \x03(\v2\x1e.fermi.link.v1.PreflightTargetR\atargets\"]\n" +
+	"\x0fPreflightTarget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1c\n" +
+	"\tbandwidth\x18\x03 \x01(\bR\tbandwidth\"\xce\x01\n" +
+	"\tNodeFacts\x12B\n" +
+	"\bversions\x18\x01 \x03(\v2&.fermi.link.v1.NodeFacts.VersionsEntryR\bversions\x12\x1b\n" +
+	"\tfree_disk\x18\x02 \x01(\x03R\bfreeDisk\x12#\n" +
+	"\rshared_memory\x18\x03 \x01(\x03R\fsharedMemory\x1a;\n" +
+	"\rVersionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\x0fPreflightReport\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\tR\x05round\x12\x16\n" +
+	"\x06listen\x18\x02 \x01(\tR\x06listen\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\x05R\x04port\x128\n" +
+	"\aresults\x18\x04 \x03(\v2\x1e.fermi.link.v1.PreflightResultR\aresults\"\x98\x01\n" +
+	"\x0fPreflightResult\x126\n" +
+	"\x06target\x18\x01 \x01(\v2\x1e.fermi.link.v1.PreflightTargetR\x06target\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12#\n" +
+	"\rlatency_nanos\x18\x03 \x01(\x03R\flatencyNanos\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x03R\x04rate\"o\n" +
 	"\tRoleTable\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xc9\x01\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xb7\x02\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2531,7 +2889,9 @@ const file_link_proto_rawDesc = "" +
 	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05serve\x18\x0f \x01(\x05R\x05serve\x12\x1d\n" +
 	"\n" +
-	"role_table\x18\x10 \x01(\tR\troleTable\"\x9e\x01\n" +
+	"role_table\x18\x10 \x01(\tR\troleTable\x12.\n" +
+	"\x05facts\x18\x11 \x01(\v2\x18.fermi.link.v1.NodeFactsR\x05facts\x12<\n" +
+	"\tpreflight\x18\x12 \x01(\v2\x1e.fermi.link.v1.PreflightReportR\tpreflight\"\x9e\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
@@ -2666,91 +3026,104 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
 	(*Hello)(nil),               // 2: fermi.link.v1.Hello
 	(*Welcome)(nil),             // 3: fermi.link.v1.Welcome
 	(*Go)(nil),                  // 4: fermi.link.v1.Go
-	(*RoleTable)(nil),           // 5: fermi.link.v1.RoleTable
-	(*Ranks)(nil),               // 6: fermi.link.v1.Ranks
-	(*RankExit)(nil),            // 7: fermi.link.v1.RankExit
-	(*Watermark)(nil),           // 8: fermi.link.v1.Watermark
-	(*Started)(nil),             // 9: fermi.link.v1.Started
-	(*Exited)(nil),              // 10: fermi.link.v1.Exited
-	(*LogData)(nil),             // 11: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 12: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 13: fermi.link.v1.Usage
-	(*Done)(nil),                // 14: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 15: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 16: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 17: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 18: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 19: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 20: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 21: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 22: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 23: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 24: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 25: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 26: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 27: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 28: fermi.link.v1.Facts
-	(*Order)(nil),               // 29: fermi.link.v1.Order
-	(*Question)(nil),            // 30: fermi.link.v1.Question
-	(*Answer)(nil),              // 31: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 32: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 33: fermi.link.v1.TailData
+	(*Preflight)(nil),           // 5: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),     // 6: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),           // 7: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),     // 8: fermi.link.v1.PreflightReport
+	(*PreflightResult)(nil),     // 9: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),           // 10: fermi.link.v1.RoleTable
+	(*Ranks)(nil),               // 11: fermi.link.v1.Ranks
+	(*RankExit)(nil),            // 12: fermi.link.v1.RankExit
+	(*Watermark)(nil),           // 13: fermi.link.v1.Watermark
+	(*Started)(nil),             // 14: fermi.link.v1.Started
+	(*Exited)(nil),              // 15: fermi.link.v1.Exited
+	(*LogData)(nil),             // 16: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 17: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 18: fermi.link.v1.Usage
+	(*Done)(nil),                // 19: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 20: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 21: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 22: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 23: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 24: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 25: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 26: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 27: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 28: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 29: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 30: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 31: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 32: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 33: fermi.link.v1.Facts
+	(*Order)(nil),               // 34: fermi.link.v1.Order
+	(*Question)(nil),            // 35: fermi.link.v1.Question
+	(*Answer)(nil),              // 36: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 37: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 38: fermi.link.v1.TailData
+	nil,                         // 39: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	9,  // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	10, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	11, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	13, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	14, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	16, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	6,  // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	14, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	15, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	16, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	18, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	19, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	21, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	11, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
 	3,  // 8: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 9: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	12, // 10: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	15, // 11: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	16, // 12: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	8,  // 13: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	5,  // 14: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
-	7,  // 15: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	22, // 16: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	26, // 17: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	28, // 18: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	16, // 19: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	27, // 20: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	29, // 21: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	16, // 22: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	13, // 23: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	6,  // 24: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	4,  // 25: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	15, // 26: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	8,  // 27: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	0,  // 28: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	17, // 29: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	18, // 30: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	21, // 31: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	24, // 32: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	30, // 33: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	32, // 34: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 35: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	20, // 36: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	19, // 37: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	23, // 38: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	25, // 39: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	31, // 40: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	33, // 41: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	35, // [35:42] is the sub-list for method output_type
-	28, // [28:35] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	17, // 10: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	20, // 11: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	21, // 12: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	13, // 13: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	10, // 14: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	5,  // 15: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
+	6,  // 16: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	39, // 17: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	9,  // 18: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	6,  // 19: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	12, // 20: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	7,  // 21: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	8,  // 22: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	27, // 23: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	31, // 24: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	33, // 25: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	21, // 26: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	32, // 27: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	34, // 28: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	21, // 29: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	18, // 30: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	11, // 31: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	4,  // 32: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	20, // 33: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	13, // 34: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	0,  // 35: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	22, // 36: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	23, // 37: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	26, // 38: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	29, // 39: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	35, // 40: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	37, // 41: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 42: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	25, // 43: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	24, // 44: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	28, // 45: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	30, // 46: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	36, // 47: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	38, // 48: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	42, // [42:49] is the sub-list for method output_type
+	35, // [35:42] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -2776,16 +3149,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Beat)(nil),
 		(*ToLauncher_Watermark)(nil),
 	}
-	file_link_proto_msgTypes[21].OneofWrappers = []any{
+	file_link_proto_msgTypes[26].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[24].OneofWrappers = []any{
+	file_link_proto_msgTypes[29].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[25].OneofWrappers = []any{
+	file_link_proto_msgTypes[30].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -2796,7 +3169,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1698,6 +1698,37 @@ export interface components {
             roles: components["schemas"]["RoleAssignment"][] | null;
             taskId: string;
         };
+        PreflightFinding: {
+            /** @description port, pair, answer, disk, sharedMemory, python, torch, driver … */
+            field: string;
+            message: components["schemas"]["Text"];
+        };
+        PreflightStatus: {
+            /** @description What does not hold, causes first; at most 20. */
+            findings?: components["schemas"]["PreflightFinding"][] | null;
+            /**
+             * Format: date-time
+             * @description Absent while they run.
+             */
+            finishedAt?: string;
+            /**
+             * Format: double
+             * @description The longest round trip.
+             */
+            latencyMs?: number;
+            /**
+             * Format: int64
+             * @description Connections that went well.
+             */
+            pairs?: number;
+            /**
+             * @description The lowest, a second.
+             * @example 16Gi
+             */
+            rate?: string;
+            /** Format: date-time */
+            startedAt: string;
+        };
         Preview: {
             action?: components["schemas"]["Text"];
             /** @description At most three. */
@@ -2431,6 +2462,11 @@ export interface components {
             /** @description May be stopped for others and started again; pays the spot price. */
             preemptible?: boolean;
             /**
+             * @description Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off.
+             * @enum {string}
+             */
+            preflight?: "off" | "warn" | "require";
+            /**
              * Format: int64
              * @description Larger wins; 0 to 10000.
              */
@@ -2474,6 +2510,8 @@ export interface components {
             phase?: "Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped";
             /** Format: date-time */
             placedAt?: string;
+            /** @description What the checks before the first start found. */
+            preflight?: components["schemas"]["PreflightStatus"];
             /** @description Machine-readable: why it is in this phase. */
             reason?: string;
             rendezvous?: components["schemas"]["Rendezvous"];
