@@ -22,7 +22,7 @@ var (
 	ports = []string{
 		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/engine", "internal/engine/record",
 	}
-	judgement = []string{"sched/...", "internal/recipe", "internal/preflight"}
+	judgement = []string{"sched/...", "internal/recipe", "internal/preflight", "internal/selection"}
 	below4    = join(foundation, vocabulary, judgement, ports)
 )
 
@@ -32,6 +32,7 @@ var table = []row{
 	{"1 vocabulary", vocabulary, foundation},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
+	{"2 judgement, environments as nodes", []string{"internal/selection"}, join(foundation, vocabulary, []string{"internal/recipe"})},
 	{"2 judgement, what must hold before they do", []string{"internal/preflight"}, join(foundation, vocabulary)},
 
 	{"3 store", []string{"internal/store"}, join(foundation, vocabulary)},
