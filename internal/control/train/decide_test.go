@@ -329,6 +329,9 @@ func TestEveryLifeEnds(t *testing.T) {
 				t.Fatal("attempt or generation went back")
 			}
 			checkRoles(t, s, p)
+			if p.moveOn && p.status.Rendezvous != nil {
+				t.Fatal("the next place would go on with the rendezvous of the last")
+			}
 			if p.commit {
 				tk = &api.TrainingTask{Meta: tk.Meta, Spec: tk.Spec, Status: p.status}
 				if p.dropPlace {
