@@ -240,6 +240,8 @@ func TestPrepareRefuses(t *testing.T) {
 		{"git plain secret", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "http://example.org/p", Secret: "s"}} }), "spec.code.git.url", "https"},
 		{"git revision", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "git@h:p", Revision: "--output=x"}} }), "spec.code.git.revision", "branch"},
 		{"git range", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Git: &Git{URL: "git@h:p", Revision: "a..b"}} }), "spec.code.git.revision", "branch"},
+		{"restart", role(func(r *Role) { r.Restart = "rol" }), "spec.roles[0].restart", "role"},
+		{"all alone", role(func(r *Role) { r.Restart = RestartRole }), "spec.roles[0].restart", "Every role"},
 		{"dir absolute", role(func(r *Role) { r.WorkingDir = "/a" }), "spec.roles[0].workingDir", "relative"},
 		{"dir out", role(func(r *Role) { r.WorkingDir = "../a" }), "spec.roles[0].workingDir", "relative"},
 		{"dir unclean", role(func(r *Role) { r.WorkingDir = "a/../../b" }), "spec.roles[0].workingDir", "relative"},

@@ -61,6 +61,7 @@ type TrainingTaskSpec struct {
 	Preemptible  bool       `json:"preemptible,omitempty" doc:"May be stopped for others and started again; pays the spot price."`
 	// Deferrable lets the task wait for the hours before its deadline that suit it best.
 	Deferrable Deferral   `json:"deferrable,omitempty" doc:"cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime."`
+	Preflight  Preflight  `json:"preflight,omitempty" enum:"off,warn,require" doc:"Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off."`
 	Timeouts   *Timeouts  `json:"timeouts,omitempty"`
 	Image      string     `json:"image,omitempty"`
 	Datasets   []AssetRef `json:"datasets,omitempty"`
@@ -88,6 +89,7 @@ type Role struct {
 	SecretFiles []SecretFile `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	WorkingDir  string       `json:"workingDir,omitempty" doc:"Relative to the code; the code's root when absent."`
 	Standby     *Standby     `json:"standby,omitempty" doc:"How a Python command gets its next process quickly after a failure."`
+	Restart     RoleRestart  `json:"restart,omitempty" enum:"task,role" doc:"Who starts again when one of its processes fails: task (when absent), all roles that say so; or role, this one alone, whose ranks are counted by themselves."`
 }
 
 // Standby is the interpreter that waits beside the ranks of a Python command, its imports done, and from
@@ -96,6 +98,18 @@ type Standby struct {
 	Disabled bool     `json:"disabled,omitempty" doc:"Start a fresh interpreter each time."`
 	Preload  []string `json:"preload,omitempty" maxItems:"32" doc:"Modules to import ahead; torch when absent and the framework is one of PyTorch's."`
 }
+
+// RoleRestart is who starts again with a role.
+type RoleRestart string
+
+// The rules.
+const (
+	RestartTask RoleRestart = "task"
+	RestartRole RoleRestart = "role"
+)
+
+// Alone says that the role starts again, and is counted, by itself.
+func (r *Role) Alone() bool { return r.Restart == RestartRole }
 
 // RankCount is how many processes a replica has.
 func (r *Role) RankCount() int {
@@ -188,6 +202,31 @@ const (
 	DeferGreen Deferral = "green"
 )
 
+// Preflight is what the checks before the first start are for.
+type Preflight string
+
+// The ways.
+const (
+	PreflightOff     Preflight = "off"
+	PreflightWarn    Preflight = "warn"
+	PreflightRequire Preflight = "require"
+)
+
+// PreflightMode is the way that counts.
+func (s *TrainingTaskSpec) PreflightMode() Preflight {
+	replicas := 0
+	for i := range s.Roles {
+		replicas += s.Roles[i].Replicas
+	}
+	switch {
+	case s.Preflight != "":
+		return s.Preflight
+	case replicas > 1:
+		return PreflightWarn
+	}
+	return PreflightOff
+}
+
 // Timeouts end what takes too long; zero means none.
 type Timeouts struct {
 	Pending   Duration `json:"pending,omitempty" doc:"Longest wait in the queue."`
@@ -261,6 +300,52 @@ type TrainingTaskStatus struct {
 	// ExitCode is what `fermi train run` ends with: 0, the first failing code, or 128+signal.
 	ExitCode *int     `json:"exitCode,omitempty"`
 	Zones    []string `json:"zones,omitempty" doc:"Where it runs or ran."`
+	// Roles are those that start again by themselves; what stands above of attempts and generations
+	// is about the others.
+	Preflight *PreflightStatus `json:"preflight,omitempty" doc:"What the checks before the first start found."`
+	Roles     []RoleStatus     `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
+}
+
+// PreflightStatus is the checks of a placement.
+type PreflightStatus struct {
+	StartedAt  time.Time          `json:"startedAt"`
+	FinishedAt *time.Time         `json:"finishedAt,omitempty" doc:"Absent while they run."`
+	Pairs      int                `json:"pairs,omitempty" doc:"Connections that went well."`
+	LatencyMs  float64            `json:"latencyMs,omitempty" doc:"The longest round trip."`
+	Rate       Bytes              `json:"rate,omitempty" doc:"The lowest, a second."`
+	Findings   []PreflightFinding `json:"findings,omitempty" doc:"What does not hold, causes first; at most 20."`
+}
+
+// PreflightFinding is something that does not hold.
+type PreflightFinding struct {
+	Field   string     `json:"field" doc:"port, pair, answer, disk, sharedMemory, python, torch, driver …"`
+	Message fault.Text `json:"message"`
+}
+
+// RoleStatus is a role that starts again by itself.
+type RoleStatus struct {
+	Name       string      `json:"name"`
+	Attempt    int         `json:"attempt"`
+	Generation int         `json:"generation,omitempty"`
+	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
+}
+
+// Role is the status of a role that starts again by itself; nil for others.
+func (s *TrainingTaskStatus) Role(name string) *RoleStatus {
+	for i := range s.Roles {
+		if s.Roles[i].Name == name {
+			return &s.Roles[i]
+		}
+	}
+	return nil
+}
+
+// AttemptOf is the number in the names of a role's replicas.
+func (s *TrainingTaskStatus) AttemptOf(role string) int {
+	if r := s.Role(role); r != nil {
+		return r.Attempt
+	}
+	return s.Attempt
 }
 
 // Rendezvous is what all members of a generation are told alike, also by another leader.

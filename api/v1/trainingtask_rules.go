@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -121,6 +122,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	}
 	f.zoneRules("spec.zones", s)
 	f.timing(s)
+	oneOf(&f, "spec.preflight", s.Preflight, []Preflight{PreflightOff, PreflightWarn, PreflightRequire})
 	if s.Timeouts != nil {
 		f.span("spec.timeouts.pending", s.Timeouts.Pending)
 		f.span("spec.timeouts.run", s.Timeouts.Run)
@@ -137,6 +139,9 @@ func (f *faults) roles(at string, roles []Role) {
 	}
 	total := 0
 	seen := map[string]bool{}
+	if !slices.ContainsFunc(roles, func(r Role) bool { return !r.Alone() }) {
+		f.add(at+"[0].restart", "Every role has restart: role; leave it out for the one whose processes are the task.", "所有角色都设置了 restart: role；请至少让任务主体的一个角色不设置它。")
+	}
 	for i := range roles {
 		r := &roles[i]
 		path := item(at, i)
@@ -165,6 +170,7 @@ func (f *faults) role(at string, r *Role) {
 	f.secretFiles(at+".secretFiles", r.SecretFiles)
 	f.relative(at+".workingDir", r.WorkingDir)
 	f.standby(at+".standby.preload", r.Standby)
+	oneOf(f, at+".restart", r.Restart, []RoleRestart{RestartTask, RestartRole})
 }
 
 // standby checks the names of modules: they go, separated by commas, into an environment variable.

@@ -131,6 +131,12 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 			d.add("Advice", "建议", f.Advice.In(s.lang))
 		}
 	}
+	if pf := st.Preflight; pf != nil && pf.FinishedAt != nil {
+		d.add("Preflight", "启动前检查", preflightLine(pf).In(s.lang))
+		for _, f := range pf.Findings {
+			d.add("  "+f.Field, "  "+f.Field, f.Message.In(s.lang))
+		}
+	}
 	if c := t.Spec.Code; c != nil {
 		d.add("Code", "代码", first(c.Archive, c.Folder))
 	}
@@ -163,6 +169,12 @@ func zeroless(zero bool, v string) string {
 		return ""
 	}
 	return v
+}
+
+// preflightLine sums up the checks before the start.
+func preflightLine(pf *api.PreflightStatus) fault.Text {
+	return fault.T("%d pairs connect, round trip up to %.2f ms, at least %s/s, %d findings in %s", "%d 对连接正常，往返最长 %.2f 毫秒，速率至少 %s/秒，发现 %d 项问题，耗时 %s",
+		pf.Pairs, pf.LatencyMs, pf.Rate, len(pf.Findings), pf.FinishedAt.Sub(pf.StartedAt).Round(time.Millisecond))
 }
 
 func prefixed(prefix, v string) string {

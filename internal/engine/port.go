@@ -27,7 +27,8 @@ type Replica struct {
 	Role        string `json:"role"`
 	Index       int    `json:"index"`
 	Attempt     int    `json:"attempt"`
-	Ranks       int    `json:"ranks"` // processes of this replica
+	Ranks       int    `json:"ranks"`               // processes of this replica
+	Preflight   bool   `json:"preflight,omitempty"` // look at the node and connect to peers before the first start
 	Zone        string `json:"zone"`
 	Node        string `json:"node"`
 

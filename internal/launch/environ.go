@@ -122,6 +122,10 @@ func (l *launcher) rankEnviron(g link.Generation) [][]string {
 		env.set("FERMI_ATTEMPT", strconv.FormatInt(g.Number, 10)) // of the user: a restart is a restart
 		env.set("FERMI_SOCKET", l.socket.path)
 		env.set("FERMI_SHM", l.memory)
+		env.set("FERMI_PORT", strconv.Itoa(l.serve.port))
+		for _, role := range g.Roles {
+			roleEnviron(env, role)
+		}
 		if i < len(recipes) {
 			for _, v := range recipes[i] {
 				if !own[v.Name] {

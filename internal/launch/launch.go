@@ -35,28 +35,30 @@ type Config struct {
 
 // launcher is the state of one Run.
 type launcher struct {
-	dir      string
-	replica  engine.Replica
-	token    string
-	log      *slog.Logger
-	clock    clock.Clock
-	group    *cgroup.Group
-	patience time.Duration // Config.GiveUp
-	spool    *spool
-	epochs   string // record.Link.Epochs
-	client   *link.Client
-	stop     *stopper
-	secrets  map[api.SecretRef]string // set before the process starts
-	creds    credentials              // likewise
-	gitTries int                      // of prepare alone
-	tenant   record.Tenant            // zero: the process is who we are
-	ranks    *ranks
-	socket   *rankSocket  // of prepare, before the first process starts
-	memory   string       // $FERMI_SHM, likewise
-	last     *reservation // the port of the running generation, should we lead it
-	next     *reservation // of the one after it
-	standby  *standby     // nil: none
-	said     int64        // the generation that was ordered last
+	dir       string
+	replica   engine.Replica
+	token     string
+	log       *slog.Logger
+	clock     clock.Clock
+	group     *cgroup.Group
+	patience  time.Duration // Config.GiveUp
+	spool     *spool
+	epochs    string // record.Link.Epochs
+	client    *link.Client
+	stop      *stopper
+	secrets   map[api.SecretRef]string // set before the process starts
+	creds     credentials              // likewise
+	gitTries  int                      // of prepare alone
+	tenant    record.Tenant            // zero: the process is who we are
+	ranks     *ranks
+	socket    *rankSocket  // of prepare, before the first process starts
+	memory    string       // $FERMI_SHM, likewise
+	last      *reservation // the port of the running generation, should we lead it
+	next      *reservation // of the one after it
+	serve     *reservation // $FERMI_PORT
+	rehearsal rehearsal
+	standby   *standby // nil: none
+	said      int64    // the generation that was ordered last
 
 	goWritten sync.WaitGroup   // of later orders
 	deadline  <-chan time.Time // of the whole attempt; nil: none
@@ -270,7 +272,14 @@ func (l *launcher) outputs(note func(string, ...any)) *outputs {
 }
 
 // Go is the leader's word, from the link.
-func (l *launcher) Go(epoch int64, g link.Generation) { l.orders.give(order{epoch, g}) }
+func (l *launcher) Go(epoch int64, g link.Generation) {
+	if g.Preflight != nil {
+		l.rehearsal.begin(*g.Preflight)
+		return
+	}
+	l.orders.give(order{epoch, g})
+	l.ranks.tellRoles(g)
+}
 
 // Watermark is the leader's word, from the link.
 func (l *launcher) Watermark(generation, step int64) {

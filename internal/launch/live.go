@@ -67,15 +67,17 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.dropSharedMemory()
 	defer wg.Wait()
 	defer cancel()
-	if err := l.reserve(); err != nil {
+	defer l.freePorts()
+	if err := l.reserveFirst(); err != nil {
 		return l.notStarted(err)
 	}
-	defer l.freePorts()
 	defer l.reapStandby()
 	defer l.goWritten.Wait()
 	code := make(chan error, 1)
 	wg.Go(func() { code <- l.prepare(work) })
-	l.ranks.ready(l.next.port)
+	l.rehearsal.prepare(l.ranks.preflighted, l.next.port, l.serve.port)
+	defer l.rehearsal.stop()
+	l.ranks.ready(l.next.port, l.serve.port, l.facts())
 	var exit engine.Exit
 	for turn := 0; ; turn++ {
 		g, err := l.await(ctx, code, turn == 0)
@@ -177,6 +179,7 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.rehearsal.stop()
 	if err := l.takePort(); err != nil {
 		return nil, err
 	}

@@ -55,6 +55,14 @@ func (l *launcher) reserve() (err error) {
 	return err
 }
 
+// reserveFirst takes the ports a launcher begins with: one that stays, one for the first generation.
+func (l *launcher) reserveFirst() (err error) {
+	if l.serve, err = reservePort(); err != nil {
+		return err
+	}
+	return l.reserve()
+}
+
 // takePort makes the reserved port the running generation's and reserves another for the next.
 func (l *launcher) takePort() error {
 	l.last.free()
@@ -65,4 +73,5 @@ func (l *launcher) takePort() error {
 func (l *launcher) freePorts() {
 	l.last.free()
 	l.next.free()
+	l.serve.free()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
 // ranks is what this launcher knows of its own ranks, and what it tells the leader about them. It
@@ -22,6 +23,7 @@ type ranks struct {
 	mark    int64           // the watermark of now
 	frozen  bool            // a rank failed: nothing may be overwritten that the leader may choose
 	stopped *wordStop
+	roles   map[string]wordRole // the newest; nil: never told
 	conns   map[*rankConn]struct{}
 	stall   stall
 	python  []bool // which are of the Python SDK
@@ -60,14 +62,23 @@ func (r *ranks) started(port int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said.Generation, r.said.Failed, r.said.Port = r.now.Number, nil, port
+	r.said.Facts, r.said.Preflight = nil, nil // of no use any more
 	r.report()
 }
 
-// ready tells the port to a leader that has opened no generation yet.
-func (r *ranks) ready(port int) {
+// ready tells the ports to a leader that has opened no generation yet.
+func (r *ranks) ready(port, serve int, facts *preflight.Facts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said.Port = port
+	r.said.Port, r.said.Serve, r.said.Facts = port, serve, facts
+	r.report()
+}
+
+// preflighted tells what the connections to others were like.
+func (r *ranks) preflighted(report *preflight.Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Preflight = report
 	r.report()
 }
 
@@ -201,6 +212,10 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 	}
 	if r.stopped != nil {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })
+	}
+	if r.roles != nil && r.said.RoleTable != r.now.RoleTable { // it was started with others
+		roles := r.roles
+		c.post(func(out *rankOutbox) { out.roles = roles })
 	}
 	welcome.Welcome = &wordWelcome{Generation: r.now.Number}
 	if r.now.Restore > 0 {

@@ -125,6 +125,7 @@ type rankConn struct {
 type rankOutbox struct {
 	watermark int64
 	stop      *wordStop
+	roles     map[string]wordRole
 }
 
 func (c *rankConn) post(change func(*rankOutbox)) {
@@ -204,6 +205,9 @@ func (c *rankConn) write(welcome answer) {
 		var lines []byte
 		if out.stop != nil {
 			lines = answer{Stop: out.stop}.line()
+		}
+		for name, role := range out.roles { // each in a line of its own: a line is bounded
+			lines = append(lines, answer{Roles: map[string]wordRole{name: role}}.line()...)
 		}
 		if out.watermark > 0 {
 			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark}}.line()...)

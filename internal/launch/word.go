@@ -130,9 +130,10 @@ func (w word) check() error {
 
 // answer is what a launcher says; exactly one is set.
 type answer struct {
-	Welcome   *wordWelcome   `json:"welcome,omitempty"`
-	Stop      *wordStop      `json:"stop,omitempty"`
-	Watermark *wordWatermark `json:"watermark,omitempty"`
+	Welcome   *wordWelcome        `json:"welcome,omitempty"`
+	Stop      *wordStop           `json:"stop,omitempty"`
+	Watermark *wordWatermark      `json:"watermark,omitempty"`
+	Roles     map[string]wordRole `json:"roles,omitempty"`
 }
 
 type wordWelcome struct {

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
 // The bounds of a generation.
@@ -33,6 +35,10 @@ type Generation struct {
 	Table     string // hash of who is which rank
 	Restore   int64  // the step to go on from; 0: the beginning
 	Hold      bool   // after a rank failed wait for the next generation instead of ending
+	Roles     []Role // of a task with several
+	RoleTable string // their hash
+	// Preflight is set where nothing shall be started, but this be done.
+	Preflight *preflight.Round
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -45,6 +51,10 @@ type Ranks struct {
 	Watched    bool      // they tell their progress, so that a hang can be seen
 	Hung       []RankState
 	HungAt     time.Time
+	Serve      int               // port that its ranks may serve others on, as long as the launcher lives
+	RoleTable  string            // of Generation, the newest that it was told
+	Facts      *preflight.Facts  // until it has started a generation; nil: it looks at none
+	Preflight  *preflight.Report // likewise; of the newest round
 }
 
 // RankState is what a rank that makes no progress does.
@@ -71,14 +81,16 @@ type RankExit struct {
 func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
-		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold,
+		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable,
+		Preflight: preflightMessage(g.Preflight),
 	}
 }
 
 func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
-		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(),
+		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(),
+		Preflight: preflightOf(m.GetPreflight()),
 	}
 }
 
@@ -91,22 +103,35 @@ func checkGo(g *linkpb.Go) error {
 		return fmt.Errorf("go for no generation")
 	case g.GetWorld() < 1 || g.GetWorld() > MaxWorld || g.GetFirstRank() < 0 || g.GetFirstRank() >= g.GetWorld():
 		return fmt.Errorf("go for rank %d of %d", g.GetFirstRank(), g.GetWorld())
-	case len(g.GetTable()) > maxTable || len(g.GetLead()) > maxLeadText:
+	case len(g.GetTable()) > maxTable || len(g.GetRoleTable()) > maxTable || len(g.GetLead()) > maxLeadText:
 		return fmt.Errorf("go with overlong texts")
 	}
-	_, port, err := net.SplitHostPort(g.GetLead())
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
+	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight())); err != nil {
+		return err
 	}
-	if err != nil {
+	if err := checkAddress(g.GetLead()); err != nil {
 		return fmt.Errorf("go without a lead: %w", err)
 	}
 	return nil
 }
 
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return err
+}
+
 func checkRanks(r *linkpb.Ranks) error {
-	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 {
+	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
 		return refuse("ranks have a number out of range")
+	}
+	if len(r.GetRoleTable()) > maxTable {
+		return refuse("ranks have an overlong text")
+	}
+	if err := checkFacts(r.GetFacts(), r.GetPreflight()); err != nil {
+		return err
 	}
 	held := r.GetHeld()
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
@@ -150,7 +175,7 @@ func checkWatermark(w *linkpb.Watermark) error {
 }
 
 func (r Ranks) message() *linkpb.Ranks {
-	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Watched: r.Watched}
+	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Watched: r.Watched, Serve: int32(r.Serve), RoleTable: r.RoleTable}
 	for _, s := range r.Hung[:min(len(r.Hung), maxHung)] {
 		out.Hung = append(out.Hung, &linkpb.RankState{
 			Rank: int32(s.Rank), Step: s.Step, State: string(rune(s.State)), Collective: s.Collective,
@@ -158,6 +183,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		})
 		out.HungAtUnixNano = r.HungAt.UnixNano()
 	}
+	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -169,7 +195,7 @@ func (r Ranks) message() *linkpb.Ranks {
 }
 
 func ranksOf(m *linkpb.Ranks) Ranks {
-	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Watched: m.GetWatched()}
+	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Watched: m.GetWatched(), Serve: int(m.GetServe()), RoleTable: m.GetRoleTable()}
 	for _, s := range m.GetHung() {
 		out.Hung = append(out.Hung, RankState{
 			Rank: int(s.GetRank()), Step: s.GetStep(), State: s.GetState()[0], Collective: s.GetCollective(),
@@ -177,6 +203,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		})
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
+	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -225,7 +252,8 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
-		old.GetHungAtUnixNano() != m.GetHungAtUnixNano()
+		old.GetHungAtUnixNano() != m.GetHungAtUnixNano() ||
+		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound()
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

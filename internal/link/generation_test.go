@@ -13,24 +13,29 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
 // first is the generation of a replica that is alone.
 var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
 
 var someRanks = Ranks{
-	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7,
+	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def",
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
 	Watched: true, HungAt: time.Unix(5, 7).UTC(),
-	Hung: []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Silent: time.Second, Waits: "w"}},
+	Hung:      []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Silent: time.Second, Waits: "w"}},
+	Facts:     &preflight.Facts{Versions: map[string]string{"torch": "2"}, FreeDisk: 3, SharedMemory: 4},
+	Preflight: &preflight.Report{Round: "r", Listen: preflight.Taken, Port: 5, Results: []preflight.Result{{Target: preflight.Target{Name: "worker-0", Address: "[::1]:7", Bandwidth: true}, Error: preflight.Silent, Latency: 6, Rate: 7}}},
 }
 
 func TestGenerationMessages(t *testing.T) {
 	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true}
+	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def",
+		Preflight: &preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "worker-0", Address: "127.0.0.1:7", Bandwidth: true}}},
+		Roles:     []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}}
 	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
 		t.Error(d)
 	}
@@ -46,6 +51,15 @@ func TestGenerationMessages(t *testing.T) {
 		"lead's port": func(m *linkpb.Go) { m.Lead = "127.0.0.1:99999" },
 		"restore":     func(m *linkpb.Go) { m.Restore = -1 },
 		"table":       func(m *linkpb.Go) { m.Table = strings.Repeat("a", maxTable+1) },
+		"role table":  func(m *linkpb.Go) { m.RoleTable = strings.Repeat("a", maxTable+1) },
+		"roles":       func(m *linkpb.Go) { m.Roles = make([]*linkpb.RoleTable, maxRoles+1) },
+		"role":        func(m *linkpb.Go) { m.Roles[0].Name = "A=B" },
+		"role's size": func(m *linkpb.Go) { m.Roles[0].Ranks = 1 },
+		"addresses":   func(m *linkpb.Go) { m.Roles[0].Addresses = make([]string, MaxAddresses+1) },
+		"round":       func(m *linkpb.Go) { m.Preflight.Round = "" },
+		"targets":     func(m *linkpb.Go) { m.Preflight.Targets = make([]*linkpb.PreflightTarget, maxTargets+1) },
+		"target":      func(m *linkpb.Go) { m.Preflight.Targets[0].Address = "x" },
+		"address":     func(m *linkpb.Go) { m.Roles[0].Addresses[0] = "localhost" },
 	} {
 		bad := proto.CloneOf(g.order(1, 1))
 		if spoil(bad); checkGo(bad) == nil {
@@ -55,6 +69,14 @@ func TestGenerationMessages(t *testing.T) {
 	for name, spoil := range map[string]func(*linkpb.Ranks){
 		"generation": func(m *linkpb.Ranks) { m.Generation = -1 },
 		"port":       func(m *linkpb.Ranks) { m.Port = 65536 },
+		"disk":       func(m *linkpb.Ranks) { m.Facts.FreeDisk = -1 },
+		"version":    func(m *linkpb.Ranks) { m.Facts.Versions["torch"] = strings.Repeat("1", maxVersion+1) },
+		"round":      func(m *linkpb.Ranks) { m.Preflight.Round = strings.Repeat("1", maxTable+1) },
+		"listen":     func(m *linkpb.Ranks) { m.Preflight.Listen = "no" },
+		"result":     func(m *linkpb.Ranks) { m.Preflight.Results[0].Error = "no" },
+		"rate":       func(m *linkpb.Ranks) { m.Preflight.Results[0].Rate = -1 },
+		"serve":      func(m *linkpb.Ranks) { m.Serve = -1 },
+		"role table": func(m *linkpb.Ranks) { m.RoleTable = strings.Repeat("a", maxTable+1) },
 		"order":      func(m *linkpb.Ranks) { m.Held = []int64{2, 1} },
 		"step":       func(m *linkpb.Ranks) { m.Held = []int64{0} },
 		"many":       func(m *linkpb.Ranks) { m.Held = make([]int64, MaxHeld+1) },

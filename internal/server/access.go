@@ -80,6 +80,7 @@ var access = map[string]rule{
 	"watchPlacement":     {all, all, own, own, read, false},
 	"previewPlacement":   {all, all, own, own, read, false},
 	"previewRecipe":      {all, all, own, own, read, false},
+	"previewExisting":    {all, all, own, own, read, false},
 	"listSecret":         {all, all, own, own, read, false}, // never with its values
 	"getSecret":          {all, all, own, own, read, false},
 	"watchSecret":        {all, all, own, own, read, false},

@@ -182,7 +182,7 @@ func (realClock) Now() time.Time                         { return time.Now() }
 func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // asking are the routes that read with a body.
-var asking = map[string]bool{"previewPlacement": true, "previewRecipe": true}
+var asking = map[string]bool{"previewPlacement": true, "previewRecipe": true, "previewExisting": true}
 
 func TestRouteTable(t *testing.T) {
 	w := newWorld(t)

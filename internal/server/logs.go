@@ -109,7 +109,7 @@ func (s *Server) logOptions(c *call, task *api.TrainingTask) (logbook.ReadOption
 	}
 	if replica != "" && opts.Tail > 0 {
 		if role, index, ok := cutLabel(replica); ok {
-			opts.Replica = string(engine.NameOf(task.Meta.ID, role, index, max(task.Status.Attempt, 1)))
+			opts.Replica = string(engine.NameOf(task.Meta.ID, role, index, max(task.Status.AttemptOf(role), 1)))
 			return opts, ""
 		}
 	}

@@ -32,6 +32,12 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 			query:   scopeParams(task), data: schemaOf[api.Recipe](reg), handle: s.recipe, body: wishBody(reg),
 		},
 		{
+			method: http.MethodPost, path: prefix + "/" + task.Plural + "/existing", id: "previewExisting", tag: task.Plural, kind: task.Kind,
+			summary: "What running environments would be together as the nodes of a training: their sum, master, warnings, and what the framework makes of them. Nothing is created.",
+			query:   scopeParams(task), data: schemaOf[api.ExistingPreview](reg), handle: s.existing,
+			body: &bodySpec{schema: schemaOf[api.ExistingRequest](reg), media: []string{"application/json"}, required: true},
+		},
+		{
 			method: http.MethodGet, path: prefix + "/zones/{name}/outage", id: "previewOutage", tag: zone.Plural, kind: zone.Kind,
 			summary: "Where each task of this zone would go if the zone were lost now, or why it would wait. Nothing changes.",
 			data:    schemaOf[api.Outage](reg), handle: s.outage,

@@ -169,6 +169,7 @@ class Walk:
         self.call("previewPlacement", expect=400, body={"spec": {}})
         self.call("previewRecipe", body=wish | {"spec": wish["spec"] | {"framework": "deepspeed", "precision": "fp16"}})
         self.call("previewRecipe", expect=400, body=wish | {"spec": wish["spec"] | {"framework": "pytorch-ddp", "strategy": {"tensor": 2}}})
+        self.call("previewExisting", expect=400, body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["none"]}})
         zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
         for name in "near", "far":
             self.call("createZone", body={"metadata": {"name": name}, "spec": {"region": "walk"}})

@@ -22,7 +22,7 @@ var (
 	ports = []string{
 		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/engine", "internal/engine/record",
 	}
-	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose"}
+	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection"}
 	below4    = join(foundation, vocabulary, judgement, ports)
 )
 
@@ -33,6 +33,8 @@ var table = []row{
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
+	{"2 judgement, environments as nodes", []string{"internal/selection"}, join(foundation, vocabulary, []string{"internal/recipe"})},
+	{"2 judgement, what must hold before they do", []string{"internal/preflight"}, join(foundation, vocabulary)},
 
 	{"3 store", []string{"internal/store"}, join(foundation, vocabulary)},
 	{"3 store, embedded etcd", []string{"internal/store/embedded"}, join(foundation, vocabulary, []string{"internal/store"})},

@@ -108,8 +108,12 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	}
 	errs = append(errs, c.startAll(ctx, s, p, task))
 	hold := len(p.goAhead) > 0 && c.holds(s, task)
+	errs = append(errs, c.ask(s, p.check, task.Status))
+	roles, table := s.addresses()
 	for _, i := range p.goAhead {
-		if err := c.cfg.Hub.Go(s.members[i].name, task.Status.Attempt, s.orderFor(i, task.Status, hold)); err != nil && !fault.Is(err, fault.Unavailable) {
+		g := s.orderFor(i, task.Status, hold)
+		g.Roles, g.RoleTable = roles, table
+		if err := c.cfg.Hub.Go(s.members[i].name, s.members[i].attempt, g); err != nil && !fault.Is(err, fault.Unavailable) {
 			errs = append(errs, err) // not attached any more: it comes back
 		}
 	}
@@ -167,7 +171,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 	r := engine.Replica{
 		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
-		Attempt: task.Status.Attempt, Ranks: m.ranks, Node: m.node,
+		Attempt: m.attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.ranks, Node: m.node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
 	for _, role := range task.Spec.Roles {

@@ -270,7 +270,8 @@ func (c *Controller) members(s seen, known map[engine.Name]engine.Observation) [
 	}
 	for _, role := range s.placement.Spec.Roles {
 		for i, slot := range role.Slots {
-			m := member{name: engine.NameOf(s.task.Meta.ID, role.Role, i, s.task.Status.Attempt), role: role.Role, index: i, number: slot.Node, devices: slot.Devices, ranks: max(ranks[role.Role], 1)}
+			attempt := s.task.Status.AttemptOf(role.Role)
+			m := member{name: engine.NameOf(s.task.Meta.ID, role.Role, i, attempt), role: role.Role, index: i, attempt: attempt, number: slot.Node, devices: slot.Devices, ranks: max(ranks[role.Role], 1)}
 			if n := c.node(slot.Node); n != nil {
 				m.node, m.zone, m.leaf = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf
 			}

@@ -25,6 +25,12 @@ type seen struct {
 	stay bool
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
+
+	// Of a part of a task: the task, which of its roles (0: those that restart with it), and where
+	// its members are among the task's.
+	whole *seen
+	role  int
+	at    []int
 }
 
 // member is one expected replica of the current attempt.
@@ -32,6 +38,7 @@ type member struct {
 	name     engine.Name
 	role     string
 	index    int
+	attempt  int // of its part
 	node     string
 	number   uint32 // the node's
 	zone     string
@@ -59,12 +66,14 @@ type plan struct {
 	start     []int // members
 	stop      []engine.Name
 	goAhead   []int // members
+	check     []int // members that are asked for their preflight
 	remove    []engine.Name
 	archive   bool   // move the task to history
 	erase     bool   // delete the task and its bytes
 	swap      string // the node to get away from; "": none
 	events    []event
 	wake      time.Duration
+	part      string // of the task that is being judged; sets its events apart
 }
 
 type event struct {
@@ -78,7 +87,7 @@ type event struct {
 // decide is the whole judgement: pure, level-triggered, running it twice changes nothing.
 func decide(s seen, now time.Time) plan {
 	p := plan{status: s.task.Status}
-	p.status.Restarts = slices.Clone(p.status.Restarts)
+	p.status.Restarts, p.status.Roles = slices.Clone(p.status.Restarts), slices.Clone(p.status.Roles)
 	s.sweepOthers(&p)
 	wanted := !s.task.Spec.Stop && s.task.Meta.DeletedAt == nil
 	switch {
@@ -116,7 +125,7 @@ func (p *plan) note(reason string, message fault.Text) {
 }
 
 func (p *plan) tell(warning bool, reason, once string, message fault.Text) {
-	p.events = append(p.events, event{warning, reason, message, once})
+	p.events = append(p.events, event{warning, reason, message, p.part + once})
 }
 
 // sweepOthers ends and removes replicas that are not of the current attempt.
@@ -250,6 +259,7 @@ func (s *seen) leave(p *plan, now time.Time) {
 	p.moveOn = true
 	p.status.Attempt++
 	p.status.Rendezvous = nil
+	s.renewRoles(p)
 	p.status.PlacedAt = &now
 	p.to(api.PhaseRecovering, e.Reason, e.Message)
 }
@@ -267,6 +277,8 @@ func (s *seen) begin(p *plan, now time.Time) {
 	}
 	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
 	p.status.Rendezvous = nil
+	s.renewRoles(p)
+	p.status.Preflight = nil
 	p.status.PlacedAt = &now
 	p.status.Zones = s.zones()
 	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
@@ -307,43 +319,61 @@ func (s *seen) started() *time.Time {
 // proceed is for a task with a placement and a current attempt.
 func (s *seen) proceed(p *plan, now time.Time) {
 	s.count(p)
-	if fail := s.firstFailure(p.status.Rendezvous != nil); fail != nil {
-		s.failing(p, now, fail)
+	if s.refuses(p) {
+		s.refused(p, now)
+		return
+	}
+	parts := s.parts()
+	lost := func(part *seen) *api.ReplicaFailure { return part.firstFailure(p.status.Rendezvous != nil) }
+	if part, fail := earliest(parts, p, lost); fail != nil {
+		part.as(p, func() { part.failing(p, now, fail) })
 		return
 	}
 	if p.status.Replicas.Succeeded == len(s.members) {
 		s.complete(p, now)
 		return
 	}
-	if p.status.Rendezvous == nil {
-		s.gather(p)
+	var wait time.Duration
+	failed := func(part *seen) *api.ReplicaFailure {
+		fail, more := part.rankFailure(p, now)
+		if wait = max(wait, more); fail == nil && more == 0 {
+			fail = part.hungRank(p)
+		}
+		return fail
+	}
+	guilty, fail := earliest(parts, p, failed)
+	if guilty == nil && wait > 0 {
+		p.wake = wait // the culprit may still show itself
 		return
 	}
-	fail, wait := s.rankFailure(p, now)
-	if p.wake = wait; wait > 0 {
-		return // the culprit may still show itself
+	for _, part := range parts {
+		part.as(p, func() {
+			switch {
+			case p.status.Rendezvous == nil:
+				part.gather(p, now)
+			case part == guilty:
+				part.nextGeneration(p, now, fail)
+			default:
+				part.follow(p)
+			}
+		})
 	}
-	if fail == nil {
-		fail = s.hungRank(p)
-	}
-	if fail != nil {
-		s.nextGeneration(p, now, fail)
+	if guilty != nil {
 		return
 	}
-	s.follow(p)
 	if p.status.Replicas.Starting == 0 && p.status.Phase != api.PhaseRunning {
 		if p.status.StartedAt == nil {
 			p.status.StartedAt = s.started()
 		}
 		p.usage = true
 		p.to(api.PhaseRunning, "Started", fault.T("All %d processes run.", "全部 %d 个进程已运行。", s.world))
-		p.tell(false, "Started", "started-"+itoa(p.status.Generation), p.status.Message)
+		p.tell(false, "Started", "started-"+generations(&p.status), p.status.Message)
 	}
 }
 
 // gather starts what is missing; once all are attached their start is ordered.
-func (s *seen) gather(p *plan) {
-	if zones := s.zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
+func (s *seen) gather(p *plan, now time.Time) {
+	if zones := s.all().zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
 		p.status.Zones, p.commit = zones, true
 	}
 	for i := range s.members {
@@ -351,7 +381,7 @@ func (s *seen) gather(p *plan) {
 			p.start = append(p.start, i)
 		}
 	}
-	if len(p.start) == 0 && s.allReady() {
+	if len(p.start) == 0 && s.allReady() && s.all().meet() && s.all().checked(p, now) {
 		s.open(p, s.world)
 	}
 }
@@ -382,7 +412,11 @@ func (m *member) lags(status *api.TrainingTaskStatus) bool {
 	if m.said.Generation == 0 {
 		return status.Phase == api.PhaseRecovering
 	}
-	return m.said.Generation < int64(status.Generation)
+	generation := status.Generation
+	if r := status.Role(m.role); r != nil {
+		generation = r.Generation
+	}
+	return m.said.Generation < int64(generation)
 }
 
 // firstFailure is the earliest end that was not a success and not ours. A replica that was told to
@@ -441,15 +475,20 @@ func reasonText(m *member, e *engine.Exit) fault.Text {
 // failing ends the attempt, then restarts within the budget or fails.
 func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
 	fail = s.settle(p, fail, "fail-"+fail.Replica)
-	if !s.endAll(p) {
+	recent, left := s.budget(p, now)
+	again := fail.Action != string(diagnose.Stop) && left > 0
+	who := s
+	if !again {
+		who = s.all() // the end of the task
+	}
+	if !who.endAll(p) {
 		if p.status.Phase == api.PhaseRunning || p.status.Phase == api.PhaseInitializing {
 			p.to(api.PhaseRecovering, fail.Reason, fail.Message)
 		}
 		return
 	}
 	p.usage = true
-	recent, left := s.budget(p, now)
-	if fail.Action != string(diagnose.Stop) && left > 0 {
+	if again {
 		s.restart(p, now, recent, fail)
 		return
 	}
@@ -463,7 +502,8 @@ func (s *seen) restart(p *plan, now time.Time, recent []time.Time, fail *api.Rep
 	p.status.Restarts = append(recent, now)
 	p.status.Attempt++
 	p.status.Rendezvous = nil
-	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
+	total := len(s.all().members)
+	p.status.Replicas = api.ReplicaCount{Total: total, Starting: len(s.members), Running: total - len(s.members)}
 	message := fault.T("Restart %d of the window: %s", "窗口内第 %d 次重启：%s", len(p.status.Restarts), fail.Message.EN)
 	message.ZH = fault.T("", "窗口内第 %d 次重启：%s", len(p.status.Restarts), fail.Message.ZH).ZH
 	p.to(api.PhaseRecovering, "Restarting", message)

@@ -292,7 +292,11 @@ func TestEveryLifeEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := task(api.PhasePending, 0, 0)
 		tk.Spec.Restart = &api.RestartPolicy{MaxRestarts: rapid.IntRange(0, 3).Draw(t, "budget")}
-		pl := placed()
+		pl, size := placed(), 2
+		if rapid.Bool().Draw(t, "a role by itself") {
+			tk.Spec.Roles = append(tk.Spec.Roles, api.Role{Name: "reward", Replicas: 2, Restart: api.RestartRole})
+			size = 4
+		}
 		world := map[engine.Name]*member{}
 		for turn := range 400 {
 			if turn == 20 && rapid.Bool().Draw(t, "stop") {
@@ -301,8 +305,12 @@ func TestEveryLifeEnds(t *testing.T) {
 			s := seen{task: tk, placement: pl, archiveAfter: time.Hour, stay: turn%2 == 0}
 			current := map[engine.Name]bool{}
 			if pl != nil {
-				for i := range 2 {
-					m := at(i, tk.Status.Attempt, "", false, nil)
+				for i := range size {
+					m := at(i%2, tk.Status.Attempt, "", false, nil)
+					if i >= 2 {
+						m.role, m.attempt = "reward", tk.Status.AttemptOf("reward")
+						m.name = engine.NameOf("task-1", "reward", i%2, m.attempt)
+					}
 					if known := world[m.name]; known != nil {
 						m = *known
 					}
@@ -310,6 +318,7 @@ func TestEveryLifeEnds(t *testing.T) {
 					s.members = append(s.members, m)
 				}
 			}
+			s.table()
 			for _, name := range sortedNames(world) {
 				if !current[name] {
 					s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
@@ -319,9 +328,7 @@ func TestEveryLifeEnds(t *testing.T) {
 			if p.status.Attempt < tk.Status.Attempt || p.status.Generation < tk.Status.Generation {
 				t.Fatal("attempt or generation went back")
 			}
-			if len(p.goAhead) > 0 && (p.status.Rendezvous == nil || p.status.Generation == 0) {
-				t.Fatal("go before the generation was written")
-			}
+			checkRoles(t, s, p)
 			if p.moveOn && p.status.Rendezvous != nil {
 				t.Fatal("the next place would go on with the rendezvous of the last")
 			}
@@ -347,10 +354,17 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 		m.state = engine.StateCreated
 		world[m.name] = &m
 	}
+	_, table := s.addresses()
 	for _, i := range p.goAhead {
-		if m := world[s.members[i].name]; m != nil && !m.ended() && m.said.Generation < int64(p.status.Generation) {
+		number := s.orderFor(i, p.status, true).Number
+		m := world[s.members[i].name]
+		if m == nil || m.ended() {
+			continue
+		}
+		m.said.RoleTable = table
+		if m.said.Generation < number {
 			m.state = engine.StateRunning
-			m.said.Generation, m.said.Failed, m.said.Hung = int64(p.status.Generation), nil, nil
+			m.said.Generation, m.said.Failed, m.said.Hung = number, nil, nil
 		}
 	}
 	for _, name := range p.stop {
@@ -366,7 +380,7 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 		switch m.state {
 		case engine.StateCreated:
 			m.attached = true
-			m.said.Port = 4000
+			m.said.Port, m.said.Serve = 4000, 5000+m.attempt
 		case engine.StateRunning:
 			if m.said.Failed == nil && rapid.Bool().Draw(t, "rank fails") {
 				m.said.Failed = &link.RankExit{

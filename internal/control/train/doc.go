@@ -20,6 +20,10 @@
 // from the newest step that every one of them holds. A launcher is lost or has ended: the next
 // attempt, with new launchers, from the beginning.
 //
+// Roles with restart: role are parts of their own (roles.go): what is said here of a task's attempt,
+// generation and ranks holds for each part, and one part's way back leaves the others alone. Phase,
+// budget and end are the task's.
+//
 // Invariants:
 //  1. Attempt only grows; a replica's name contains it, so no name is ever used twice.
 //  2. Generation only grows. With it the hash of its members, its lead and the step to restore are

@@ -37,9 +37,15 @@ func (s *seen) table() {
 			cmp.Compare(x.number, y.number), cmp.Compare(lowest(x.devices), lowest(y.devices)), cmp.Compare(x.index, y.index))
 	})
 	s.order, s.world = order, 0
+	next := map[string]int{} // the next rank; "": of the roles that restart with the task
 	for place, i := range order {
 		m := &s.members[i]
-		m.place, m.first = place, s.world
+		space := ""
+		if s.task.Status.Role(m.role) != nil {
+			space = m.role
+		}
+		m.place, m.first = place, next[space]
+		next[space] += m.ranks
 		s.world += m.ranks
 	}
 }
@@ -110,8 +116,12 @@ func newestCommon(held [][]int64) int64 {
 
 // follow sees to it that everybody attached has started the open generation.
 func (s *seen) follow(p *plan) {
+	if !s.all().meet() {
+		return
+	}
+	_, table := s.all().addresses()
 	for i := range s.members {
-		if m := &s.members[i]; m.attached && !m.ended() && m.said.Generation < int64(p.status.Generation) {
+		if m := &s.members[i]; m.attached && !m.ended() && (m.said.Generation < int64(p.status.Generation) || m.said.RoleTable != table) {
 			p.goAhead = append(p.goAhead, i)
 		}
 	}
@@ -125,11 +135,15 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 		p.to(api.PhaseRecovering, fail.Reason, fail.Message)
 	}
 	recent, left := s.budget(p, now)
-	if left == 0 && !swapping(p) || fail.Action == string(diagnose.Stop) || slices.ContainsFunc(s.members, func(m member) bool { return m.ended() }) {
+	if left == 0 && !swapping(p) || fail.Action == string(diagnose.Stop) {
+		s.all().endAll(p)
+		return
+	}
+	if slices.ContainsFunc(s.members, func(m member) bool { return m.ended() }) {
 		s.endAll(p) // a member that is through can't start again: a new attempt, if any
 		return
 	}
-	if !s.allReady() {
+	if !s.allReady() || !s.all().meet() {
 		return // they come back, or are found lost
 	}
 	if wait := backOff(recent, now); wait > 0 && !swapping(p) && !s.progressed(&p.status) {
@@ -208,9 +222,12 @@ func (s *seen) budget(p *plan, now time.Time) (recent []time.Time, left int) {
 // order is what a member is told about the open generation. A launcher holds on after a failure
 // only while there are restarts left; otherwise it need not wait for us to end.
 func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Generation {
-	r := status.Rendezvous
+	r, generation := status.Rendezvous, status.Generation
+	if own := status.Role(s.members[i].role); own != nil {
+		r, generation = own.Rendezvous, own.Generation
+	}
 	return link.Generation{
-		Number: int64(status.Generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
+		Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
 		Restore: r.Restore, Hold: hold,
 	}
 }

@@ -16,7 +16,7 @@ func TestTable(t *testing.T) {
 	m := func(role string, index, ranks int, zone, leaf string, node uint32, devices uint64) member {
 		return member{role: role, index: index, ranks: ranks, zone: zone, leaf: leaf, number: node, devices: devices}
 	}
-	s := seen{members: []member{
+	s := seen{task: task(api.PhasePending, 0, 0), members: []member{
 		m("worker", 0, 2, "b", "l1", 1, 0), m("worker", 1, 2, "a", "l2", 9, 0), m("worker", 2, 2, "a", "l1", 7, 0b1100),
 		m("worker", 3, 2, "a", "l1", 7, 0b0011), m("ps", 0, 1, "a", "l1", 3, 0),
 	}}

@@ -2,10 +2,12 @@ package train
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // watermarks tells the ranks of a task which step all of them hold, so that they may overwrite what
@@ -14,14 +16,14 @@ type watermarks struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	dirty map[string]bool // task ids; true: tell it again in any case
-	told  map[string]mark // of the loop alone
+	dirty map[string]bool         // task ids; true: tell it again in any case
+	told  map[string]map[int]mark // by part of the task; of the loop alone
 }
 
 type mark struct{ generation, step int64 }
 
 func newWatermarks() *watermarks {
-	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, told: map[string]mark{}}
+	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, told: map[string]map[int]mark{}}
 }
 
 // Saved says that ranks of a task may hold another step, or, anew, that one of its launchers may have
@@ -86,19 +88,31 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 	if err != nil {
 		return err
 	}
-	generation := int64(s.task.Status.Generation)
 	if s.task.Status.Phase.Finished() {
 		delete(w.told, id)
 		return nil
 	}
+	if w.told[id] == nil {
+		w.told[id] = map[int]mark{}
+	}
+	p := plan{status: store.Clone(s.task).Status}
+	var errs []error
+	for k, part := range s.parts() {
+		part.as(&p, func() { errs = append(errs, c.tellPart(part, int64(p.status.Generation), w.told[id], k)) })
+	}
+	return errors.Join(errs...)
+}
+
+// tellPart tells the members of one part of a task what they all hold.
+func (c *Controller) tellPart(s *seen, generation int64, told map[int]mark, k int) error {
 	for i := range s.members {
 		if s.members[i].said.Generation != generation {
 			return nil // not all are there yet
 		}
 	}
 	step := s.newestHeld()
-	if now := (mark{generation, step}); step > 0 && w.told[id] != now {
-		w.told[id] = now
+	if now := (mark{generation, step}); step > 0 && told[k] != now {
+		told[k] = now
 		for i := range s.members {
 			if err := c.cfg.Hub.Watermark(s.members[i].name, generation, step); err != nil && !fault.Is(err, fault.Unavailable) {
 				return err

@@ -549,6 +549,9 @@ type Go struct {
 	Table         string                 `protobuf:"bytes,7,opt,name=table,proto3" json:"table,omitempty"`                           // hash of who is which rank
 	Restore       int64                  `protobuf:"varint,8,opt,name=restore,proto3" json:"restore,omitempty"`                      // the step to go on from; 0: the beginning
 	Hold          bool                   `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`                            // after a rank failed: wait for the next generation instead of ending
+	Roles         []*RoleTable           `protobuf:"bytes,15,rep,name=roles,proto3" json:"roles,omitempty"`                          // where the replicas of every role are; none where there is one role
+	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
+	Preflight     *Preflight             `protobuf:"bytes,17,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // set: start nothing, but do this
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -646,6 +649,405 @@ func (x *Go) GetHold() bool {
 	return false
 }
 
+func (x *Go) GetRoles() []*RoleTable {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *Go) GetRoleTable() string {
+	if x != nil {
+		return x.RoleTable
+	}
+	return ""
+}
+
+func (x *Go) GetPreflight() *Preflight {
+	if x != nil {
+		return x.Preflight
+	}
+	return nil
+}
+
+// Preflight asks a launcher to listen on its ports and to connect to peers.
+type Preflight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Round         string                 `protobuf:"bytes,1,opt,name=round,proto3" json:"round,omitempty"`
+	Targets       []*PreflightTarget     `protobuf:"bytes,2,rep,name=targets,proto3" json:"targets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preflight) Reset() {
+	*x = Preflight{}
+	mi := &file_link_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preflight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preflight) ProtoMessage() {}
+
+func (x *Preflight) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preflight.ProtoReflect.Descriptor instead.
+func (*Preflight) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Preflight) GetRound() string {
+	if x != nil {
+		return x.Round
+	}
+	return ""
+}
+
+func (x *Preflight) GetTargets() []*PreflightTarget {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+type PreflightTarget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Bandwidth     bool                   `protobuf:"varint,3,opt,name=bandwidth,proto3" json:"bandwidth,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightTarget) Reset() {
+	*x = PreflightTarget{}
+	mi := &file_link_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightTarget) ProtoMessage() {}
+
+func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightTarget.ProtoReflect.Descriptor instead.
+func (*PreflightTarget) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PreflightTarget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PreflightTarget) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *PreflightTarget) GetBandwidth() bool {
+	if x != nil {
+		return x.Bandwidth
+	}
+	return false
+}
+
+type NodeFacts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Versions      map[string]string      `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	FreeDisk      int64                  `protobuf:"varint,2,opt,name=free_disk,json=freeDisk,proto3" json:"free_disk,omitempty"`
+	SharedMemory  int64                  `protobuf:"varint,3,opt,name=shared_memory,json=sharedMemory,proto3" json:"shared_memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeFacts) Reset() {
+	*x = NodeFacts{}
+	mi := &file_link_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeFacts) ProtoMessage() {}
+
+func (x *NodeFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
+func (*NodeFacts) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *NodeFacts) GetVersions() map[string]string {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *NodeFacts) GetFreeDisk() int64 {
+	if x != nil {
+		return x.FreeDisk
+	}
+	return 0
+}
+
+func (x *NodeFacts) GetSharedMemory() int64 {
+	if x != nil {
+		return x.SharedMemory
+	}
+	return 0
+}
+
+type PreflightReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Round         string                 `protobuf:"bytes,1,opt,name=round,proto3" json:"round,omitempty"`
+	Listen        string                 `protobuf:"bytes,2,opt,name=listen,proto3" json:"listen,omitempty"`
+	Port          int32                  `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Results       []*PreflightResult     `protobuf:"bytes,4,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightReport) Reset() {
+	*x = PreflightReport{}
+	mi := &file_link_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightReport) ProtoMessage() {}
+
+func (x *PreflightReport) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightReport.ProtoReflect.Descriptor instead.
+func (*PreflightReport) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PreflightReport) GetRound() string {
+	if x != nil {
+		return x.Round
+	}
+	return ""
+}
+
+func (x *PreflightReport) GetListen() string {
+	if x != nil {
+		return x.Listen
+	}
+	return ""
+}
+
+func (x *PreflightReport) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *PreflightReport) GetResults() []*PreflightResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type PreflightResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Target        *PreflightTarget       `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	LatencyNanos  int64                  `protobuf:"varint,3,opt,name=latency_nanos,json=latencyNanos,proto3" json:"latency_nanos,omitempty"`
+	Rate          int64                  `protobuf:"varint,4,opt,name=rate,proto3" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightResult) Reset() {
+	*x = PreflightResult{}
+	mi := &file_link_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightResult) ProtoMessage() {}
+
+func (x *PreflightResult) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
+func (*PreflightResult) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PreflightResult) GetTarget() *PreflightTarget {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *PreflightResult) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *PreflightResult) GetLatencyNanos() int64 {
+	if x != nil {
+		return x.LatencyNanos
+	}
+	return 0
+}
+
+func (x *PreflightResult) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+// RoleTable is where a role's replicas are, in rank order.
+type RoleTable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Ranks         int32                  `protobuf:"varint,2,opt,name=ranks,proto3" json:"ranks,omitempty"` // in all its replicas
+	Replicas      int32                  `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Addresses     []string               `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"` // host:port of the first ones; "": not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleTable) Reset() {
+	*x = RoleTable{}
+	mi := &file_link_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleTable) ProtoMessage() {}
+
+func (x *RoleTable) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
+func (*RoleTable) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RoleTable) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RoleTable) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *RoleTable) GetReplicas() int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+func (x *RoleTable) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 // Ranks is the newest about a launcher's ranks.
 type Ranks struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -657,13 +1059,17 @@ type Ranks struct {
 	Watched        bool                   `protobuf:"varint,10,opt,name=watched,proto3" json:"watched,omitempty"`      // its ranks tell their progress, so that a hang can be seen
 	Hung           []*RankState           `protobuf:"bytes,11,rep,name=hung,proto3" json:"hung,omitempty"`             // all its ranks, while they make no progress
 	HungAtUnixNano int64                  `protobuf:"varint,12,opt,name=hung_at_unix_nano,json=hungAtUnixNano,proto3" json:"hung_at_unix_nano,omitempty"`
+	Serve          int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                         // port that its ranks may serve others on, as long as the launcher lives
+	RoleTable      string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // the newest that it was told
+	Facts          *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                          // until it has started a generation
+	Preflight      *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // likewise; the newest round
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +1081,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +1094,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -747,6 +1153,34 @@ func (x *Ranks) GetHungAtUnixNano() int64 {
 	return 0
 }
 
+func (x *Ranks) GetServe() int32 {
+	if x != nil {
+		return x.Serve
+	}
+	return 0
+}
+
+func (x *Ranks) GetRoleTable() string {
+	if x != nil {
+		return x.RoleTable
+	}
+	return ""
+}
+
+func (x *Ranks) GetFacts() *NodeFacts {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *Ranks) GetPreflight() *PreflightReport {
+	if x != nil {
+		return x.Preflight
+	}
+	return nil
+}
+
 type RankExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -765,7 +1199,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +1211,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +1224,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -878,7 +1312,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1324,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1337,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -961,7 +1395,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1407,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1420,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Probe) GetId() string {
@@ -1031,7 +1465,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1477,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1490,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Probed) GetId() string {
@@ -1105,7 +1539,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1551,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1564,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -1157,7 +1591,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1603,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1616,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -1214,7 +1648,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1660,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1673,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -1302,7 +1736,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1748,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1761,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -1363,7 +1797,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1809,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1822,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -1417,7 +1851,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1863,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1876,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -1484,7 +1918,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1930,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1943,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -1542,7 +1976,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1988,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +2001,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -1589,7 +2023,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +2035,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +2048,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -1640,7 +2074,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +2086,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +2099,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -1683,7 +2117,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +2129,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +2142,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 type SecretValue struct {
@@ -1722,7 +2156,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +2168,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +2181,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -1780,7 +2214,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +2226,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +2239,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -1828,7 +2262,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +2274,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +2287,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -1908,7 +2342,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2354,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2367,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -1966,7 +2400,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2412,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2425,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -2015,7 +2449,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2461,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2474,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -2113,7 +2547,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2559,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2572,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -2207,7 +2641,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2653,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2666,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -2258,7 +2692,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2704,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2717,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -2310,7 +2744,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2756,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2769,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Facts) GetReplica() string {
@@ -2407,7 +2841,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2853,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2866,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Order) GetReplica() string {
@@ -2481,7 +2915,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2927,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2940,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Question) GetKind() string {
@@ -2539,7 +2973,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2985,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2998,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -2583,7 +3017,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +3029,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +3042,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -2633,7 +3067,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2645,7 +3079,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2658,7 +3092,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TailData) GetReplica() string {
@@ -2736,7 +3170,7 @@ const file_link_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xe1\x01\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xe8\x02\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -2749,7 +3183,40 @@ const file_link_proto_rawDesc = "" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x14\n" +
 	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
 	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
-	"\x04hold\x18\t \x01(\bR\x04hold\"\x87\x02\n" +
+	"\x04hold\x18\t \x01(\bR\x04hold\x12.\n" +
+	"\x05roles\x18\x0f \x03(\v2\x18.fermi.link.v1.RoleTableR\x05roles\x12\x1d\n" +
+	"\n" +
+	"role_table\x18\x10 \x01(\tR\troleTable\x126\n" +
+	"\tpreflight\x18\x11 \x01(\v2\x18.fermi.link.v1.PreflightR\tpreflight\"[\n" +
+	"\tPreflight\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\tR\x05round\x128\n" +
+	"\atargets\x18\x02 \x03(\v2\x1e.fermi.link.v1.PreflightTargetR\atargets\"]\n" +
+	"\x0fPreflightTarget\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x1c\n" +
+	"\tbandwidth\x18\x03 \x01(\bR\tbandwidth\"\xce\x01\n" +
+	"\tNodeFacts\x12B\n" +
+	"\bversions\x18\x01 \x03(\v2&.fermi.link.v1.NodeFacts.VersionsEntryR\bversions\x12\x1b\n" +
+	"\tfree_disk\x18\x02 \x01(\x03R\bfreeDisk\x12#\n" +
+	"\rshared_memory\x18\x03 \x01(\x03R\fsharedMemory\x1a;\n" +
+	"\rVersionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\x0fPreflightReport\x12\x14\n" +
+	"\x05round\x18\x01 \x01(\tR\x05round\x12\x16\n" +
+	"\x06listen\x18\x02 \x01(\tR\x06listen\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\x05R\x04port\x128\n" +
+	"\aresults\x18\x04 \x03(\v2\x1e.fermi.link.v1.PreflightResultR\aresults\"\x98\x01\n" +
+	"\x0fPreflightResult\x126\n" +
+	"\x06target\x18\x01 \x01(\v2\x1e.fermi.link.v1.PreflightTargetR\x06target\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12#\n" +
+	"\rlatency_nanos\x18\x03 \x01(\x03R\flatencyNanos\x12\x12\n" +
+	"\x04rate\x18\x04 \x01(\x03R\x04rate\"o\n" +
+	"\tRoleTable\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
+	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xaa\x03\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2761,7 +3228,12 @@ const file_link_proto_rawDesc = "" +
 	"\awatched\x18\n" +
 	" \x01(\bR\awatched\x12,\n" +
 	"\x04hung\x18\v \x03(\v2\x18.fermi.link.v1.RankStateR\x04hung\x12)\n" +
-	"\x11hung_at_unix_nano\x18\f \x01(\x03R\x0ehungAtUnixNano\"\xfe\x01\n" +
+	"\x11hung_at_unix_nano\x18\f \x01(\x03R\x0ehungAtUnixNano\x12\x14\n" +
+	"\x05serve\x18\x0f \x01(\x05R\x05serve\x12\x1d\n" +
+	"\n" +
+	"role_table\x18\x10 \x01(\tR\troleTable\x12.\n" +
+	"\x05facts\x18\x11 \x01(\v2\x18.fermi.link.v1.NodeFactsR\x05facts\x12<\n" +
+	"\tpreflight\x18\x12 \x01(\v2\x1e.fermi.link.v1.PreflightReportR\tpreflight\"\xfe\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
@@ -2930,97 +3402,112 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
 	(*Hello)(nil),               // 2: fermi.link.v1.Hello
 	(*Welcome)(nil),             // 3: fermi.link.v1.Welcome
 	(*Go)(nil),                  // 4: fermi.link.v1.Go
-	(*Ranks)(nil),               // 5: fermi.link.v1.Ranks
-	(*RankExit)(nil),            // 6: fermi.link.v1.RankExit
-	(*RankState)(nil),           // 7: fermi.link.v1.RankState
-	(*Probe)(nil),               // 8: fermi.link.v1.Probe
-	(*Probed)(nil),              // 9: fermi.link.v1.Probed
-	(*Watermark)(nil),           // 10: fermi.link.v1.Watermark
-	(*Started)(nil),             // 11: fermi.link.v1.Started
-	(*Exited)(nil),              // 12: fermi.link.v1.Exited
-	(*LogData)(nil),             // 13: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 14: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 15: fermi.link.v1.Usage
-	(*Done)(nil),                // 16: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 17: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 18: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 19: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 20: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 21: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 22: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 23: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 24: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 25: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 26: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 27: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 28: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 29: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 30: fermi.link.v1.Facts
-	(*Order)(nil),               // 31: fermi.link.v1.Order
-	(*Question)(nil),            // 32: fermi.link.v1.Question
-	(*Answer)(nil),              // 33: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 34: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 35: fermi.link.v1.TailData
+	(*Preflight)(nil),           // 5: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),     // 6: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),           // 7: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),     // 8: fermi.link.v1.PreflightReport
+	(*PreflightResult)(nil),     // 9: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),           // 10: fermi.link.v1.RoleTable
+	(*Ranks)(nil),               // 11: fermi.link.v1.Ranks
+	(*RankExit)(nil),            // 12: fermi.link.v1.RankExit
+	(*RankState)(nil),           // 13: fermi.link.v1.RankState
+	(*Probe)(nil),               // 14: fermi.link.v1.Probe
+	(*Probed)(nil),              // 15: fermi.link.v1.Probed
+	(*Watermark)(nil),           // 16: fermi.link.v1.Watermark
+	(*Started)(nil),             // 17: fermi.link.v1.Started
+	(*Exited)(nil),              // 18: fermi.link.v1.Exited
+	(*LogData)(nil),             // 19: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 20: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 21: fermi.link.v1.Usage
+	(*Done)(nil),                // 22: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 23: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 24: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 25: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 26: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 27: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 28: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 29: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 30: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 31: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 32: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 33: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 34: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 35: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 36: fermi.link.v1.Facts
+	(*Order)(nil),               // 37: fermi.link.v1.Order
+	(*Question)(nil),            // 38: fermi.link.v1.Question
+	(*Answer)(nil),              // 39: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 40: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 41: fermi.link.v1.TailData
+	nil,                         // 42: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	11, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	12, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	13, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	15, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	16, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	18, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	5,  // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	9,  // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	17, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	18, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	19, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	21, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	22, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	24, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	11, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	15, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	14, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	17, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	18, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	10, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	8,  // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
-	6,  // 16: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	7,  // 17: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	24, // 18: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	28, // 19: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	30, // 20: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	18, // 21: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	29, // 22: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	31, // 23: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	18, // 24: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	15, // 25: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	5,  // 26: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	9,  // 27: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 28: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	17, // 29: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	10, // 30: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	8,  // 31: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 32: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	19, // 33: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	20, // 34: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	23, // 35: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	26, // 36: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	32, // 37: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	34, // 38: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 39: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	22, // 40: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	21, // 41: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	25, // 42: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	27, // 43: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	33, // 44: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	35, // 45: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	39, // [39:46] is the sub-list for method output_type
-	32, // [32:39] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	20, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	23, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	24, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	16, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	14, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	10, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	5,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
+	6,  // 18: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	42, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	9,  // 20: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	6,  // 21: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	12, // 22: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	13, // 23: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	7,  // 24: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	8,  // 25: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	30, // 26: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	34, // 27: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	36, // 28: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	24, // 29: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	35, // 30: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	37, // 31: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	24, // 32: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	21, // 33: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	11, // 34: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	15, // 35: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 36: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	23, // 37: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	16, // 38: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	14, // 39: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 40: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	25, // 41: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	26, // 42: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	29, // 43: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	32, // 44: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	38, // 45: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	40, // 46: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 47: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	28, // 48: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	27, // 49: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	31, // 50: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	33, // 51: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	39, // 52: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	41, // 53: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	47, // [47:54] is the sub-list for method output_type
+	40, // [40:47] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -3048,16 +3535,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[23].OneofWrappers = []any{
+	file_link_proto_msgTypes[29].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[26].OneofWrappers = []any{
+	file_link_proto_msgTypes[32].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[27].OneofWrappers = []any{
+	file_link_proto_msgTypes[33].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -3068,7 +3555,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

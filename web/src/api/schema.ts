@@ -512,6 +512,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/existing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** What running environments would be together as the nodes of a training: their sum, master, warnings, and what the framework makes of them. Nothing is created. */
+        post: operations["previewExisting"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/recipe": {
         parameters: {
             query?: never;
@@ -1249,6 +1266,22 @@ export interface components {
             vendor?: string;
             virtual?: boolean;
         };
+        Distributed: {
+            enabled?: boolean;
+            /**
+             * @description pytorch-ddp when absent.
+             * @enum {string}
+             */
+            framework?: "pytorch-ddp" | "pytorch-fsdp" | "deepspeed" | "horovod" | "megatron-lm" | "tensorflow" | "paddle" | "mxnet" | "jax" | "mpi" | "ray" | "plain";
+            /** @description One of nodeIds; the first when absent. */
+            masterNode?: string;
+            /** @description Names or ids of running tasks of one replica, which stand for environments. */
+            nodeIds: string[];
+            /** @description The framework's usual way when absent. */
+            strategy?: components["schemas"]["ExistingStrategy"];
+            /** Format: int64 */
+            trainBatchSize?: number;
+        };
         DistributedInfo: {
             framework: string;
             /** @description Empty until the task is placed. */
@@ -1326,6 +1359,79 @@ export interface components {
             reason: string;
             /** @description Where it goes on, already its own; absent: it waits for a place. */
             to?: components["schemas"]["RoleAssignment"][] | null;
+        };
+        ExistingNode: {
+            /**
+             * @description Cores as a quantity, such as 500m or 64.
+             * @example 500m
+             */
+            cpu: string;
+            /** @description By type. */
+            devices?: {
+                [key: string]: number;
+            };
+            /** @description As it was asked for. */
+            id: string;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            memory: string;
+            name: string;
+            node: string;
+            zone: string;
+        };
+        ExistingPreview: {
+            /** @description By type. */
+            devices?: {
+                [key: string]: number;
+            };
+            /**
+             * @description Launch recipe.
+             * @enum {string}
+             */
+            framework: "pytorch-ddp" | "pytorch-fsdp" | "deepspeed" | "horovod" | "megatron-lm" | "tensorflow" | "paddle" | "mxnet" | "jax" | "mpi" | "ray" | "plain";
+            gpuTypes: string[];
+            isDistributed: boolean;
+            masterNode: string;
+            message: components["schemas"]["Text"];
+            /** Format: int64 */
+            nodeCount: number;
+            /** @description The master first, which has rank 0. */
+            nodes: components["schemas"]["ExistingNode"][];
+            /** @description What the framework makes of it. */
+            recipe: components["schemas"]["Recipe"];
+            /**
+             * @description Cores as a quantity, such as 500m or 64.
+             * @example 500m
+             */
+            totalCpus: string;
+            /** Format: int64 */
+            totalGpus: number;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            totalMemory: string;
+            warnings?: components["schemas"]["Text"][] | null;
+            zones: string[];
+        };
+        ExistingRequest: {
+            datasetId?: string;
+            datasetVersionId?: string;
+            distributedConfig: components["schemas"]["Distributed"];
+            /** @enum {string} */
+            launchMode: "existing";
+            modelId?: string;
+            taskName: string;
+        };
+        ExistingStrategy: {
+            /** Format: int64 */
+            dataParallel?: number;
+            /** Format: int64 */
+            pipelineParallel?: number;
+            /** Format: int64 */
+            tensorParallel?: number;
         };
         ExpectedTotals: {
             /** Format: double */
@@ -1737,6 +1843,37 @@ export interface components {
             placedAt: string;
             roles: components["schemas"]["RoleAssignment"][] | null;
             taskId: string;
+        };
+        PreflightFinding: {
+            /** @description port, pair, answer, disk, sharedMemory, python, torch, driver … */
+            field: string;
+            message: components["schemas"]["Text"];
+        };
+        PreflightStatus: {
+            /** @description What does not hold, causes first; at most 20. */
+            findings?: components["schemas"]["PreflightFinding"][] | null;
+            /**
+             * Format: date-time
+             * @description Absent while they run.
+             */
+            finishedAt?: string;
+            /**
+             * Format: double
+             * @description The longest round trip.
+             */
+            latencyMs?: number;
+            /**
+             * Format: int64
+             * @description Connections that went well.
+             */
+            pairs?: number;
+            /**
+             * @description The lowest, a second.
+             * @example 16Gi
+             */
+            rate?: string;
+            /** Format: date-time */
+            startedAt: string;
         };
         Preview: {
             action?: components["schemas"]["Text"];
@@ -2198,6 +2335,11 @@ export interface components {
              */
             replicas?: number;
             resources?: components["schemas"]["Resources"];
+            /**
+             * @description Who starts again when one of its processes fails: task (when absent), all roles that say so; or role, this one alone, whose ranks are counted by themselves.
+             * @enum {string}
+             */
+            restart?: "task" | "role";
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
             /** @description How a Python command gets its next process quickly after a failure. */
@@ -2209,6 +2351,14 @@ export interface components {
             role: string;
             /** @description 12 bytes a replica: the node's number and a mask of its devices, big-endian. */
             slots: string;
+        };
+        RoleStatus: {
+            /** Format: int64 */
+            attempt: number;
+            /** Format: int64 */
+            generation?: number;
+            name: string;
+            rendezvous?: components["schemas"]["Rendezvous"];
         };
         Secret: {
             metadata: components["schemas"]["Meta"];
@@ -2505,6 +2655,11 @@ export interface components {
             /** @description May be stopped for others and started again; pays the spot price. */
             preemptible?: boolean;
             /**
+             * @description Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off.
+             * @enum {string}
+             */
+            preflight?: "off" | "warn" | "require";
+            /**
              * Format: int64
              * @description Larger wins; 0 to 10000.
              */
@@ -2548,11 +2703,15 @@ export interface components {
             phase?: "Pending" | "Initializing" | "Running" | "Recovering" | "Completed" | "Failed" | "Stopped";
             /** Format: date-time */
             placedAt?: string;
+            /** @description What the checks before the first start found. */
+            preflight?: components["schemas"]["PreflightStatus"];
             /** @description Machine-readable: why it is in this phase. */
             reason?: string;
             rendezvous?: components["schemas"]["Rendezvous"];
             replicas?: components["schemas"]["ReplicaCount"];
             restarts?: string[] | null;
+            /** @description Roles with restart: role, which have attempts and generations of their own. */
+            roles?: components["schemas"]["RoleStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
             /** @description Where it runs or ran. */
@@ -4927,6 +5086,52 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    previewExisting: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExistingRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["ExistingPreview"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     previewRecipe: {

@@ -1,0 +1,254 @@
+package launch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/preflight"
+)
+
+// How long a preflight may take, and how much it sends.
+const (
+	preflightFor  = 4 * time.Second // from the order to the report
+	connectEvery  = 20 * time.Millisecond
+	pings         = 5
+	mostSent      = 1 << 20
+	sendFor       = 100 * time.Millisecond
+	maxPeers      = 64 // connections at a time
+	preflightOpen = 20 * time.Second
+)
+
+// rehearsal is the preflight of one launcher: it listens on the ports that its ranks will use, until
+// they start, and connects to those of others.
+type rehearsal struct {
+	ports  []int
+	report func(*preflight.Report)
+
+	mu     sync.Mutex
+	round  string
+	end    func() // of the round: closes everything and waits
+	closed bool
+}
+
+// prepare comes before the leader knows the ports.
+func (r *rehearsal) prepare(report func(*preflight.Report), ports ...int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ports, r.report = ports, report
+}
+
+// begin is the leader's order. The same round is done once.
+func (r *rehearsal) begin(round preflight.Round) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || round.ID == r.round {
+		return
+	}
+	if r.end != nil {
+		r.end()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), preflightOpen)
+	var wg sync.WaitGroup
+	r.round, r.end = round.ID, func() { cancel(); wg.Wait() }
+	out := &preflight.Report{Round: round.ID}
+	for _, port := range r.ports {
+		l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+		if err != nil {
+			out.Listen, out.Port = preflight.Taken, port
+			continue
+		}
+		wg.Go(func() { answerPeers(ctx, l, round.ID) })
+	}
+	wg.Go(func() {
+		out.Results = connectAll(ctx, round)
+		if ctx.Err() == nil {
+			r.report(out)
+		}
+	})
+}
+
+// stop frees the ports: the ranks start, or never will.
+func (r *rehearsal) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.end != nil {
+		r.end()
+		r.end = nil
+	}
+}
+
+// words are how two launchers of a round know each other.
+func words(round string) (question, reply [32]byte) {
+	return sha256.Sum256([]byte("question " + round)), sha256.Sum256([]byte("reply " + round))
+}
+
+// answerPeers answers who knows the round, until ctx ends.
+func answerPeers(ctx context.Context, l net.Listener, round string) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	gate := make(chan struct{}, maxPeers)
+	for {
+		gate <- struct{}{}
+		conn, err := l.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			<-gate
+			select {
+			case <-ctx.Done():
+			case <-time.After(connectEvery):
+			}
+			continue
+		}
+		wg.Go(func() {
+			defer func() { <-gate }()
+			defer conn.Close()
+			defer context.AfterFunc(ctx, func() { conn.Close() })()
+			answerPeer(conn, round)
+		})
+	}
+}
+
+// answerPeer: the question and its reply, each ping back, then how much came in all. The peer hangs
+// up first, so that the port is not kept by a closed connection.
+func answerPeer(conn net.Conn, round string) {
+	question, reply := words(round)
+	var got [32]byte
+	if _, err := io.ReadFull(conn, got[:]); err != nil || got != question {
+		return
+	}
+	if _, err := conn.Write(reply[:]); err != nil {
+		return
+	}
+	var ping [1]byte
+	for range pings {
+		if _, err := io.ReadFull(conn, ping[:]); err != nil {
+			return
+		}
+		if _, err := conn.Write(ping[:]); err != nil {
+			return
+		}
+	}
+	n, err := io.Copy(io.Discard, io.LimitReader(conn, 2*mostSent))
+	if err == nil {
+		_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
+	}
+}
+
+// connectAll tries the targets side by side.
+func connectAll(ctx context.Context, round preflight.Round) []preflight.Result {
+	ctx, cancel := context.WithTimeout(ctx, preflightFor)
+	defer cancel()
+	out := make([]preflight.Result, len(round.Targets))
+	var wg sync.WaitGroup
+	for i, target := range round.Targets {
+		wg.Go(func() { out[i] = reach(ctx, target, round.ID) })
+	}
+	wg.Wait()
+	return out
+}
+
+// reach tries until the peer answers or the time is over: it may have had its order later. One that
+// another program answers for is tried again too, and told apart in the end.
+func reach(ctx context.Context, target preflight.Target, round string) preflight.Result {
+	r := preflight.Result{Target: target}
+	for {
+		dialer := net.Dialer{}
+		conn, err := dialer.DialContext(ctx, "tcp", target.Address)
+		if err == nil {
+			r.Error = meet(ctx, conn, round)
+			if r.Error == "" {
+				measure(ctx, conn, &r) // what it can't measure stays zero: the way is open
+			}
+			conn.Close()
+			if r.Error == "" {
+				return r
+			}
+		} else if why := dialFault(err); why != preflight.Silent || r.Error == "" {
+			r.Error = why // the end of the time is no news about a port that refused before
+		}
+		select {
+		case <-ctx.Done():
+			return r
+		case <-time.After(connectEvery):
+		}
+	}
+}
+
+func dialFault(err error) string {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return preflight.Refused
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return preflight.Unreachable
+	}
+	return preflight.Silent
+}
+
+// meet asks who is there. Who says nothing may be slow; who hangs up or says something else is not ours.
+func meet(ctx context.Context, conn net.Conn, round string) (fault string) {
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	question, reply := words(round)
+	var got [32]byte
+	_, err := conn.Write(question[:])
+	if err == nil {
+		_, err = io.ReadFull(conn, got[:])
+	}
+	switch {
+	case err == nil && got == reply:
+		return ""
+	case err != nil && ctx.Err() != nil:
+		return preflight.Silent
+	}
+	return preflight.Stranger
+}
+
+// measure pings, and sends for a moment where that is asked for.
+func measure(ctx context.Context, conn net.Conn, r *preflight.Result) {
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	ping := [1]byte{'p'}
+	for i := range pings {
+		at := time.Now()
+		if _, err := conn.Write(ping[:]); err != nil {
+			return
+		}
+		if _, err := io.ReadFull(conn, ping[:]); err != nil {
+			return
+		}
+		if took := time.Since(at); i == 0 || took < r.Latency {
+			r.Latency = max(took, 1)
+		}
+	}
+	if r.Bandwidth {
+		r.Rate = rate(conn)
+	}
+}
+
+// rate is what arrives, a second; 0: it can't be said.
+func rate(conn net.Conn) int64 {
+	at, block := time.Now(), make([]byte, 64<<10)
+	for sent := 0; sent < mostSent && time.Since(at) < sendFor; sent += len(block) {
+		if _, err := conn.Write(block); err != nil {
+			return 0
+		}
+	}
+	if half, ok := conn.(*net.TCPConn); !ok || half.CloseWrite() != nil {
+		return 0
+	}
+	var count [8]byte
+	if _, err := io.ReadFull(conn, count[:]); err != nil {
+		return 0
+	}
+	return int64(float64(binary.BigEndian.Uint64(count[:])) / max(time.Since(at).Seconds(), 1e-6))
+}

@@ -1,0 +1,157 @@
+package launch
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fermi-cluster/fermi/internal/preflight"
+)
+
+// peer is a rehearsal with reserved ports, as a launcher has them.
+type peer struct {
+	rehearsal
+	lead, serve *reservation
+	said        chan *preflight.Report
+}
+
+func newPeer(t *testing.T) *peer {
+	t.Helper()
+	p := &peer{said: make(chan *preflight.Report, 1)}
+	for _, r := range []**reservation{&p.lead, &p.serve} {
+		var err error
+		if *r, err = reservePort(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup((*r).free)
+	}
+	p.prepare(func(r *preflight.Report) { p.said <- r }, p.lead.port, p.serve.port)
+	t.Cleanup(p.stop)
+	return p
+}
+
+func (p *peer) answer(t *testing.T) *preflight.Report {
+	t.Helper()
+	select {
+	case r := <-p.said:
+		return r
+	case <-time.After(time.Minute):
+		t.Fatal("no report")
+		return nil
+	}
+}
+
+func local(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
+
+func hold(t *testing.T, port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+}
+
+// TestPreflightPair: two launchers reach each other on the ports they keep for their ranks, which are
+// free for those afterwards.
+func TestPreflightPair(t *testing.T) {
+	a, b := newPeer(t), newPeer(t)
+	a.begin(preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "b", Address: local(b.serve.port), Bandwidth: true}}})
+	b.begin(preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "a", Address: local(a.lead.port)}, {Name: "a", Address: local(a.serve.port), Bandwidth: true}}})
+	for _, p := range []*peer{a, b} {
+		r := p.answer(t)
+		if r.Round != "r" || r.Listen != "" {
+			t.Errorf("%+v", r)
+		}
+		for _, one := range r.Results {
+			if one.Error != "" || one.Latency <= 0 || one.Bandwidth && one.Rate <= 0 {
+				t.Errorf("%+v", one)
+			}
+		}
+	}
+	a.stop()
+	l, err := net.Listen("tcp", local(a.lead.port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	a.begin(preflight.Round{ID: "s"}) // it has started: nothing is opened any more
+	if c, err := net.Dial("tcp", local(a.lead.port)); err == nil {
+		c.Close()
+		t.Error("it listens after its ranks started")
+	}
+}
+
+// TestPreflightBlocked: a port that another program holds, one that nobody listens on, and a peer of
+// another round.
+func TestPreflightBlocked(t *testing.T) {
+	a, b, other := newPeer(t), newPeer(t), newPeer(t)
+	hold(t, a.lead.port)
+	a.begin(preflight.Round{ID: "r"})
+	other.begin(preflight.Round{ID: "another"})
+	free, err := reservePort() // bound by us, and nobody listens
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.free()
+	b.begin(preflight.Round{ID: "r", Targets: []preflight.Target{
+		{Name: "a", Address: local(a.lead.port)}, {Name: "a", Address: local(a.serve.port)}, {Name: "c", Address: local(free.port)}, {Name: "d", Address: local(other.lead.port)},
+	}})
+	if r := a.answer(t); r.Listen != preflight.Taken || r.Port != a.lead.port {
+		t.Errorf("%+v", r)
+	}
+	var got []string
+	for _, one := range b.answer(t).Results {
+		got = append(got, one.Error)
+	}
+	if d := cmp.Diff([]string{preflight.Stranger, "", preflight.Refused, preflight.Stranger}, got); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestFacts reads versions as an interpreter would find them, and runs nothing.
+func TestFacts(t *testing.T) {
+	dir := t.TempDir()
+	first, second, bin := filepath.Join(dir, "first"), filepath.Join(dir, "second"), filepath.Join(dir, "venv", "bin")
+	site := filepath.Join(dir, "venv", "lib", "python3.12", "site-packages")
+	for _, d := range []string{
+		filepath.Join(first, "torch-2.1.0+cu118.dist-info"), filepath.Join(second, "torch-1.13.1.dist-info"),
+		filepath.Join(second, "mpi4py-3.1.4-py3.11.egg-info"), filepath.Join(second, "nothing.dist-info"), filepath.Join(site, "numpy-1.26.0.dist-info"), bin,
+	} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(bin, "python3.12"), []byte("#!/bin/false\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("python3.12", filepath.Join(bin, "python3")); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + bin, "PYTHONPATH=" + first + ":relative:" + second + ":" + filepath.Join(dir, "none")}
+	f := factsOf([]string{"python3", "train.py"}, env, dir)
+	delete(f.Versions, "driver")
+	if d := cmp.Diff(map[string]string{"python": "3.12", "torch": "2.1.0+cu118", "mpi4py": "3.1.4", "numpy": "1.26.0"}, f.Versions); d != "" {
+		t.Error(d)
+	}
+	if f.FreeDisk <= 0 {
+		t.Errorf("%+v", f)
+	}
+	if f := factsOf([]string{"sh"}, []string{"PATH=" + first}, dir); f.Versions["python"] != "" {
+		t.Errorf("%+v", f.Versions)
+	}
+}

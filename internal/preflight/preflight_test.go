@@ -1,0 +1,72 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// four are replicas among which nothing is wrong.
+func four(change func(m []Member)) []Member {
+	list := make([]Member, 4)
+	for i := range list {
+		list[i] = Member{
+			Name: fmt.Sprintf("worker-%d", i), Node: fmt.Sprintf("n%d", i), Group: "",
+			Facts:  &Facts{Versions: map[string]string{"python": "3.11", "torch": "2.1.0"}, FreeDisk: 1 << 40, SharedMemory: 1 << 34},
+			Answer: &Report{Round: "r", Results: []Result{{Target: Target{Name: "worker-0", Address: "10.0.0.1:4000"}, Latency: time.Duration(i+1) * time.Millisecond, Rate: int64(100 - i)}}},
+		}
+	}
+	change(list)
+	return list
+}
+
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m []Member)
+		field  string
+		en, zh string
+	}{
+		"nothing": {func([]Member) {}, "", "", ""},
+		"torch": {func(m []Member) { m[2].Facts.Versions = map[string]string{"python": "3.11", "torch": "1.13.1"} }, "torch",
+			"torch differs: 1.13.1 on worker-2, 2.1.0 on worker-0 worker-1 worker-3; use the same", "torch 版本不一致：worker-2 为 1.13.1"},
+		"no torch":   {func(m []Member) { m[2].Facts.Versions = map[string]string{"python": "3.11"} }, "torch", "none on 1 others", "另有 1 个没有"},
+		"refused":    {func(m []Member) { m[1].Answer.Results[0].Error = Refused }, "pair", "worker-1 (node n1) can't reach worker-0 at 10.0.0.1:4000: the connection is refused", "无法连接 worker-0"},
+		"silent":     {func(m []Member) { m[1].Answer.Results[0].Error = Silent }, "pair", "no answer", "没有应答"},
+		"unanswered": {func(m []Member) { m[3].Answer = nil }, "answer", "worker-3 on node n3 did not finish", "节点 n3 上的 worker-3"},
+		"held port, its victims aren't named": {func(m []Member) {
+			m[0].Answer.Listen, m[0].Answer.Port = Taken, 4000
+			for i := range m {
+				m[i].Answer.Results[0].Error = Stranger
+			}
+		}, "port", "worker-0 can't listen on port 4000 of node n0", "节点 n0 的端口 4000"},
+		"disk":   {func(m []Member) { m[1].Disk = 1 << 41 }, "disk", "Node n1 has 1Ti of disk free for worker-1, which needs 2Ti", "节点 n1"},
+		"memory": {func(m []Member) { m[1].Facts.SharedMemory = 1 << 20 }, "sharedMemory", "needs 32Mi", "共享内存"},
+	} {
+		got := Judge(four(c.change))
+		if c.field == "" {
+			if len(got) != 0 {
+				t.Errorf("%s: %+v", name, got)
+			}
+			continue
+		}
+		if len(got) != 1 || got[0].Field != c.field || !strings.Contains(got[0].Message.EN, c.en) || !strings.Contains(got[0].Message.ZH, c.zh) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	// Roles that don't share ranks may differ.
+	if got := Judge(four(func(m []Member) { m[3].Group, m[3].Facts.Versions = "reward", nil })); len(got) != 0 {
+		t.Errorf("groups: %+v", got)
+	}
+	many := make([]Member, 100)
+	if got := Judge(many); len(got) != MaxFindings || got[MaxFindings-1].Field != "more" || !strings.Contains(got[MaxFindings-1].Message.EN, "81") {
+		t.Errorf("%d findings: %+v", len(got), got[len(got)-1])
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	pairs, latency, rate := Measure(four(func(m []Member) { m[3].Answer.Results[0].Error = Silent }))
+	if pairs != 3 || latency != 3*time.Millisecond || rate != 98 {
+		t.Error(pairs, latency, rate)
+	}
+}

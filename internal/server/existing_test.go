@@ -1,0 +1,111 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+const existingPath = "/api/v1/training-tasks/existing"
+
+// environment is a running task of one replica, on a node of its own with so many devices.
+func environment(w *world, project, name, zone string, number uint32, devices int) *api.TrainingTask {
+	w.t.Helper()
+	node := &api.Node{Meta: api.Meta{Name: "node-of-" + name}, Spec: api.NodeSpec{Number: number, Zone: zone}}
+	for i := range devices {
+		node.Spec.Devices = append(node.Spec.Devices, api.Device{Index: i, Type: "A100", Vendor: "nvidia"})
+	}
+	w.put(node)
+	task := manifest(name, func(t *api.TrainingTask) {
+		t.Meta.Project = project
+		t.Spec.Roles[0].Resources = api.Resources{CPU: api.MilliCPU(8000 * devices), Memory: api.Bytes(devices) << 36, Accelerators: api.Accelerators{Type: "A100", Count: devices}}
+	})
+	must(w.t, api.Prepare(task, w.server.IDs.Random))
+	task.Spec.Queue, task.Status.Phase = "default", api.PhaseRunning
+	w.put(task)
+	w.put(&api.Placement{Meta: api.Meta{Name: name, Project: project}, Spec: api.PlacementSpec{
+		TaskID: task.Meta.ID, Attempt: 1, Roles: []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: number, Devices: 1<<devices - 1}}}},
+	}})
+	return task
+}
+
+// seedRequest is the one of the seed, word for word; with its strategy or without.
+func seedRequest(strategy bool) string {
+	text := `{
+  "taskName": "gpt3-pretraining",
+  "datasetId": "dataset-001",
+  "datasetVersionId": "version-001",
+  "modelId": "model-001",
+  "launchMode": "existing",
+  "distributedConfig": {
+    "enabled": true,
+    "nodeIds": ["env-001", "env-003", "env-005"],
+    "masterNode": "env-001",
+    "framework": "deepspeed"STRATEGY
+  }
+}`
+	with := ""
+	if strategy {
+		with = `,
+    "strategy": {
+      "dataParallel": 2,
+      "pipelineParallel": 4,
+      "tensorParallel": 8
+    }`
+	}
+	return strings.Replace(text, "STRATEGY", with, 1)
+}
+
+func TestExistingRoute(t *testing.T) {
+	w := newWorld(t)
+	w.put(&api.Zone{Meta: api.Meta{Name: "beijing-a"}, Spec: api.ZoneSpec{Region: "r", LatencyMs: map[string]float64{"shenzhen-c": 40, "shanghai-a": 28.5}}})
+	first := environment(w, "default", "env-001", "beijing-a", 101, 2)
+	environment(w, "default", "env-003", "shenzhen-c", 103, 4)
+	environment(w, "default", "env-005", "shanghai-a", 105, 8)
+	var p api.ExistingPreview
+	w.ok("POST", existingPath, seedRequest(false), &p)
+	if p.NodeCount != 3 || p.TotalGPUs != 14 || p.TotalCPUs != 112_000 || p.TotalMemory != 896<<30 || !slices.Equal(p.GPUTypes, []string{"A100"}) || !p.IsDistributed || p.MasterNode != "env-001" || p.Framework != "deepspeed" {
+		t.Errorf("%+v", p)
+	}
+	if !slices.Equal(p.Zones, []string{"beijing-a", "shenzhen-c", "shanghai-a"}) || p.Message.ZH != "分布式训练 · 3个节点 · 总计14个GPU" || p.Recipe.RankCount != 14 {
+		t.Errorf("%v %s %d", p.Zones, p.Message.ZH, p.Recipe.RankCount)
+	}
+	if last := p.Warnings[len(p.Warnings)-1].EN; !strings.Contains(last, "3 zones; the longest round trip is 40.0 ms, between beijing-a and shenzhen-c") {
+		t.Errorf("%v", p.Warnings)
+	}
+	// 2 × 4 × 8 = 64 on 14 devices, and then one that fits.
+	answer := w.refused("POST", existingPath, seedRequest(true), 400, "BadSelection")
+	if len(answer.Fields) == 0 || answer.Fields[0].Path != "distributedConfig.strategy" || !strings.Contains(answer.Fields[0].Message, "2 × 7 × 1") {
+		t.Errorf("%+v", answer)
+	}
+	// By its id, and with another master.
+	w.ok("POST", existingPath, `{"taskName":"t","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":["env-003","`+first.Meta.ID+`"],"masterNode":"`+first.Meta.ID+`"}}`, &p)
+	if p.MasterNode != first.Meta.ID || p.Nodes[0].Name != "env-001" || p.Framework != "pytorch-ddp" || !strings.Contains(p.Recipe.Files[0].Text, "world_size: 6\n  nnodes: 2\n") {
+		t.Errorf("%+v", p)
+	}
+	one := func(ids string) string {
+		return `{"taskName":"t","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":[` + ids + `]}}`
+	}
+	pending := manifest("waits", func(t *api.TrainingTask) { t.Meta.Project = "default" })
+	must(t, api.Prepare(pending, w.server.IDs.Random))
+	pending.Spec.Queue, pending.Status.Phase = "default", api.PhasePending
+	w.put(pending)
+	for name, body := range map[string]string{
+		"unknown":     one(`"env-009"`),
+		"not running": one(`"waits"`),
+		"no name":     one(`"../x"`),
+		"twice":       one(`"env-001","` + first.Meta.ID + `"`),
+		"none":        one(``),
+		"master":      `{"taskName":"t","launchMode":"existing","distributedConfig":{"nodeIds":["env-001"],"masterNode":"env-003"}}`,
+		"mode":        `{"taskName":"t","launchMode":"new","distributedConfig":{"nodeIds":["env-001"]}}`,
+		"framework":   `{"taskName":"t","launchMode":"existing","distributedConfig":{"nodeIds":["env-001"],"framework":"torch"}}`,
+		"batch":       `{"taskName":"t","launchMode":"existing","distributedConfig":{"nodeIds":["env-003"],"trainBatchSize":10}}`,
+	} {
+		if got := w.refused("POST", existingPath, body, 400, "BadSelection"); len(got.Fields) == 0 || !strings.HasPrefix(got.Fields[0].Path, "distributedConfig.") && name != "mode" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	w.refused("POST", existingPath, `{"taskName":"t","launchMode":"existing","distributedConfig":{"nodeIds":["env-001"]},"x":1}`, 400, "BadBody")
+}
