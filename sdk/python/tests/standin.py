@@ -252,10 +252,15 @@ class Launcher:
                 if name == "exit" and body["code"] != 0:
                     raise AssertionError("rank %d ended with %d:\n%s" % (rank, body["code"], self.output()))
 
-    def output(self):
+    def said(self):
+        """What the ranks printed."""
         self.log.flush()
         with open(self.log.name, "r", errors="replace") as log:
-            return log.read()[-20000:] + "sockets on the port: %s\n" % sockets_on(self.port.getsockname()[1])
+            return log.read()
+
+    def output(self):
+        """What a failed test shows."""
+        return self.said()[-20000:] + "sockets on the port: %s\n" % sockets_on(self.port.getsockname()[1])
 
     def close(self):
         self.kill()

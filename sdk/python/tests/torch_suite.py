@@ -133,7 +133,7 @@ class Modes(Ranks):
     def outputs(self, launcher):
         launcher.start()
         launcher.finish()
-        return launcher.output().splitlines()
+        return launcher.said().splitlines()
 
     def test_virtual_ranks_give_the_same_bits_with_4_2_3_and_4_ranks(self):
         def run(name, *parts):
