@@ -51,7 +51,7 @@ class Exact(Ranks):
             with open(read) as pipe:
                 self.assertEqual(pipe.readline(), "3.0\n", body)
             forked.append(time.perf_counter() - begin)
-            self.assertEqual(os.waitpid(body["pid"], 0)[1], 0)
+            self.assertEqual(os.waitpid(body["pids"][0], 0)[1], 0)
             begin = time.perf_counter()
             out = subprocess.run([sys.executable, script], env=standin.rank_environ(), stdout=subprocess.PIPE, check=True)
             fresh.append(time.perf_counter() - begin)
