@@ -11,10 +11,11 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 )
 
-const (
+// Variables, so that tests on a slow machine can wait for longer.
+var (
 	// wordsWait is how long the rest of a dead rank's output is waited for: only a process that it left
 	// behind can hold the pipe.
-	wordsWait = 200 * time.Millisecond
+	wordsWait = 500 * time.Millisecond
 	// culpritGrace is how long the one who caused the end of another rank may take to end itself.
 	culpritGrace = time.Second
 )

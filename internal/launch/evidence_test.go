@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,6 +71,9 @@ func TestAVictimAlone(t *testing.T) {
 	r := w.replica(several(2), "sh", "-c", `
 		if [ $RANK = 0 ]; then echo 'error: another rank was lost: EOF' >&2; exit 1; fi
 		exec sleep 1000`)
+	if err := os.WriteFile(filepath.Join(r.dir, fileImpatient), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	l := r.launch()
 	r.generation(1, false)
 	if err := l.wait(); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // FaultWish is what shall happen to a rank of a running task.
@@ -100,8 +101,13 @@ func (s *Server) probeTask(ctx context.Context, c *call, id string, read func() 
 	if err != nil {
 		return nil, err
 	}
+	asked := fault.T("Asked for: %s of rank %d.", "已请求：%s，rank %d。", wish.Kind, wish.Rank)
+	next := store.Clone(task) // for the audit: what was asked
+	next.Status.Message = asked
+	c.note.before(task)
+	c.note.after(next)
 	if wish.Kind != profileKind {
-		s.tell(c, task, "FaultInjected", fault.T("A fault was asked for: %s of rank %d.", "已注入故障：%s，rank %d。", wish.Kind, wish.Rank))
+		s.tell(c, task, "FaultInjected", asked)
 	}
 	return &reply{data: v}, nil
 }
