@@ -97,7 +97,7 @@ func (r *replica) generations(folder string, beforeTheFailure func()) []string {
 		if n == 2 {
 			want = link.RankExit{Rank: 1, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled}
 		}
-		want.At = said.Failed.At
+		want.At, want.Diagnosis = said.Failed.At, said.Failed.Diagnosis
 		if d := cmp.Diff(want, *said.Failed); d != "" {
 			t.Error(d)
 		}
