@@ -61,7 +61,7 @@ func whole() map[Kind]Object {
 				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true,
 			},
 			Status: TrainingTaskStatus{
-				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7}, Restarts: []time.Time{at},
+				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7, []int{29501}}, Restarts: []time.Time{at},
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},

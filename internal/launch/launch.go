@@ -55,6 +55,7 @@ type launcher struct {
 	memory   string           // $FERMI_SHM, likewise
 	last     *reservation     // the port of the running generation, should we lead it
 	next     *reservation     // of the one after it
+	own      []*reservation   // of the recipe's processes
 	said     int64            // the generation that is on disk
 	deadline <-chan time.Time // of the whole attempt; nil: none
 	spent    spent

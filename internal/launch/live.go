@@ -65,13 +65,13 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.dropSharedMemory()
 	defer wg.Wait()
 	defer cancel()
-	if err := l.reserve(); err != nil {
+	defer l.freePorts()
+	if err := errors.Join(l.reserve(), l.reserveOwn()); err != nil {
 		return l.notStarted(err)
 	}
-	defer l.freePorts()
 	code := make(chan error, 1)
 	wg.Go(func() { code <- l.prepare(work) })
-	l.ranks.ready(l.next.port)
+	l.ranks.ready(l.next.port, l.own)
 	var exit engine.Exit
 	for turn := 0; ; turn++ {
 		g, err := l.await(ctx, code, turn == 0)
@@ -162,8 +162,14 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	if l.tenant.UID != 0 {
 		start = l.walled
 	}
-	r := settled(l.replica, l.dir)
-	p, err := spawn(r, dir, environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(g), g.FirstRank, l.spool, start)
+	r, err := settled(l.replica, l.dir, g)
+	if err == nil {
+		err = l.writeRecipe(r, g.Key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recipe: %w", err)
+	}
+	p, err := spawn(r, dir, environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(r, g), g.FirstRank, l.spool, start)
 	if err != nil {
 		return nil, err
 	}

@@ -59,11 +59,14 @@ func (r *ranks) started(port int) {
 	r.report()
 }
 
-// ready tells the port to a leader that has opened no generation yet.
-func (r *ranks) ready(port int) {
+// ready tells the ports to a leader that has opened no generation yet.
+func (r *ranks) ready(port int, own []*reservation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said.Port = port
+	for _, o := range own {
+		r.said.Ports = append(r.said.Ports, o.port)
+	}
 	r.report()
 }
 

@@ -18,6 +18,8 @@ const (
 	MaxHeld     = 8       // steps a launcher names
 	maxTable    = 64      // bytes of a table's hash
 	maxLeadText = 300     // bytes of host:port
+	maxPorts    = 1 << 15 // of a whole table; recipes have no larger one
+	maxKey      = 64      // bytes
 )
 
 // Generation is one membership of a task, as one launcher needs to know it: nobody is sent the
@@ -30,6 +32,8 @@ type Generation struct {
 	Table     string // hash of who is which rank
 	Restore   int64  // the step to go on from; 0: the beginning
 	Hold      bool   // after a rank failed wait for the next generation instead of ending
+	Ports     []int  // of all launchers, in rank order; none: nobody asks for them
+	Key       string // that only the launchers of the attempt know; the hub gives it where there are ports
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -39,6 +43,7 @@ type Ranks struct {
 	Held       []int64   // steps that all its ranks hold whole in memory, rising
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
+	Ports      []int     // reserved for its processes for as long as it lives
 }
 
 // RankExit is how a rank failed.
@@ -54,15 +59,36 @@ type RankExit struct {
 func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
-		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold,
+		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Ports: fewer(g.Ports), Key: g.Key,
 	}
 }
 
 func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
-		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(),
+		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
 	}
+}
+
+func fewer(ports []int) []int32 {
+	var out []int32
+	for _, p := range ports {
+		out = append(out, int32(p))
+	}
+	return out
+}
+
+func wider(ports []int32) []int {
+	var out []int
+	for _, p := range ports {
+		out = append(out, int(p))
+	}
+	return out
+}
+
+// badPorts: too many, or some that is none.
+func badPorts(ports []int32) bool {
+	return len(ports) > maxPorts || slices.ContainsFunc(ports, func(p int32) bool { return p < 1 || p > 65535 })
 }
 
 // checkGo is the launcher's check of an order to start.
@@ -76,6 +102,8 @@ func checkGo(g *linkpb.Go) error {
 		return fmt.Errorf("go for rank %d of %d", g.GetFirstRank(), g.GetWorld())
 	case len(g.GetTable()) > maxTable || len(g.GetLead()) > maxLeadText:
 		return fmt.Errorf("go with overlong texts")
+	case badPorts(g.GetPorts()) || len(g.GetKey()) > maxKey:
+		return fmt.Errorf("go with ports or a key that can't be")
 	}
 	_, port, err := net.SplitHostPort(g.GetLead())
 	if err == nil {
@@ -90,6 +118,9 @@ func checkGo(g *linkpb.Go) error {
 func checkRanks(r *linkpb.Ranks) error {
 	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 {
 		return refuse("ranks have a number out of range")
+	}
+	if badPorts(r.GetPorts()) {
+		return refuse("ranks have ports that can't be")
 	}
 	held := r.GetHeld()
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
@@ -116,7 +147,7 @@ func checkWatermark(w *linkpb.Watermark) error {
 }
 
 func (r Ranks) message() *linkpb.Ranks {
-	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step}
+	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Ports: fewer(r.Ports)}
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -127,7 +158,7 @@ func (r Ranks) message() *linkpb.Ranks {
 }
 
 func ranksOf(m *linkpb.Ranks) Ranks {
-	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep()}
+	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Ports: wider(m.GetPorts())}
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -155,6 +186,9 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 		if p.parts.Attempt != attempt {
 			return fault.New(fault.Conflict, "OtherAttempt",
 				fault.T("The replica is of another attempt.", "该副本属于另一次尝试。"))
+		}
+		if len(g.Ports) > 0 {
+			g.Key = h.cfg.Tokens.MintTask(p.parts.TaskID, attempt)
 		}
 		p.post(func(out *outbox) { out.start = g.order(h.epoch, attempt) })
 		return nil

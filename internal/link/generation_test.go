@@ -17,7 +17,7 @@ import (
 var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
 
 var someRanks = Ranks{
-	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7,
+	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Ports: []int{4002, 4003},
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC()},
 }
 
@@ -25,7 +25,7 @@ func TestGenerationMessages(t *testing.T) {
 	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true}
+	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, Ports: []int{1, 65535}, Key: "k"}
 	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
 		t.Error(d)
 	}
@@ -41,6 +41,9 @@ func TestGenerationMessages(t *testing.T) {
 		"lead's port": func(m *linkpb.Go) { m.Lead = "127.0.0.1:99999" },
 		"restore":     func(m *linkpb.Go) { m.Restore = -1 },
 		"table":       func(m *linkpb.Go) { m.Table = strings.Repeat("a", maxTable+1) },
+		"port":        func(m *linkpb.Go) { m.Ports[1] = 65536 },
+		"more ports":  func(m *linkpb.Go) { m.Ports = slices.Repeat(m.Ports, maxPorts) },
+		"key":         func(m *linkpb.Go) { m.Key = strings.Repeat("a", maxKey+1) },
 	} {
 		bad := proto.CloneOf(g.order(1, 1))
 		if spoil(bad); checkGo(bad) == nil {
@@ -50,6 +53,7 @@ func TestGenerationMessages(t *testing.T) {
 	for name, spoil := range map[string]func(*linkpb.Ranks){
 		"generation": func(m *linkpb.Ranks) { m.Generation = -1 },
 		"port":       func(m *linkpb.Ranks) { m.Port = 65536 },
+		"ports":      func(m *linkpb.Ranks) { m.Ports[0] = 0 },
 		"order":      func(m *linkpb.Ranks) { m.Held = []int64{2, 1} },
 		"step":       func(m *linkpb.Ranks) { m.Held = []int64{0} },
 		"many":       func(m *linkpb.Ranks) { m.Held = make([]int64, MaxHeld+1) },
@@ -82,6 +86,23 @@ func TestRanksAndWatermarkTravel(t *testing.T) {
 	eventually(t, "another step", func() bool { r, _ := leader.Ranks(testName); return slices.Equal(r.Held, later.Held) })
 	if err := leader.Watermark(testName, 3, 6); err != nil {
 		t.Fatal(err)
+	}
+	of, err := ParseName(testName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []Generation{first, {Number: 2, World: 1, Lead: first.Lead, Ports: []int{4002, 4003}}} {
+		if err := leader.Go(testName, of.Attempt, g); err != nil {
+			t.Fatal(err)
+		}
+		if g.Ports != nil { // only who is told of others gets what they know each other by
+			g.Key = w.tokens.MintTask(of.TaskID, of.Attempt)
+		}
+		eventually(t, "generation", func() bool {
+			ord.mu.Lock()
+			defer ord.mu.Unlock()
+			return cmp.Equal(ord.last, g)
+		})
 	}
 	eventually(t, "watermark", func() bool {
 		ord.mu.Lock()

@@ -80,6 +80,9 @@ func (s *seen) open(p *plan, world int) {
 		Members: s.membersHash(), World: world, Restore: s.newestHeld(),
 		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port),
 	}
+	for _, i := range s.order {
+		p.status.Rendezvous.Ports = append(p.status.Rendezvous.Ports, s.members[i].said.Ports...)
+	}
 	p.commit = true
 	for i := range s.members {
 		p.goAhead = append(p.goAhead, i)
@@ -222,6 +225,6 @@ func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Ge
 	r := status.Rendezvous
 	return link.Generation{
 		Number: int64(status.Generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
-		Restore: r.Restore, Hold: hold,
+		Restore: r.Restore, Hold: hold, Ports: r.Ports,
 	}
 }

@@ -517,6 +517,8 @@ type Go struct {
 	Table         string                 `protobuf:"bytes,7,opt,name=table,proto3" json:"table,omitempty"`                           // hash of who is which rank
 	Restore       int64                  `protobuf:"varint,8,opt,name=restore,proto3" json:"restore,omitempty"`                      // the step to go on from; 0: the beginning
 	Hold          bool                   `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`                            // after a rank failed: wait for the next generation instead of ending
+	Ports         []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                  // of all launchers in rank order, where a framework asks for them
+	Key           string                 `protobuf:"bytes,31,opt,name=key,proto3" json:"key,omitempty"`                              // with ports: what only the launchers of this attempt know
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,6 +616,20 @@ func (x *Go) GetHold() bool {
 	return false
 }
 
+func (x *Go) GetPorts() []int32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Go) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 // Ranks is the newest about a launcher's ranks.
 type Ranks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -622,6 +638,7 @@ type Ranks struct {
 	Held          []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
 	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
 	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	Ports         []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`   // reserved for its processes for as long as it lives
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +706,13 @@ func (x *Ranks) GetStep() int64 {
 		return x.Step
 	}
 	return 0
+}
+
+func (x *Ranks) GetPorts() []int32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
 }
 
 type RankExit struct {
@@ -2398,7 +2422,7 @@ const file_link_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xe1\x01\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\x89\x02\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -2411,7 +2435,9 @@ const file_link_proto_rawDesc = "" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x14\n" +
 	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
 	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
-	"\x04hold\x18\t \x01(\bR\x04hold\"\x94\x01\n" +
+	"\x04hold\x18\t \x01(\bR\x04hold\x12\x14\n" +
+	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12\x10\n" +
+	"\x03key\x18\x1f \x01(\tR\x03key\"\xaa\x01\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2419,7 +2445,8 @@ const file_link_proto_rawDesc = "" +
 	"\x06failed\x18\x02 \x01(\v2\x17.fermi.link.v1.RankExitR\x06failed\x12\x12\n" +
 	"\x04held\x18\x03 \x03(\x03R\x04held\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\x05R\x04port\x12\x12\n" +
-	"\x04step\x18\x05 \x01(\x03R\x04step\"\x9e\x01\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05ports\x18\x1e \x03(\x05R\x05ports\"\x9e\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
