@@ -125,7 +125,8 @@ var frameworks = []framework{
 	{
 		id: "ray", label: "Ray", text: fault.T("a head that runs the command, and workers", "由 head 运行命令，其余为 worker"),
 		strategies: []api.StrategyKind{ddp}, start: startRay, cluster: true, files: []maker{rayHead, rayWorker},
-		env: []pair{{"RAY_ADDRESS", "${master}:${masterPort}"}, {"RAY_DISABLE_IMPORT_WARNING", "1"}},
+		env: []pair{{"RAY_ADDRESS", "${master}:${masterPort}"}, {"RAY_DISABLE_IMPORT_WARNING", "1"},
+			{"RAY_gcs_rpc_server_reconnect_timeout_s", "5"}}, // a head that is gone has ended: workers need not wait a minute for it
 	},
 	{id: api.FrameworkPlain, label: "plain", text: fault.T("the command as it is", "直接运行命令"), start: startRank},
 }
