@@ -120,9 +120,8 @@ func (s *server) run(c *conversation, command string) error {
 	ended := make(chan struct{})
 	go func() { // not waited for: it reads until the asker hangs up
 		defer close(input)
-		if c.follow(cmd.Process.Pid, input) != nil {
-			finish(cmd.Process.Pid, ended)
-		}
+		_ = c.follow(cmd.Process.Pid, input) // why it went does not matter
+		finish(cmd.Process.Pid, ended)
 	}()
 	var streams sync.WaitGroup
 	streams.Go(func() { c.pass(frameOut, out) })
