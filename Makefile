@@ -110,6 +110,9 @@ e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing):
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch; not part of CI
 	@scripts/sdk.sh gpu
 
+e2e-frameworks: build ## each framework's recipe for real, installed on CPUs where it can be; FRAMEWORKS=sample: Debian's packages only
+	@scripts/suite.sh e2e-frameworks scripts/frameworks.sh $(FRAMEWORKS)
+
 e2e-web: ## the console in a real Chromium, in both languages; pictures go to PICTURES (.cache/pictures)
 	@scripts/web.sh browser
 	@$(MAKE) --no-print-directory build

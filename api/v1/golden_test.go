@@ -61,12 +61,12 @@ func whole() map[Kind]Object {
 				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Preflight: PreflightWarn,
 			},
 			Status: TrainingTaskStatus{
-				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7}, Restarts: []time.Time{at},
+				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7, []int{29501}}, Restarts: []time.Time{at},
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at, "killed", "restart", "line", text, 7, 2, "00"},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
 				Preflight: &PreflightStatus{at, &at, 3, 0.5, 1 << 30, []PreflightFinding{{"torch", text}}},
-				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7}}},
+				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, []int{29502}}}},
 			},
 		},
 		KindSecret: &Secret{

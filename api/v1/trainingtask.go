@@ -354,6 +354,7 @@ type Rendezvous struct {
 	Lead    string `json:"lead" doc:"host:port of rank 0."`
 	World   int    `json:"world" doc:"Ranks in all."`
 	Restore int64  `json:"restore,omitempty" doc:"The step it went on from; absent: the beginning."`
+	Ports   []int  `json:"ports,omitempty" doc:"Where its processes listen, in rank order; absent where the framework does not ask."`
 }
 
 // ReplicaCount counts the replicas of the current attempt.

@@ -128,6 +128,11 @@ func (t *TrainingTask) Validate() []fault.Field {
 		f.span("spec.timeouts.run", s.Timeouts.Run)
 		f.span("spec.timeouts.stopGrace", s.Timeouts.StopGrace)
 	}
+	if s.Framework != "" && s.Framework != FrameworkPlain {
+		if i := slices.IndexFunc(s.Roles, func(r Role) bool { return r.Alone() }); i >= 0 {
+			f.add(item("spec.roles", i)+".restart", "Roles restart by themselves only with framework plain: %s counts all ranks as one.", "只有 framework 为 plain 时角色才能单独重启：%s 把所有 rank 视为一个整体。", quote(string(s.Framework)))
+		}
+	}
 	f.assets(s)
 	return f.list
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch"
+	"github.com/fermi-cluster/fermi/internal/rsh"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
@@ -27,7 +28,7 @@ func Commands(version string) []*cobra.Command {
 	cmds := []*cobra.Command{
 		serveCommand("up", cli.Both("Run the whole platform on this machine", "在本机运行整个平台"), version),
 		serveCommand("server", cli.Both("Run one control-plane replica on an etcd outside", "运行一个控制面副本，使用外部 etcd"), version),
-		configCommand(), restoreCommand(), simCommand(), launchCommand(),
+		configCommand(), restoreCommand(), simCommand(), launchCommand(), rsh.Command(cli.Both),
 	}
 	for _, c := range cmds {
 		if !c.Hidden {

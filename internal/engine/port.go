@@ -62,6 +62,12 @@ type Recipe struct {
 	Files []api.RecipeFile `json:"files,omitempty"`
 	// Each is the environment of each rank, instead of Env, where a replica has several.
 	Each [][]api.EnvVar `json:"each,omitempty"`
+	// Ports is how many the launcher reserves for its processes, Table how many all launchers do
+	// together: ${FERMI_PORT_n} is the n-th of them, ${FERMI_LEAD_HOST} and _PORT are rank 0's.
+	Ports int `json:"ports,omitempty"`
+	// Bare: processes are numbered by the program that starts them, not by their launcher.
+	Bare  bool `json:"bare,omitempty"`
+	Table int  `json:"table,omitempty"`
 }
 
 // State is how far a replica got.

@@ -73,7 +73,7 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		env.set("FERMI_RECIPE", filepath.Join(dir, dirRecipe))
 		if len(r.Recipe.Each) == 0 {
 			for _, v := range r.Recipe.Env {
-				env.set(v.Name, inFolders(v.Value, dir))
+				env.set(v.Name, v.Value)
 			}
 		}
 	}
@@ -98,13 +98,13 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 
 // rankEnviron is what each of the launcher's ranks has for itself. What torch and its like read is
 // the user's or the recipe's to set otherwise; a rank that is alone is not told that it is distributed.
-func (l *launcher) rankEnviron(g link.Generation) [][]string {
+func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]string {
 	own := map[string]bool{}
-	for _, v := range l.replica.Env {
+	for _, v := range replica.Env {
 		own[v.Name] = true
 	}
 	var recipes [][]api.EnvVar
-	if r := l.replica.Recipe; r != nil {
+	if r := replica.Recipe; r != nil {
 		for _, v := range r.Env {
 			own[v.Name] = own[v.Name] || len(r.Each) == 0
 		}
@@ -129,11 +129,11 @@ func (l *launcher) rankEnviron(g link.Generation) [][]string {
 		if i < len(recipes) {
 			for _, v := range recipes[i] {
 				if !own[v.Name] {
-					env.set(v.Name, inFolders(v.Value, l.dir))
+					env.set(v.Name, v.Value)
 				}
 			}
 		}
-		if g.World > 1 {
+		if g.World > 1 && (replica.Recipe == nil || !replica.Recipe.Bare) {
 			for name, value := range map[string]string{
 				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),
 				"GROUP_RANK": strconv.Itoa(g.FirstRank / n), "MASTER_ADDR": host, "MASTER_PORT": port,

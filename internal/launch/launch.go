@@ -51,11 +51,12 @@ type launcher struct {
 	gitTries  int                      // of prepare alone
 	tenant    record.Tenant            // zero: the process is who we are
 	ranks     *ranks
-	socket    *rankSocket  // of prepare, before the first process starts
-	memory    string       // $FERMI_SHM, likewise
-	last      *reservation // the port of the running generation, should we lead it
-	next      *reservation // of the one after it
-	serve     *reservation // $FERMI_PORT
+	socket    *rankSocket    // of prepare, before the first process starts
+	memory    string         // $FERMI_SHM, likewise
+	last      *reservation   // the port of the running generation, should we lead it
+	next      *reservation   // of the one after it
+	serve     *reservation   // $FERMI_PORT
+	own       []*reservation // of the recipe's processes
 	rehearsal rehearsal
 	standby   *standby // nil: none
 	said      int64    // the generation that was ordered last

@@ -68,7 +68,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer wg.Wait()
 	defer cancel()
 	defer l.freePorts()
-	if err := l.reserveFirst(); err != nil {
+	if err := errors.Join(l.reserveFirst(), l.reserveOwn()); err != nil {
 		return l.notStarted(err)
 	}
 	defer l.reapStandby()
@@ -77,7 +77,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	wg.Go(func() { code <- l.prepare(work) })
 	l.rehearsal.prepare(l.ranks.preflighted, l.next.port, l.serve.port)
 	defer l.rehearsal.stop()
-	l.ranks.ready(l.next.port, l.serve.port, l.facts())
+	l.ranks.ready(l.next.port, l.serve.port, l.own, l.facts())
 	var exit engine.Exit
 	for turn := 0; ; turn++ {
 		g, err := l.await(ctx, code, turn == 0)
@@ -185,8 +185,14 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	}
 	l.ranks.begin(g)
 	l.spool.first(g.FirstRank)
-	r := settled(l.replica, l.dir)
-	env, each := environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(g)
+	r, err := settled(l.replica, l.dir, g)
+	if err == nil {
+		err = l.writeRecipe(r, g.Key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recipe: %w", err)
+	}
+	env, each := environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(r, g)
 	if l.standby.usable() {
 		p, err := spawn(r, dir, env, each, g.FirstRank, l.spool, l.standby.fork)
 		if err == nil {

@@ -70,8 +70,27 @@ func (l *launcher) takePort() error {
 	return l.reserve()
 }
 
+// reserveOwn takes the ports that the processes of a recipe are known by. They stay the same in every
+// generation: who dies leaves them, and who comes next binds them again.
+func (l *launcher) reserveOwn() error {
+	if l.replica.Recipe == nil {
+		return nil
+	}
+	for range l.replica.Recipe.Ports {
+		r, err := reservePort()
+		if err != nil {
+			return err
+		}
+		l.own = append(l.own, r)
+	}
+	return nil
+}
+
 func (l *launcher) freePorts() {
 	l.last.free()
 	l.next.free()
 	l.serve.free()
+	for _, r := range l.own {
+		r.free()
+	}
 }

@@ -67,10 +67,13 @@ func (r *ranks) started(port int) {
 }
 
 // ready tells the ports to a leader that has opened no generation yet.
-func (r *ranks) ready(port, serve int, facts *preflight.Facts) {
+func (r *ranks) ready(port, serve int, own []*reservation, facts *preflight.Facts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said.Port, r.said.Serve, r.said.Facts = port, serve, facts
+	for _, o := range own {
+		r.said.Ports = append(r.said.Ports, o.port)
+	}
 	r.report()
 }
 

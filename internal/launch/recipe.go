@@ -4,53 +4,93 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // dirRecipe is $FERMI_RECIPE within the replica's folder.
 const dirRecipe = "recipe"
 
-// inFolders puts the folders in their place in a text of a recipe.
-func inFolders(text, dir string) string {
-	return strings.NewReplacer(
-		recipe.DirToken, filepath.Join(dir, dirRecipe), recipe.OutputToken, filepath.Join(dir, record.DirOutput),
-	).Replace(text)
-}
+// fileTaskKey is what only the replicas of the attempt know, within $FERMI_RECIPE.
+const fileTaskKey = "task.key"
 
-// settled is the replica with its folders in the command, if a recipe made it.
-func settled(r engine.Replica, dir string) engine.Replica {
+// settled is the replica with what only a launcher knows put in its place in the texts of a recipe:
+// the folders, and where the processes of this generation listen.
+func settled(r engine.Replica, dir string, g link.Generation) (engine.Replica, error) {
 	if r.Recipe == nil {
-		return r
+		return r, nil
+	}
+	if len(g.Ports) != r.Recipe.Table {
+		return r, fmt.Errorf("told %d ports instead of %d", len(g.Ports), r.Recipe.Table)
+	}
+	host, port, _ := net.SplitHostPort(g.Lead) // link has checked it
+	words := []string{
+		recipe.DirToken, filepath.Join(dir, dirRecipe), recipe.OutputToken, filepath.Join(dir, record.DirOutput),
+		recipe.LeadHostToken, host, recipe.LeadPortToken, port,
+	}
+	for i, port := range g.Ports {
+		words = append(words, recipe.PortToken(i), strconv.Itoa(port))
+	}
+	fill := strings.NewReplacer(words...)
+	env := func(list []api.EnvVar) []api.EnvVar {
+		out := make([]api.EnvVar, len(list))
+		for i, v := range list {
+			v.Value = fill.Replace(v.Value)
+			out[i] = v
+		}
+		return out
+	}
+	made := *r.Recipe
+	made.Env, made.Each, made.Files = env(made.Env), nil, nil
+	for _, each := range r.Recipe.Each {
+		made.Each = append(made.Each, env(each))
+	}
+	for _, f := range r.Recipe.Files {
+		f.Text = fill.Replace(f.Text)
+		made.Files = append(made.Files, f)
 	}
 	command := make([]string, len(r.Command))
 	for i, arg := range r.Command {
-		command[i] = inFolders(arg, dir)
+		command[i] = fill.Replace(arg)
 	}
-	r.Command = command
-	return r
+	r.Command, r.Recipe = command, &made
+	return r, nil
 }
 
-// writeRecipe makes the folder of the recipe's files. Their names come from the server's own tables
-// and are checked all the same.
-func writeRecipe(r engine.Replica, dir string) error {
+// writeRecipe puts the recipe's files into their folder, for every generation anew. The folder stays
+// ours, so that no process of an earlier generation can have put a link there; the files are the
+// process's. Their names come from the server's own tables and are checked all the same.
+func (l *launcher) writeRecipe(r engine.Replica, key string) error {
 	if r.Recipe == nil {
 		return nil
 	}
-	folder := filepath.Join(dir, dirRecipe)
-	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	folder := filepath.Join(l.dir, dirRecipe)
+	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	for _, f := range r.Recipe.Files {
+	files := r.Recipe.Files
+	if key != "" {
+		files = append(files[:len(files):len(files)], api.RecipeFile{Name: fileTaskKey, Text: key})
+	}
+	for _, f := range files {
 		if f.Name != filepath.Base(f.Name) || !filepath.IsLocal(f.Name) {
 			return fmt.Errorf("recipe file %q is not a plain name", f.Name)
 		}
-		if err := os.WriteFile(filepath.Join(folder, f.Name), []byte(inFolders(f.Text, dir)), 0o600); err != nil {
+		file := filepath.Join(folder, f.Name)
+		tmp := file + ".new"
+		if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := errors.Join(os.WriteFile(tmp, []byte(f.Text), 0o600), l.give(tmp), os.Rename(tmp, file)); err != nil {
 			return err
 		}
 	}

@@ -35,13 +35,8 @@ func (l *launcher) makeFolders() error {
 			return err
 		}
 	}
-	if err := errors.Join(writeHyper(l.replica, l.dir), writeRecipe(l.replica, l.dir), l.giveSDK()); err != nil {
+	if err := errors.Join(writeHyper(l.replica, l.dir), l.giveSDK()); err != nil {
 		return err
-	}
-	if l.replica.Recipe != nil {
-		if err := l.give(filepath.Join(l.dir, dirRecipe)); err != nil {
-			return err
-		}
 	}
 	return errors.Join(l.give(filepath.Join(l.dir, fileHyper)), l.give(filepath.Join(l.dir, record.DirOutput)), l.give(filepath.Join(l.dir, record.DirHome)))
 }

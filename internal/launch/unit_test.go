@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -47,24 +49,47 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-// TestRecipe: what the framework adds has its folders in place, and the user's word wins.
+// TestRecipe: what the framework adds has its folders and ports in place, and the user's word wins.
 func TestRecipe(t *testing.T) {
 	dir := t.TempDir()
 	r := engine.Replica{
 		Command: []string{"python", "${FERMI_RECIPE}/x", "${HOME}"}, Env: []api.EnvVar{{Name: "NCCL_DEBUG", Value: "mine"}},
 		Recipe: &engine.Recipe{
 			Env:   []api.EnvVar{{Name: "RANK", Value: "3"}, {Name: "NCCL_DEBUG", Value: "ours"}, {Name: "DUMP", Value: "${FERMI_OUTPUT}/d"}},
-			Files: []api.RecipeFile{{Name: "a.txt", Text: "see ${FERMI_RECIPE}/b"}},
+			Files: []api.RecipeFile{{Name: "a.txt", Text: "see ${FERMI_RECIPE}/b at ${FERMI_LEAD_HOST}:${FERMI_LEAD_PORT}, ${FERMI_PORT_1} ${FERMI_PORT_10}"}},
+			Each:  [][]api.EnvVar{{{Name: "MASTER_PORT", Value: "${FERMI_LEAD_PORT}"}}},
+			Table: 2,
 		},
 	}
-	if err := writeRecipe(r, dir); err != nil {
-		t.Fatal(err)
+	l := &launcher{dir: dir}
+	if _, err := settled(r, dir, link.Generation{Lead: "127.0.0.1:7"}); err == nil {
+		t.Error("settled without the ports")
+	}
+	for turn, ports := range [][]int{{70, 71}, {80, 81}} { // the next generation replaces what is there
+		got, err := settled(r, dir, link.Generation{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.writeRecipe(got, "key"); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("see %s/recipe/b at 127.0.0.1:%d, %d ${FERMI_PORT_10}", dir, turn, ports[1])
+		if data, err := os.ReadFile(filepath.Join(dir, dirRecipe, "a.txt")); err != nil || string(data) != want {
+			t.Errorf("%q %v", data, err)
+		}
+		if got.Recipe.Each[0][0].Value != strconv.Itoa(turn) {
+			t.Errorf("%+v", got.Recipe.Each)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, dirRecipe, fileTaskKey)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info, err)
 	}
 	folder := filepath.Join(dir, dirRecipe)
-	if data, err := os.ReadFile(filepath.Join(folder, "a.txt")); err != nil || string(data) != "see "+folder+"/b" {
-		t.Errorf("%q %v", data, err)
+	r.Recipe.Each = nil
+	got, err := settled(r, dir, link.Generation{Lead: "127.0.0.1:7", Ports: []int{1, 2}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	got := settled(r, dir)
 	if want := []string{"python", folder + "/x", "${HOME}"}; !slices.Equal(got.Command, want) {
 		t.Errorf("%q", got.Command)
 	}
@@ -76,7 +101,7 @@ func TestRecipe(t *testing.T) {
 	}
 	for _, name := range []string{"../a", "a/b", "", "..", "/etc/x"} {
 		r.Recipe.Files = []api.RecipeFile{{Name: name}}
-		if err := writeRecipe(r, dir); err == nil {
+		if err := l.writeRecipe(r, ""); err == nil {
 			t.Errorf("%q was written", name)
 		}
 	}

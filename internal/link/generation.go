@@ -23,6 +23,8 @@ const (
 	MaxLine     = 400     // bytes of the words that decided
 	maxHung     = 1024    // ranks of one launcher
 	maxWaits    = 128     // bytes
+	maxPorts    = 1 << 15 // of a whole table; recipes have no larger one
+	maxKey      = 64      // bytes
 )
 
 // Generation is one membership of a task, as one launcher needs to know it: nobody is sent the
@@ -39,6 +41,8 @@ type Generation struct {
 	RoleTable string // their hash
 	// Preflight is set where nothing shall be started, but this be done.
 	Preflight *preflight.Round
+	Ports     []int  // of all launchers, in rank order; none: nobody asks for them
+	Key       string // that only the launchers of the attempt know; the hub gives it where there are ports
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -55,6 +59,7 @@ type Ranks struct {
 	RoleTable  string            // of Generation, the newest that it was told
 	Facts      *preflight.Facts  // until it has started a generation; nil: it looks at none
 	Preflight  *preflight.Report // likewise; of the newest round
+	Ports      []int             // reserved for its processes for as long as it lives
 }
 
 // RankState is what a rank that makes no progress does.
@@ -81,7 +86,7 @@ type RankExit struct {
 func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
-		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable,
+		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
 		Preflight: preflightMessage(g.Preflight),
 	}
 }
@@ -89,9 +94,30 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
-		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(),
+		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
 		Preflight: preflightOf(m.GetPreflight()),
 	}
+}
+
+func fewer(ports []int) []int32 {
+	var out []int32
+	for _, p := range ports {
+		out = append(out, int32(p))
+	}
+	return out
+}
+
+func wider(ports []int32) []int {
+	var out []int
+	for _, p := range ports {
+		out = append(out, int(p))
+	}
+	return out
+}
+
+// badPorts: too many, or some that is none.
+func badPorts(ports []int32) bool {
+	return len(ports) > maxPorts || slices.ContainsFunc(ports, func(p int32) bool { return p < 1 || p > 65535 })
 }
 
 // checkGo is the launcher's check of an order to start.
@@ -105,6 +131,8 @@ func checkGo(g *linkpb.Go) error {
 		return fmt.Errorf("go for rank %d of %d", g.GetFirstRank(), g.GetWorld())
 	case len(g.GetTable()) > maxTable || len(g.GetRoleTable()) > maxTable || len(g.GetLead()) > maxLeadText:
 		return fmt.Errorf("go with overlong texts")
+	case badPorts(g.GetPorts()) || len(g.GetKey()) > maxKey:
+		return fmt.Errorf("go with ports or a key that can't be")
 	}
 	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight())); err != nil {
 		return err
@@ -132,6 +160,9 @@ func checkRanks(r *linkpb.Ranks) error {
 	}
 	if err := checkFacts(r.GetFacts(), r.GetPreflight()); err != nil {
 		return err
+	}
+	if badPorts(r.GetPorts()) {
+		return refuse("ranks have ports that can't be")
 	}
 	held := r.GetHeld()
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
@@ -175,7 +206,7 @@ func checkWatermark(w *linkpb.Watermark) error {
 }
 
 func (r Ranks) message() *linkpb.Ranks {
-	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Watched: r.Watched, Serve: int32(r.Serve), RoleTable: r.RoleTable}
+	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Watched: r.Watched, Serve: int32(r.Serve), RoleTable: r.RoleTable, Ports: fewer(r.Ports)}
 	for _, s := range r.Hung[:min(len(r.Hung), maxHung)] {
 		out.Hung = append(out.Hung, &linkpb.RankState{
 			Rank: int32(s.Rank), Step: s.Step, State: string(rune(s.State)), Collective: s.Collective,
@@ -195,7 +226,7 @@ func (r Ranks) message() *linkpb.Ranks {
 }
 
 func ranksOf(m *linkpb.Ranks) Ranks {
-	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Watched: m.GetWatched(), Serve: int(m.GetServe()), RoleTable: m.GetRoleTable()}
+	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Watched: m.GetWatched(), Serve: int(m.GetServe()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts())}
 	for _, s := range m.GetHung() {
 		out.Hung = append(out.Hung, RankState{
 			Rank: int(s.GetRank()), Step: s.GetStep(), State: s.GetState()[0], Collective: s.GetCollective(),
@@ -232,6 +263,9 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 		if p.parts.Attempt != attempt {
 			return fault.New(fault.Conflict, "OtherAttempt",
 				fault.T("The replica is of another attempt.", "该副本属于另一次尝试。"))
+		}
+		if len(g.Ports) > 0 {
+			g.Key = h.cfg.Tokens.MintTask(p.parts.TaskID, attempt)
 		}
 		p.post(func(out *outbox) { out.start = g.order(h.epoch, attempt) })
 		return nil

@@ -20,7 +20,7 @@ import (
 var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
 
 var someRanks = Ranks{
-	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def",
+	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def", Ports: []int{4002, 4003},
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
 	Watched: true, HungAt: time.Unix(5, 7).UTC(),
@@ -33,7 +33,7 @@ func TestGenerationMessages(t *testing.T) {
 	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def",
+	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Key: "k",
 		Preflight: &preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "worker-0", Address: "127.0.0.1:7", Bandwidth: true}}},
 		Roles:     []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}}
 	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
@@ -60,6 +60,9 @@ func TestGenerationMessages(t *testing.T) {
 		"targets":     func(m *linkpb.Go) { m.Preflight.Targets = make([]*linkpb.PreflightTarget, maxTargets+1) },
 		"target":      func(m *linkpb.Go) { m.Preflight.Targets[0].Address = "x" },
 		"address":     func(m *linkpb.Go) { m.Roles[0].Addresses[0] = "localhost" },
+		"port":        func(m *linkpb.Go) { m.Ports[1] = 65536 },
+		"more ports":  func(m *linkpb.Go) { m.Ports = slices.Repeat(m.Ports, maxPorts) },
+		"key":         func(m *linkpb.Go) { m.Key = strings.Repeat("a", maxKey+1) },
 	} {
 		bad := proto.CloneOf(g.order(1, 1))
 		if spoil(bad); checkGo(bad) == nil {
@@ -77,6 +80,7 @@ func TestGenerationMessages(t *testing.T) {
 		"rate":       func(m *linkpb.Ranks) { m.Preflight.Results[0].Rate = -1 },
 		"serve":      func(m *linkpb.Ranks) { m.Serve = -1 },
 		"role table": func(m *linkpb.Ranks) { m.RoleTable = strings.Repeat("a", maxTable+1) },
+		"ports":      func(m *linkpb.Ranks) { m.Ports[0] = 0 },
 		"order":      func(m *linkpb.Ranks) { m.Held = []int64{2, 1} },
 		"step":       func(m *linkpb.Ranks) { m.Held = []int64{0} },
 		"many":       func(m *linkpb.Ranks) { m.Held = make([]int64, MaxHeld+1) },
@@ -109,6 +113,23 @@ func TestRanksAndWatermarkTravel(t *testing.T) {
 	eventually(t, "another step", func() bool { r, _ := leader.Ranks(testName); return slices.Equal(r.Held, later.Held) })
 	if err := leader.Watermark(testName, 3, 6); err != nil {
 		t.Fatal(err)
+	}
+	of, err := ParseName(testName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []Generation{first, {Number: 2, World: 1, Lead: first.Lead, Ports: []int{4002, 4003}}} {
+		if err := leader.Go(testName, of.Attempt, g); err != nil {
+			t.Fatal(err)
+		}
+		if g.Ports != nil { // only who is told of others gets what they know each other by
+			g.Key = w.tokens.MintTask(of.TaskID, of.Attempt)
+		}
+		eventually(t, "generation", func() bool {
+			ord.mu.Lock()
+			defer ord.mu.Unlock()
+			return cmp.Equal(ord.last, g)
+		})
 	}
 	eventually(t, "watermark", func() bool {
 		ord.mu.Lock()

@@ -181,6 +181,7 @@ func (s *memSpool) poke() {
 type orders struct {
 	mu    sync.Mutex
 	goes  []int64
+	last  Generation
 	marks []int64
 	stops []time.Duration
 	probe Probe
@@ -198,10 +199,10 @@ func (o *orders) Watermark(_, step int64) {
 	o.marks = append(o.marks, step)
 }
 
-func (o *orders) Go(e int64, _ Generation) {
+func (o *orders) Go(e int64, g Generation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.goes = append(o.goes, e)
+	o.goes, o.last = append(o.goes, e), g
 }
 
 func (o *orders) Stop(g time.Duration) {

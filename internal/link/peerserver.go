@@ -2,19 +2,9 @@ package link
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/hkdf"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,35 +14,17 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/seal"
 )
 
 // peerCredentials are mutual TLS by one key that all servers derive from the cluster's link key:
 // who holds it is one of us, whatever its address; nobody else gets beyond the handshake.
 func peerCredentials(linkKey []byte) (credentials.TransportCredentials, error) {
-	seed, err := hkdf.Key(sha256.New, linkKey, nil, "fermi servers v1", ed25519.SeedSize)
+	cfg, err := seal.PairTLS(linkKey, "fermi servers v1")
 	if err != nil {
 		return nil, err
 	}
-	key := ed25519.NewKeyFromSeed(seed)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "fermi server"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<35, 0), // its life is the key's
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, err
-	}
-	same := func(cs tls.ConnectionState) error {
-		if pub, ok := cs.PeerCertificates[0].PublicKey.(ed25519.PublicKey); ok && pub.Equal(key.Public()) {
-			return nil
-		}
-		return errors.New("the other side is no server of this cluster")
-	}
-	return credentials.NewTLS(&tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS13,
-		// Names and authorities mean nothing here; the key does, and VerifyConnection looks at it.
-		InsecureSkipVerify: true, ClientAuth: tls.RequireAnyClientCert, VerifyConnection: same, //nolint:gosec
-	}), nil
+	return credentials.NewTLS(cfg), nil
 }
 
 // peerServer answers the other servers.

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"strconv"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
 )
@@ -17,9 +18,16 @@ type Tokens struct{ key []byte }
 func NewTokens(key []byte) *Tokens { return &Tokens{key: append([]byte(nil), key...)} }
 
 // Mint makes the replica's token.
-func (t *Tokens) Mint(name engine.Name) string {
+func (t *Tokens) Mint(name engine.Name) string { return t.mac("fermi-link-v1", string(name)) }
+
+// MintTask makes the key by which the replicas of an attempt know each other.
+func (t *Tokens) MintTask(taskID string, attempt int) string {
+	return t.mac("fermi-task-v1", taskID+"\x00"+strconv.Itoa(attempt))
+}
+
+func (t *Tokens) mac(use, name string) string {
 	mac := hmac.New(sha256.New, t.key)
-	mac.Write([]byte("fermi-link-v1\x00" + string(name)))
+	mac.Write([]byte(use + "\x00" + name))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 

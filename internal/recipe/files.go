@@ -15,6 +15,7 @@ type maker func(*work) (name, text string)
 const (
 	fileTorch     = "pytorch_ddp_config.yaml"
 	fileHosts     = "hostfile"
+	fileRshHosts  = "rsh_hosts"
 	fileDS        = "ds_config.json"
 	fileMegatron  = "megatron_args.txt"
 	fileTF        = "tf_config.json"
@@ -48,8 +49,11 @@ func (g *Group) name() string {
 	if g.Node != "" {
 		return g.Node
 	}
-	return g.Role + "-" + itoa(g.Index)
+	return g.replica()
 }
+
+// replica is its name within the task.
+func (g *Group) replica() string { return g.Role + "-" + itoa(g.Index) }
 
 // devices are the cards' indices as the processes count them, from 0.
 func (g *Group) devices() string {
@@ -72,7 +76,7 @@ distributed:
   nnodes: %d
   rank: 0  # of the master
   timeout: %s
-`, wd.vendor.torch, quoted("tcp://"+wd.master.Host+":"+itoa(wd.master.Port)), wd.size, len(wd.groups), seconds(w.timeout))
+`, wd.vendor.torch, quoted("tcp://"+wd.master.host+":"+wd.master.port), wd.size, len(wd.groups), seconds(w.timeout))
 	if w.kind != ddp {
 		fmt.Fprintf(&b, "strategy: {kind: %s, data: %d, tensor: %d, pipeline: %d}\n", w.kind, w.sizes.data, w.sizes.tensor, w.sizes.pipeline)
 	}
@@ -88,21 +92,41 @@ distributed:
 	return fileTorch, b.String()
 }
 
-// hostfile is what mpirun, horovodrun and deepspeed read: one line an address.
+// hostfile is what mpirun, horovodrun and deepspeed read: one line an address. Where our rsh agent
+// starts the others it is one line a replica, by the name that the agent knows: several may have one
+// address.
 func hostfile(w *work) (name, text string) {
 	slots := map[string]int{}
 	var order []string
 	for _, g := range w.worlds[0].groups {
-		if slots[g.Address] == 0 {
-			order = append(order, g.Address)
+		host := g.Address
+		if w.remote() {
+			host = g.replica()
 		}
-		slots[g.Address] += g.Ranks
+		if slots[host] == 0 {
+			order = append(order, host)
+		}
+		slots[host] += g.Ranks
 	}
 	var b strings.Builder
-	for _, address := range order {
-		fmt.Fprintf(&b, "%s slots=%d\n", address, slots[address])
+	for _, host := range order {
+		fmt.Fprintf(&b, "%s slots=%d\n", host, slots[host])
 	}
 	return fileHosts, b.String()
+}
+
+// rshHosts tells the rsh agent where the agents of the other replicas listen.
+func rshHosts(w *work) (name, text string) {
+	if !w.remote() {
+		return "", ""
+	}
+	var b strings.Builder
+	for i := range w.ranks {
+		if p := &w.ranks[i]; p.local == 0 {
+			fmt.Fprintf(&b, "%s %s:%s\n", p.group.replica(), p.group.Address, p.port)
+		}
+	}
+	return fileRshHosts, b.String()
 }
 
 // megatronArgs is what is added to the command of a script without arguments of its own.
@@ -112,6 +136,9 @@ func megatronArgs(w *work) (name, text string) {
 
 // roleTable tells every process where the others are.
 func roleTable(w *work) (name, text string) {
+	if !w.named() {
+		return "", ""
+	}
 	type row struct {
 		Role      string   `json:"role"`
 		Processes int      `json:"processes"`
@@ -222,16 +249,16 @@ func rayHead(w *work) (name, text string) {
 	return fileRayHead, fmt.Sprintf(`#!/bin/sh
 # The head of the Ray cluster; its arguments are the task's command.
 set -u
-ray start --head --node-ip-address=%s --port=%d --include-dashboard=false --disable-usage-stats || exit
+ray start --head --node-ip-address=%s --port=%s --include-dashboard=false --disable-usage-stats || exit
 "$@"
-`, lead.Host, lead.Port)
+`, lead.host, lead.port)
 }
 
 // rayWorker serves the head until it is gone. What it ends with when the head goes says nothing:
 // the head's own end does.
 func rayWorker(w *work) (name, text string) {
 	lead := w.worlds[w.leading()].master
-	address := lead.Host + ":" + itoa(lead.Port)
+	address := lead.host + ":" + lead.port
 	return fileRayWorker, fmt.Sprintf(`#!/bin/sh
 # A worker of the Ray cluster.
 set -u

@@ -29,7 +29,6 @@ func cards(n int, deviceType string) []api.Device {
 func shape(fw api.Framework, deviceType string, ranks ...int) Input {
 	in := Input{
 		Spec: &api.TrainingTaskSpec{Framework: fw, Roles: []api.Role{{Name: "worker", Command: []string{"python", "train.py"}, Args: []string{"--epochs", "3"}}}},
-		Lead: Lead{Port: 23456},
 	}
 	for i, n := range ranks {
 		g := Group{Role: "worker", Index: i, Node: fmt.Sprintf("node-%d", i), Address: fmt.Sprintf("192.168.%d.10", i+1), Ranks: n}
@@ -49,7 +48,7 @@ func with(in Input, change func(*api.TrainingTaskSpec)) Input {
 
 // roles gives groups of one process each, role by role.
 func roles(fw api.Framework, counts ...any) Input {
-	in := Input{Spec: &api.TrainingTaskSpec{Framework: fw}, Lead: Lead{Port: 23456}}
+	in := Input{Spec: &api.TrainingTaskSpec{Framework: fw}}
 	for i := 0; i < len(counts); i += 2 {
 		name := counts[i].(string)
 		in.Spec.Roles = append(in.Spec.Roles, api.Role{Name: name, Command: []string{"python", name + ".py"}})
@@ -99,12 +98,20 @@ var golden = map[string]Input{
 	"mxnet":            roles("mxnet", "worker", 2, "server", 1, "scheduler", 1),
 	"jax":              shape("jax", "A100", 2, 2),
 	"mpi":              shape("mpi", "", 2, 2),
+	"mpi-live":         live(shape("mpi", "", 2, 2)),
+	"tensorflow-live":  live(roles("tensorflow", "chief", 1, "worker", 2)),
 	"ray":              roles("ray", "head", 1, "worker", 2),
 	"ray-one-role":     roles("ray", "worker", 2),
 	"cambricon":        shape("pytorch-ddp", "MLU370", 2),
 	"plain":            roles("plain", "worker", 2),
 	"plain-precision":  with(roles("plain", "worker", 1), func(s *api.TrainingTaskSpec) { s.Precision = api.PrecisionFP16 }),
 	"pytorch-ddp-demo": virtual(),
+}
+
+// live is as launchers get it: where processes listen is theirs to fill in.
+func live(in Input) Input {
+	in.Live = true
+	return in
 }
 
 func virtual() Input {

@@ -15,7 +15,13 @@ const (
 	DirToken = "${FERMI_RECIPE}"
 	// OutputToken is the folder of outputs.
 	OutputToken = "${FERMI_OUTPUT}"
+	// LeadHostToken and LeadPortToken are where the first process of the generation listens.
+	LeadHostToken = "${FERMI_LEAD_HOST}"
+	LeadPortToken = "${FERMI_LEAD_PORT}"
 )
+
+// PortToken is port i of those that all launchers of the task reserved, in rank order.
+func PortToken(i int) string { return "${FERMI_PORT_" + itoa(i) + "}" }
 
 const (
 	defaultTimeout = 10 * time.Minute
@@ -23,6 +29,8 @@ const (
 	maxFiles = 1 << 20
 	// maxListed is how many processes may each be told all addresses: a variable has 128 KiB.
 	maxListed = 2048
+	// MaxPorts bounds the table of ports that every launcher of a task is told.
+	MaxPorts = 1 << 15
 )
 
 // work is a recipe in the making.
@@ -111,6 +119,14 @@ func (w *work) checkRoles() {
 		w.refuse("spec.roles", fault.T("%[2]s tells every process all addresses in one variable: at most %[3]d processes, not %[1]d.",
 			"%[2]s 需在一个环境变量中列出全部地址：最多 %[3]d 个进程，而不是 %[1]d 个。", len(w.ranks), w.fw.label, maxListed))
 	}
+	ports := 0
+	for i := range w.in.Groups {
+		ports += w.portsOf(&w.in.Groups[i])
+	}
+	if ports > MaxPorts {
+		w.refuse("spec.roles", fault.T("Its processes are told %d addresses of others; at most %d are allowed.",
+			"其进程需获知 %d 个其他进程的地址，上限为 %d 个。", ports, MaxPorts))
+	}
 	counts := map[string]int{}
 	for _, wd := range w.worlds {
 		counts[wd.role] += wd.size
@@ -175,17 +191,15 @@ func (w *work) err() error {
 	}).WithFields(w.faults...)
 }
 
-// Startable refuses what can be previewed but not started yet.
-func (r *Recipe) Startable() error {
-	w := r.w
-	if w.fw.start != startLead || len(w.in.Groups) == 1 {
-		return nil
+// Ports is how many ports group i reserves for its processes, and how many all groups do.
+func (r *Recipe) Ports(i int) (own, all int) {
+	for k := range r.w.in.Groups {
+		n := r.w.portsOf(&r.w.in.Groups[k])
+		if all += n; k == i {
+			own = n
+		}
 	}
-	w = &work{}
-	w.refuse("spec.framework", fault.T(
-		"not built yet: %[1]s over several replicas comes with our rsh agent; use one replica, whose devices each get a process, or pytorch-ddp.",
-		"尚未支持：%[1]s 跨多个副本需要 rsh 代理；请使用一个副本（每块加速卡一个进程），或使用 pytorch-ddp。", r.w.fw.label))
-	return w.err()
+	return own, all
 }
 
 // Warnings are what will work, but perhaps not as meant.
@@ -193,6 +207,9 @@ func (r *Recipe) Warnings() []fault.Text { return r.w.warnings }
 
 // Files are the same for every replica.
 func (r *Recipe) Files() []api.RecipeFile { return r.w.files }
+
+// Bare says that a program of the framework numbers the processes, not their launcher.
+func (r *Recipe) Bare() bool { return r.w.fw.start == startLead }
 
 // Len is the number of processes.
 func (r *Recipe) Len() int { return len(r.w.ranks) }

@@ -38,8 +38,12 @@ func TestRefused(t *testing.T) {
 	}
 	many := shape("tensorflow", "", 1)
 	many.Groups[0].Ranks = maxListed + 1
-	long := shape("pytorch-ddp", "", 1)
-	long.Groups[0].Ranks = 60000
+	long := shape("mpi", "", 1)
+	for i := range 30_000 {
+		long.Groups = append(long.Groups, Group{Role: "worker", Index: i + 1, Address: "node-" + strings.Repeat("x", 40), Ranks: 1})
+	}
+	wide := roles("pytorch-ddp", "actor", 1, "critic", 1)
+	wide.Groups[0].Ranks = MaxPorts
 	for name, row := range map[string]struct {
 		in         Input
 		path, part string
@@ -73,6 +77,7 @@ func TestRefused(t *testing.T) {
 		"mpi roles":     {roles("mpi", "worker", 1, "other", 1), "spec.roles", "has worker, other"},
 		"variable":      {many, "spec.roles", "at most 2048 processes"},
 		"files":         {long, "spec.roles", "at most 1048576"},
+		"ports":         {wide, "spec.roles", "at most 32768"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Make(row.in)
@@ -119,19 +124,44 @@ func TestWarned(t *testing.T) {
 	}
 }
 
-func TestStartable(t *testing.T) {
-	for fw, want := range map[api.Framework]bool{"mpi": false, "horovod": false, "pytorch-ddp": true, "ray": true} {
-		r, err := Make(shape(fw, "", 1, 1))
+func sum(list []int) (n int) {
+	for _, v := range list {
+		n += v
+	}
+	return n
+}
+
+// TestPorts: only who is told of others than the first has ports, and every one of them is used.
+func TestPorts(t *testing.T) {
+	for name, row := range map[string]struct {
+		in   Input
+		want []int
+	}{
+		"torch": {shape("pytorch-ddp", "", 2, 2), []int{0, 0}}, "paddle": {shape("paddle", "", 2, 3), []int{2, 3}},
+		"mpi": {shape("mpi", "", 2, 2), []int{1, 1}}, "one mpi": {shape("mpi", "", 4), []int{0}},
+		"two roles": {roles("pytorch-ddp", "actor", 2, "critic", 1), []int{1, 1, 1}}, "plain": {roles("plain", "a", 1, "b", 1), []int{0, 0}},
+	} {
+		row.in.Live = true
+		r, err := Make(row.in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Startable(); (err == nil) != want {
-			t.Errorf("%s over two replicas: %v", fw, err)
+		total, all := 0, text(t, row.in)
+		for i, want := range row.want {
+			own, of := r.Ports(i)
+			total += want
+			if sum := sum(row.want); own != want || of != sum {
+				t.Errorf("%s: group %d has %d of %d ports, want %d of %d", name, i, own, of, want, sum)
+			}
 		}
-	}
-	r, err := Make(shape("mpi", "", 4))
-	if err != nil || r.Startable() != nil {
-		t.Error(err)
+		for i := range total + 1 {
+			if there := strings.Contains(all, PortToken(i)); there != (i < total) {
+				t.Errorf("%s: port %d of %d is there: %v\n%s", name, i, total, there, all)
+			}
+		}
+		if row.in.Spec.Framework != "plain" && row.in.Spec.Framework != "mpi" && !strings.Contains(all, LeadPortToken) {
+			t.Errorf("%s: nobody is told the lead", name)
+		}
 	}
 }
 
@@ -246,20 +276,6 @@ func TestRanks(t *testing.T) {
 			at += n
 		}
 	})
-}
-
-func TestPortOf(t *testing.T) {
-	seen := map[int]bool{}
-	for i := range 200 {
-		p := PortOf("task-0123456789abcdefghjk", i)
-		if p < 1024 || p >= 32768 {
-			t.Fatal(p)
-		}
-		seen[p] = true
-	}
-	if len(seen) < 190 {
-		t.Errorf("%d ports for 200 attempts", len(seen))
-	}
 }
 
 func TestUnplaced(t *testing.T) {

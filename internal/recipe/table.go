@@ -78,7 +78,7 @@ var frameworks = []framework{
 	},
 	{
 		id: "horovod", label: "Horovod", text: fault.T("ring all-reduce for PyTorch, TensorFlow and MXNet", "Ring-AllReduce，支持 PyTorch/TensorFlow/MXNet"),
-		strategies: []api.StrategyKind{ddp}, start: startLead, files: []maker{hostfile},
+		strategies: []api.StrategyKind{ddp}, start: startLead, files: []maker{hostfile, rshHosts},
 		env: append(slices.Clone(mpiEnv), pair{"HOROVOD_GLOO_TIMEOUT_SECONDS", "${timeout}"}, pair{"HOROVOD_STALL_CHECK_TIME_SECONDS", "60"},
 			pair{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "${timeout}"}),
 	},
@@ -120,12 +120,13 @@ var frameworks = []framework{
 	},
 	{
 		id: "mpi", label: "MPI", text: fault.T("mpirun over a hostfile", "mpirun 与 hostfile"),
-		strategies: []api.StrategyKind{ddp}, start: startLead, files: []maker{hostfile}, env: mpiEnv,
+		strategies: []api.StrategyKind{ddp}, start: startLead, files: []maker{hostfile, rshHosts}, env: mpiEnv,
 	},
 	{
 		id: "ray", label: "Ray", text: fault.T("a head that runs the command, and workers", "由 head 运行命令，其余为 worker"),
 		strategies: []api.StrategyKind{ddp}, start: startRay, cluster: true, files: []maker{rayHead, rayWorker},
-		env: []pair{{"RAY_ADDRESS", "${master}:${masterPort}"}, {"RAY_DISABLE_IMPORT_WARNING", "1"}},
+		env: []pair{{"RAY_ADDRESS", "${master}:${masterPort}"}, {"RAY_DISABLE_IMPORT_WARNING", "1"},
+			{"RAY_gcs_rpc_server_reconnect_timeout_s", "5"}}, // a head that is gone has ended: workers need not wait a minute for it
 	},
 	{id: api.FrameworkPlain, label: "plain", text: fault.T("the command as it is", "直接运行命令"), start: startRank},
 }

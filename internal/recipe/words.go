@@ -44,7 +44,9 @@ func (w *work) environment(p *process) []api.EnvVar {
 	for _, other := range w.worlds {
 		name := "FERMI_ROLE_" + strings.ToUpper(strings.ReplaceAll(other.role, "-", "_"))
 		first := &w.ranks[other.first]
-		set(name, first.group.Address+":"+itoa(first.port))
+		if w.named() {
+			set(name, first.group.Address+":"+first.port)
+		}
 		set(name+"_SIZE", itoa(other.size))
 	}
 	for _, e := range w.fw.env {
@@ -71,6 +73,9 @@ func (w *work) collective(p *process) []pair {
 		}
 		if w.fw.id == "horovod" {
 			out = append(out, pair{"HOROVOD_GLOO_IFACE", w.iface})
+		}
+		if w.fw.start == startLead { // Open MPI leaves the loopback out unless it is told
+			out = append(out, pair{"OMPI_MCA_oob_tcp_if_include", w.iface}, pair{"OMPI_MCA_btl_tcp_if_include", w.iface})
 		}
 	}
 	// Across servers the table lacks the cards' own addresses, and HCCL finds its peers without it.
@@ -112,13 +117,13 @@ func (w *work) word(name string, p *process) string {
 	case "role":
 		return p.world.role
 	case "master":
-		return p.world.master.Host
+		return p.world.master.host
 	case "masterPort":
-		return itoa(p.world.master.Port)
+		return p.world.master.port
 	case "address":
 		return p.group.Address
 	case "port":
-		return itoa(p.port)
+		return p.port
 	case "interface":
 		return w.iface
 	case "timeout":
@@ -155,10 +160,12 @@ func (w *work) command(p *process) []string {
 	}
 	first := p.rank == 0 && p.world == w.worlds[w.leading()]
 	switch {
+	case w.remote() && p.local == 0 && !first:
+		return []string{"fermi", "rsh", "serve"}
 	case w.fw.start == startLead && !first:
 		return []string{}
 	case w.fw.id == "mpi":
-		return slices.Concat([]string{"mpirun", "--hostfile", DirToken + "/" + fileHosts, "-np", itoa(p.world.size)}, own)
+		return w.leader(slices.Concat([]string{"mpirun", "--hostfile", DirToken + "/" + fileHosts, "-np", itoa(p.world.size)}, own))
 	case w.fw.id == "horovod":
 		how := "--" + string(api.ControllerGloo)
 		if w.st.Controller == api.ControllerMPI {
@@ -168,7 +175,7 @@ func (w *work) command(p *process) []string {
 		if w.iface != "" {
 			head = append(head, "--network-interfaces", w.iface)
 		}
-		return slices.Concat(head, own)
+		return w.leader(slices.Concat(head, own))
 	case w.fw.start == startRay && first:
 		return slices.Concat([]string{"sh", DirToken + "/" + fileRayHead}, own)
 	case w.fw.start == startRay:
@@ -177,6 +184,14 @@ func (w *work) command(p *process) []string {
 		return slices.Concat(own, w.megatron(own))
 	}
 	return own
+}
+
+// leader runs a program that starts processes in other replicas too.
+func (w *work) leader(command []string) []string {
+	if !w.remote() {
+		return command
+	}
+	return slices.Concat([]string{"fermi", "rsh", "lead", "--"}, command)
 }
 
 // megatron is what its scripts are told; what the command says itself is left to it.

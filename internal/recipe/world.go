@@ -14,8 +14,9 @@ type Input struct {
 	Spec *api.TrainingTaskSpec
 	// Groups are the replicas in rank order: role by role, as the task names them.
 	Groups []Group
-	// Lead is where the first process listens. Who opens a generation reserves it.
-	Lead Lead
+	// Live: where processes listen is the launchers' to fill in when they start; otherwise examples
+	// are shown.
+	Live bool
 }
 
 // Group is one replica: processes that see the same devices.
@@ -28,25 +29,11 @@ type Group struct {
 	Devices []api.Device
 }
 
-// Lead is an address and the first of the ports that the task may use there.
-type Lead struct {
-	Host string // "": the address of the first process
-	Port int
-}
+// lead is where the first process of a world listens.
+type lead struct{ host, port string }
 
-// PreviewLead is shown where nothing was placed yet.
-var PreviewLead = Lead{Port: 23456}
-
-// PortOf is a port for an attempt of a task, below those that the kernel hands out: the same on every
-// server, another for the next attempt. Two tasks of one machine may get the same; then the later one
-// can't listen, fails, and is started again with another.
-func PortOf(taskID string, attempt int) int {
-	h := uint32(2166136261) // FNV-1a
-	for _, b := range []byte(taskID + "/" + strconv.Itoa(attempt)) {
-		h = (h ^ uint32(b)) * 16777619
-	}
-	return 10240 + int(h%20000)
-}
+// examplePort is shown where nothing is reserved yet.
+const examplePort = 23456
 
 // world is a role's processes, or those of all roles of a cluster.
 type world struct {
@@ -55,7 +42,7 @@ type world struct {
 	size   int
 	groups []*Group
 	vendor *vendor
-	master Lead
+	master lead
 	// endpoints are its processes' own addresses, in rank order.
 	endpoints []string
 }
@@ -64,41 +51,78 @@ type world struct {
 type process struct {
 	world *world
 	group *Group
-	rank  int // within the world
-	local int // within the group
-	port  int // of its own, on the group's address
-	at    int // index of the group within the world
+	rank  int    // within the world
+	local int    // within the group
+	at    int    // index of the group within the world
+	port  string // of its own, on the group's address
 }
 
 // gather numbers the processes.
 func (w *work) gather() {
-	next := map[string]int{} // address → ports given
 	for i := range w.in.Groups {
 		g := &w.in.Groups[i]
 		wd := w.worldOf(g.Role)
 		wd.groups = append(wd.groups, g)
 		for local := range g.Ranks {
-			next[g.Address]++
-			w.ranks = append(w.ranks, process{
-				world: wd, group: g, rank: wd.size, local: local, at: len(wd.groups) - 1, port: w.in.Lead.Port + next[g.Address],
-			})
+			w.ranks = append(w.ranks, process{world: wd, group: g, rank: wd.size, local: local, at: len(wd.groups) - 1})
 			if wd.size == 0 {
 				wd.first = len(w.ranks) - 1
 			}
 			wd.size++
-			wd.endpoints = append(wd.endpoints, g.Address+":"+itoa(w.in.Lead.Port+next[g.Address]))
 		}
 	}
-	lead := w.in.Lead
-	if lead.Host == "" {
-		lead.Host = w.ranks[w.worlds[w.leading()].first].group.Address
+	w.givePorts()
+	first := lead{w.ranks[w.worlds[w.leading()].first].group.Address, itoa(examplePort)}
+	if w.in.Live {
+		first = lead{LeadHostToken, LeadPortToken}
 	}
 	for i, wd := range w.worlds {
 		p := &w.ranks[wd.first]
-		wd.master = Lead{p.group.Address, p.port}
+		wd.master = lead{p.group.Address, p.port}
 		if w.fw.cluster || i == w.leading() {
-			wd.master = lead
+			wd.master = first
 		}
+	}
+}
+
+// tabled says that processes are told where others than the first one listen. Only then launchers
+// reserve a port for each, and are told all.
+func (w *work) tabled() bool { return w.named() || w.remote() }
+
+// named says that the processes themselves are told.
+func (w *work) named() bool {
+	return w.fw.id != api.FrameworkPlain && (w.fw.listed || len(w.worlds) > 1)
+}
+
+// remote says that a program in the first replica starts processes in others.
+func (w *work) remote() bool { return w.fw.start == startLead && len(w.in.Groups) > 1 }
+
+// portsOf is how many ports of its own a group has.
+func (w *work) portsOf(g *Group) int {
+	switch {
+	case !w.tabled():
+		return 0
+	case w.fw.start == startLead:
+		return 1 // of its rsh agent
+	}
+	return g.Ranks
+}
+
+// givePorts says where each process listens.
+func (w *work) givePorts() {
+	next := map[string]int{} // address → example ports given
+	before := 0              // ports of the groups before
+	for i := range w.ranks {
+		p := &w.ranks[i]
+		if i > 0 && p.group != w.ranks[i-1].group {
+			before += w.portsOf(w.ranks[i-1].group)
+		}
+		next[p.group.Address]++
+		p.port = itoa(examplePort + next[p.group.Address])
+		if n := w.portsOf(p.group); w.in.Live && n > 0 {
+			p.port = PortToken(before + min(p.local, n-1))
+		}
+		p.world.endpoints = append(p.world.endpoints, p.group.Address+":"+p.port)
 	}
 }
 
@@ -260,7 +284,7 @@ func words(set map[string]bool) string { return strings.Join(sorted(set), ", ") 
 // Unplaced is the input of a task that has no place yet. look says what is known of a type of device
 // in the cluster; nil, or false: only what the table of types knows.
 func Unplaced(spec *api.TrainingTaskSpec, look func(deviceType string) (api.Device, bool)) Input {
-	in := Input{Spec: spec, Lead: PreviewLead}
+	in := Input{Spec: spec}
 	for i := range spec.Roles {
 		role := &spec.Roles[i]
 		a := role.Resources.Accelerators

@@ -175,7 +175,7 @@ func input(r *api.ExistingRequest, framework api.Framework, nodes []Node) recipe
 			spec.Strategy.Data, spec.Strategy.Pipeline, spec.Strategy.Tensor = s.DataParallel, s.PipelineParallel, s.TensorParallel
 		}
 	}
-	in := recipe.Input{Spec: spec, Lead: recipe.PreviewLead}
+	in := recipe.Input{Spec: spec}
 	for i, n := range nodes {
 		in.Groups = append(in.Groups, recipe.Group{Role: "worker", Index: i, Node: n.Node, Address: n.Node, Ranks: max(len(n.Devices), 1), Devices: n.Devices})
 	}

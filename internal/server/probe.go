@@ -78,14 +78,14 @@ func (s *Server) profileTask(ctx context.Context, c *call) (*reply, error) {
 }
 
 func (s *Server) probeTask(ctx context.Context, c *call, id string, read func() error, wish *FaultWish) (*reply, error) {
+	if err := read(); err != nil {
+		return nil, err
+	}
 	f, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.mayAbout(ctx, c.who, id, task); err != nil {
-		return nil, err
-	}
-	if err := read(); err != nil {
 		return nil, err
 	}
 	if wish.Rank < 0 {

@@ -16,11 +16,8 @@ func checkRecipe(t *api.TrainingTask) error {
 	if !recipe.Needed(&t.Spec) {
 		return nil
 	}
-	made, err := recipe.Make(recipe.Unplaced(&t.Spec, nil))
-	if err != nil {
-		return err
-	}
-	return made.Startable()
+	_, err := recipe.Make(recipe.Unplaced(&t.Spec, nil))
+	return err
 }
 
 // recipe shows what would be made of a task.
@@ -52,8 +49,5 @@ func (s *Server) recipe(ctx context.Context, c *call) (*reply, error) {
 	out := made.Summary(maxShownRanks)
 	out.Warnings = append(out.Warnings, fault.T(
 		"Addresses and ports are examples: they are settled when the task is placed.", "地址与端口为示例，放置后才会确定。"))
-	if err := made.Startable(); err != nil {
-		out.Warnings = append(out.Warnings, fault.From(err).Message)
-	}
 	return &reply{data: out}, nil
 }

@@ -22,10 +22,10 @@ func TestRecipeRoute(t *testing.T) {
 	if r.Files[0].Name != "pytorch_ddp_config.yaml" || !strings.Contains(r.Files[0].Text, "world_size: 14\n  nnodes: 14\n") {
 		t.Errorf("%+v", r.Files[0])
 	}
-	// mpirun over several replicas is shown, with the reason why it is not started yet.
+	// mpirun over several replicas starts the others by our rsh agent.
 	w.ok("POST", recipePath, `{"spec":{"framework":"mpi","roles":[{"command":["x"],"replicas":2}]}}`, &r)
-	if last := r.Warnings[len(r.Warnings)-1]; !strings.Contains(last.EN, "not built yet") {
-		t.Errorf("%+v", r.Warnings)
+	if first, second := strings.Join(r.Ranks[0].Command, " "), strings.Join(r.Ranks[1].Command, " "); !strings.HasPrefix(first, "fermi rsh lead -- mpirun ") || second != "fermi rsh serve" {
+		t.Errorf("%q %q", first, second)
 	}
 	var page struct{ Items []any }
 	w.ok("GET", "/api/v1/training-tasks", nil, &page)
@@ -38,10 +38,8 @@ func TestRecipeRoute(t *testing.T) {
 func TestRecipesAreChecked(t *testing.T) {
 	w := newWorld(t)
 	seed := `{"metadata":{"name":"seed"},"spec":{"framework":"deepspeed","strategy":{"data":2,"pipeline":4,"tensor":8},"roles":[{"command":["x"],"replicas":14}]}}`
-	far := `{"metadata":{"name":"far"},"spec":{"framework":"horovod","roles":[{"command":["x"],"replicas":2}]}}`
 	for _, path := range []string{"/api/v1/training-tasks", "/api/v1/placements/preview"} {
 		w.refused("POST", path, seed, 400, "BadRecipe")
-		w.refused("POST", path, far, 400, "BadRecipe")
 	}
 	w.refused("POST", recipePath, seed, 400, "BadRecipe")
 	w.refused("POST", recipePath, `{"spec":{"framework":"x","roles":[{"command":["x"]}]}}`, 400, "InvalidField")

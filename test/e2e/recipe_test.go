@@ -29,8 +29,8 @@ func TestRecipe(t *testing.T) {
 	contains(t, w.must("train", "recipe", "-f", file, "--download", filepath.Join(dir, "out")), "hostfile", "ds_config.json")
 
 	task := shell("ddp", 2, `echo process $RANK of $WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT by $FERMI_BACKEND, local $LOCAL_RANK
-grep world_size: "$FERMI_RECIPE/pytorch_ddp_config.yaml"; grep -c 127.0.0.1 "$1"`)
-	task.Spec.Framework, task.Spec.Roles[0].Args = "pytorch-ddp", []string{"sh", "${FERMI_RECIPE}/roles.json"}
+grep world_size: "$FERMI_RECIPE/pytorch_ddp_config.yaml"; grep init_method "$1"`)
+	task.Spec.Framework, task.Spec.Roles[0].Args = "pytorch-ddp", []string{"sh", "${FERMI_RECIPE}/pytorch_ddp_config.yaml"}
 	task.Spec.Roles[0].Resources.Accelerators = api.Accelerators{Type: "A100", Count: 1}
 	w.submit(task)
 	w.phase("ddp", api.PhaseCompleted)

@@ -62,7 +62,7 @@ var table = []row{
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
-	{"4 sample", []string{"internal/sample"}, foundation},
+	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
 
 	{"5 client", []string{"client"}, join(foundation, vocabulary)},
 	{"5 cli", []string{"internal/cli"}, join(foundation, vocabulary, []string{"client", "internal/sample"})},

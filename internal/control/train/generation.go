@@ -86,6 +86,11 @@ func (s *seen) open(p *plan, world int) {
 		Members: s.membersHash(), World: world, Restore: s.newestHeld(),
 		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port),
 	}
+	if s.whole == nil { // frameworks that ask for ports have no roles that restart by themselves
+		for _, i := range s.order {
+			p.status.Rendezvous.Ports = append(p.status.Rendezvous.Ports, s.members[i].said.Ports...)
+		}
+	}
 	p.commit = true
 	for i := range s.members {
 		p.goAhead = append(p.goAhead, i)
@@ -228,6 +233,6 @@ func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Ge
 	}
 	return link.Generation{
 		Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
-		Restore: r.Restore, Hold: hold,
+		Restore: r.Restore, Hold: hold, Ports: r.Ports,
 	}
 }

@@ -15,7 +15,7 @@ func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, err
 	if !recipe.Needed(spec) {
 		return nil, nil
 	}
-	in := recipe.Input{Spec: spec, Lead: recipe.Lead{Port: recipe.PortOf(task.Meta.ID, task.Status.Attempt)}}
+	in := recipe.Input{Spec: spec, Live: true}
 	ranks := map[string]int{}
 	for i := range spec.Roles {
 		ranks[spec.Roles[i].Name] = recipe.Ranks(spec.Framework, &spec.Roles[i])
@@ -29,11 +29,7 @@ func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, err
 		}
 		in.Groups = append(in.Groups, g)
 	}
-	made, err := recipe.Make(in)
-	if err != nil {
-		return nil, err
-	}
-	return made, made.Startable()
+	return recipe.Make(in)
 }
 
 // withRecipe gives the member at a place of the table its part.
@@ -44,6 +40,8 @@ func withRecipe(r *engine.Replica, made *recipe.Recipe, place int) {
 	ranks := made.Group(place)
 	r.Command = ranks[0].Command
 	r.Recipe = &engine.Recipe{Env: ranks[0].Env, Files: made.Files()}
+	r.Recipe.Ports, r.Recipe.Table = made.Ports(place)
+	r.Recipe.Bare = made.Bare()
 	if r.Ranks > 1 {
 		for _, rank := range ranks {
 			r.Recipe.Each = append(r.Recipe.Each, rank.Env)

@@ -1,12 +1,14 @@
 package train
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
@@ -50,7 +52,7 @@ func TestRecipeOfAPlacement(t *testing.T) {
 		for _, v := range r.Recipe.Env {
 			env[v.Name] = v.Value
 		}
-		if env["RANK"] != itoa(i) || env["WORLD_SIZE"] != "2" || env["LOCAL_RANK"] != "0" || env["MASTER_ADDR"] != here || env["FERMI_BACKEND"] != "nccl" {
+		if env["RANK"] != itoa(i) || env["WORLD_SIZE"] != "2" || env["LOCAL_RANK"] != "0" || env["MASTER_ADDR"] != recipe.LeadHostToken || env["FERMI_BACKEND"] != "nccl" {
 			t.Errorf("replica %d: %v", i, env)
 		}
 		if len(r.Recipe.Files) == 0 || strings.Join(r.Command, " ") != "python t.py" {
@@ -58,19 +60,23 @@ func TestRecipeOfAPlacement(t *testing.T) {
 		}
 		ports = append(ports, env["MASTER_PORT"])
 	}
-	if ports[0] != ports[1] || ports[0] == "" {
+	if ports[0] != ports[1] || ports[0] != recipe.LeadPortToken {
 		t.Errorf("they would meet at %v", ports)
 	}
-	next := *s.task
-	next.Status.Attempt++
-	again, err := c.recipe(s, &next)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// TestPortsOfAGeneration: everybody is told the ports of all launchers, in rank order.
+func TestPortsOfAGeneration(t *testing.T) {
+	_, s := onNodes("mpi", 2, "A100", "A100", "A100")
+	s.members[0].number, s.members[1].number, s.members[2].number = 3, 1, 2
+	s.table()
+	for i := range s.members {
+		s.members[i].said = link.Ranks{Port: 1 + i, Ports: []int{10 + i}}
 	}
-	for _, v := range again.Rank(0).Env {
-		if v.Name == "MASTER_PORT" && v.Value == ports[0] {
-			t.Error("the next attempt listens where the last one may still do")
-		}
+	p := plan{status: s.task.Status}
+	s.open(&p, s.world)
+	if got := s.orderFor(0, p.status, false).Ports; !slices.Equal(got, []int{11, 12, 10}) {
+		t.Errorf("%v", got)
 	}
 }
 
@@ -120,7 +126,7 @@ func TestUnfitPlacements(t *testing.T) {
 		t.Errorf("two makers in one gang: %v", err)
 	}
 	far, f := onNodes("mpi", 4, "A100", "A100")
-	if _, err := far.recipe(f, f.task); !fault.Is(err, fault.Invalid) {
+	if made, err := far.recipe(f, f.task); err != nil || made.Group(1)[0].Command[2] != "serve" {
 		t.Errorf("mpirun over two replicas: %v", err)
 	}
 	one, o := onNodes("mpi", 4, "A100")

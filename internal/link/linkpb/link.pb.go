@@ -549,6 +549,8 @@ type Go struct {
 	Table         string                 `protobuf:"bytes,7,opt,name=table,proto3" json:"table,omitempty"`                           // hash of who is which rank
 	Restore       int64                  `protobuf:"varint,8,opt,name=restore,proto3" json:"restore,omitempty"`                      // the step to go on from; 0: the beginning
 	Hold          bool                   `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`                            // after a rank failed: wait for the next generation instead of ending
+	Ports         []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                  // of all launchers in rank order, where a framework asks for them
+	Key           string                 `protobuf:"bytes,31,opt,name=key,proto3" json:"key,omitempty"`                              // with ports: what only the launchers of this attempt know
 	Roles         []*RoleTable           `protobuf:"bytes,15,rep,name=roles,proto3" json:"roles,omitempty"`                          // where the replicas of every role are; none where there is one role
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
 	Preflight     *Preflight             `protobuf:"bytes,17,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // set: start nothing, but do this
@@ -647,6 +649,20 @@ func (x *Go) GetHold() bool {
 		return x.Hold
 	}
 	return false
+}
+
+func (x *Go) GetPorts() []int32 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *Go) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 func (x *Go) GetRoles() []*RoleTable {
@@ -1063,6 +1079,7 @@ type Ranks struct {
 	RoleTable      string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // the newest that it was told
 	Facts          *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                          // until it has started a generation
 	Preflight      *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // likewise; the newest round
+	Ports          []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                  // reserved for its processes for as long as it lives
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1177,6 +1194,13 @@ func (x *Ranks) GetFacts() *NodeFacts {
 func (x *Ranks) GetPreflight() *PreflightReport {
 	if x != nil {
 		return x.Preflight
+	}
+	return nil
+}
+
+func (x *Ranks) GetPorts() []int32 {
+	if x != nil {
+		return x.Ports
 	}
 	return nil
 }
@@ -3170,7 +3194,7 @@ const file_link_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xe8\x02\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\x90\x03\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -3183,7 +3207,9 @@ const file_link_proto_rawDesc = "" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x14\n" +
 	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
 	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
-	"\x04hold\x18\t \x01(\bR\x04hold\x12.\n" +
+	"\x04hold\x18\t \x01(\bR\x04hold\x12\x14\n" +
+	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12\x10\n" +
+	"\x03key\x18\x1f \x01(\tR\x03key\x12.\n" +
 	"\x05roles\x18\x0f \x03(\v2\x18.fermi.link.v1.RoleTableR\x05roles\x12\x1d\n" +
 	"\n" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x126\n" +
@@ -3216,7 +3242,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xaa\x03\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xc0\x03\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3233,7 +3259,8 @@ const file_link_proto_rawDesc = "" +
 	"\n" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x12.\n" +
 	"\x05facts\x18\x11 \x01(\v2\x18.fermi.link.v1.NodeFactsR\x05facts\x12<\n" +
-	"\tpreflight\x18\x12 \x01(\v2\x1e.fermi.link.v1.PreflightReportR\tpreflight\"\xfe\x01\n" +
+	"\tpreflight\x18\x12 \x01(\v2\x1e.fermi.link.v1.PreflightReportR\tpreflight\x12\x14\n" +
+	"\x05ports\x18\x1e \x03(\x05R\x05ports\"\xfe\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +

@@ -2176,6 +2176,8 @@ export interface components {
             lead: string;
             /** @description Hash of which replica has which ranks. */
             members: string;
+            /** @description Where its processes listen, in rank order; absent where the framework does not ask. */
+            ports?: number[] | null;
             /**
              * Format: int64
              * @description The step it went on from; absent: the beginning.

@@ -1,0 +1,203 @@
+package frameworks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/test/harness"
+)
+
+const (
+	replicas = 2
+	each     = 2 // processes a replica
+	patience = 5 * time.Minute
+)
+
+// frameworks are the recipes to run. home is the virtual environment of scripts/frameworks.sh; "" is
+// Debian's own Python with the package module.
+var frameworks = []struct {
+	name   string
+	id     api.Framework
+	home   string
+	module string
+	script string
+	// zero is DeepSpeed's stage; nil: the recipe's own.
+	zero *int
+}{
+	{"plain", api.FrameworkPlain, "", "socket", "plain.py", nil},
+	{"PyTorch DDP", "pytorch-ddp", "", "torch", "ddp.py", nil},
+	{"PyTorch FSDP", "pytorch-fsdp", "", "torch", "fsdp.py", nil},
+	{"MPI", "mpi", "", "mpi4py", "mpi.py", nil},
+	{"DeepSpeed", "deepspeed", "deepspeed", "", "deep.py", new(int)}, // gloo of torch 1.13 lacks what ZeRO needs
+	{"Horovod", "horovod", "horovod", "", "hvd.py", nil},
+	{"TensorFlow", "tensorflow", "tensorflow", "", "tf.py", nil},
+	{"PaddlePaddle", "paddle", "paddle", "", "pp.py", nil},
+	{"JAX", "jax", "jax", "", "jx.py", nil},
+	{"Ray", "ray", "ray", "", "ry.py", nil},
+}
+
+// notInstallable have a recipe with golden files only.
+var notInstallable = map[string]string{
+	"Megatron-LM": "needs CUDA and apex", "MXNet": "retired in 2023, and not tried",
+}
+
+const debianPython = "/usr/bin/python3"
+
+// python is the interpreter of a row, or why there is none.
+func python(home, module, root string) (file, missing string) {
+	if home == "" {
+		for _, lib := range []string{"/usr/lib/python3/dist-packages", "/usr/lib/python3.*"} {
+			for _, name := range []string{module, module + ".py"} {
+				if found, _ := filepath.Glob(filepath.Join(lib, name)); len(found) > 0 {
+					return debianPython, ""
+				}
+			}
+		}
+		return "", "Debian's python3 has no " + module
+	}
+	if why, err := os.ReadFile(filepath.Join(root, home+".why")); err == nil {
+		return "", strings.TrimSpace(string(why))
+	}
+	file = filepath.Join(root, home, "bin", "python3")
+	if _, err := os.Stat(file); err != nil {
+		return "", "not installed; make e2e-frameworks does"
+	}
+	return file, ""
+}
+
+// home is the folder with the scripts and virtual environments: readable for every project's user.
+func home(t *testing.T) string {
+	t.Helper()
+	root := os.Getenv("FERMI_FRAMEWORKS")
+	if root == "" {
+		t.Skip("make e2e-frameworks runs it")
+	}
+	err := errors.Join(os.Chmod(root, 0o755), os.RemoveAll(filepath.Join(root, "scripts")), os.CopyFS(filepath.Join(root, "scripts"), os.DirFS("scripts")))
+	err = errors.Join(err, filepath.WalkDir(filepath.Join(root, "scripts"), func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, os.Chmod(path, 0o755))
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func up(t *testing.T) (*harness.Cluster, *client.Client) {
+	t.Helper()
+	bin, err := harness.Binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := harness.New(bin, "up", "--demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.LogTail())
+		}
+		c.Cleanup()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cl, err := c.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, cl
+}
+
+// checked is what every process prints when its all-reduce is done.
+var checked = regexp.MustCompile(`CHECK rank=(\d+) world=(\d+) sum=(\d+) replica=(\S+)`)
+
+// TestFrameworks: see the package.
+func TestFrameworks(t *testing.T) {
+	only := os.Getenv("FERMI_ONLY") // names, comma-separated; "": all
+	root := home(t)
+	_, cl := up(t)
+	for _, row := range frameworks {
+		t.Run(row.name, func(t *testing.T) {
+			if only != "" && !strings.Contains(","+only+",", ","+row.name+",") {
+				t.Skip("not verified: not asked for by FERMI_ONLY")
+			}
+			python, missing := python(row.home, row.module, root)
+			if missing != "" {
+				t.Skip("not verified: " + missing)
+			}
+			spec := api.TrainingTaskSpec{Framework: row.id, Code: &api.Code{Folder: root}}
+			if row.zero != nil {
+				spec.Strategy = &api.Strategy{ZeroStage: row.zero}
+			}
+			verify(t, cl, spec, []string{python, "scripts/" + row.script})
+		})
+	}
+	for name, why := range notInstallable {
+		t.Run(name, func(t *testing.T) { t.Skip("not verified: " + why) })
+	}
+}
+
+func verify(t *testing.T, cl *client.Client, spec api.TrainingTaskSpec, command []string) {
+	t.Helper()
+	name := string(spec.Framework)
+	path := filepath.Dir(command[0]) + ":/usr/local/bin:/usr/bin:/bin"
+	spec.Roles = []api.Role{{
+		Name: "worker", Replicas: replicas, Ranks: each, Resources: api.Resources{CPU: 100, Memory: 4 << 30}, Command: command,
+		Env: []api.EnvVar{{Name: "PATH", Value: path}, {Name: "OMP_NUM_THREADS", Value: "1"}},
+	}}
+	if _, err := cl.Submit(t.Context(), &api.TrainingTask{Meta: api.Meta{Name: name}, Spec: spec}, false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var text strings.Builder
+	if err := cl.Logs(ctx, "default", name, client.LogOptions{Follow: true}, func(l client.LogLine) error {
+		fmt.Fprintf(&text, "[%s] %s\n", l.Replica, l.Text)
+		return nil
+	}); err != nil {
+		t.Fatalf("%v\n%s", err, text.String())
+	}
+	o, err := cl.Get(ctx, api.KindTrainingTask, "default", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := text.String()
+	if status := o.(*api.TrainingTask).Status; status.Phase != api.PhaseCompleted {
+		t.Fatalf("it ended %s: %s\n%s", status.Phase, status.Message.EN, log)
+	}
+	if _, why, ok := strings.Cut(log, "NOT VERIFIED "); ok {
+		why, _, _ = strings.Cut(why, "\n")
+		t.Skip("not verified: " + why)
+	}
+	ranks, where := map[string]bool{}, map[string]int{}
+	for _, found := range checked.FindAllStringSubmatch(log, -1) {
+		if ranks[found[1]] || found[2] != "4" || found[3] != "10" { // 1 + 2 + 3 + 4
+			t.Errorf("%s", found[0])
+		}
+		ranks[found[1]] = true
+		where[found[4]]++
+	}
+	if len(ranks) != replicas*each || len(where) != replicas {
+		t.Errorf("ranks %v in replicas %v", ranks, where)
+	}
+	for replica, n := range where {
+		if n != each {
+			t.Errorf("%d processes in %s", n, replica)
+		}
+	}
+	if t.Failed() {
+		t.Log(log)
+	}
+}
