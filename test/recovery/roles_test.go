@@ -169,7 +169,7 @@ func TestRoles(t *testing.T) {
 
 	// A rank: the same addresses, and all of its role anew.
 	kill(t, r.pidOf("reward", 1))
-	rewards = r.all("the next generation of rewards", rewardAt, func(is []who) bool {
+	r.all("the next generation of rewards", rewardAt, func(is []who) bool {
 		return is[0].generation == 2 && is[1].generation == 2
 	})
 	r.all("the same actors", actorAt, same(actors))
