@@ -143,6 +143,10 @@ class Walk:
         self.until(lambda: self.call("getTrainingTask", name="sleeper").json()["data"]["status"]["phase"] == "Running")
         self.call("createZone", body={"metadata": {"name": "nobody"}, "spec": {"region": "walk"}})
         self.call("profileTask", name="sleeper", body={"rank": 0})
+        hurt = {"metadata": {"name": "hurt"}, "spec": {"restartPolicy": {"maxRestarts": 3}, "roles": [{"command": ["sleep", "86400"]}]}}
+        self.call("createTrainingTask", body=hurt)
+        self.until(lambda: self.call("getTrainingTask", name="hurt").json()["data"]["status"]["phase"] == "Running")
+        self.call("faultTask", name="hurt", body={"rank": 0, "kind": "kill"})
         self.call("faultTask", expect=409, name="sleeper", body={"rank": 0, "kind": "net"})
         self.call("faultTask", expect=404, name="sleeper", body={"rank": 99, "kind": "kill"})
         self.call("faultTask", expect=400, name="sleeper", body={"rank": 0, "kind": "flood"})
@@ -169,6 +173,7 @@ class Walk:
         self.call("previewPlacement", expect=400, body={"spec": {}})
         self.call("previewRecipe", body=wish | {"spec": wish["spec"] | {"framework": "deepspeed", "precision": "fp16"}})
         self.call("previewRecipe", expect=400, body=wish | {"spec": wish["spec"] | {"framework": "pytorch-ddp", "strategy": {"tensor": 2}}})
+        self.call("previewExisting", body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["sleeper"]}})
         self.call("previewExisting", expect=400, body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["none"]}})
         zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
         for name in "near", "far":
