@@ -142,6 +142,9 @@ class Walk:
         self.read("Placement", placement)
         self.until(lambda: self.call("getTrainingTask", name="sleeper").json()["data"]["status"]["phase"] == "Running")
         self.call("createZone", body={"metadata": {"name": "nobody"}, "spec": {"region": "walk"}})
+        # Before a node is drained: then sleeper waits for a place again.
+        self.call("previewExisting", body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["sleeper"]}})
+        self.call("previewExisting", expect=400, body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["none"]}})
         self.call("profileTask", name="sleeper", body={"rank": 0})
         hurt = {"metadata": {"name": "hurt"}, "spec": {"restartPolicy": {"maxRestarts": 3}, "roles": [{"command": ["sleep", "86400"]}]}}
         self.call("createTrainingTask", body=hurt)
@@ -173,8 +176,6 @@ class Walk:
         self.call("previewPlacement", expect=400, body={"spec": {}})
         self.call("previewRecipe", body=wish | {"spec": wish["spec"] | {"framework": "deepspeed", "precision": "fp16"}})
         self.call("previewRecipe", expect=400, body=wish | {"spec": wish["spec"] | {"framework": "pytorch-ddp", "strategy": {"tensor": 2}}})
-        self.call("previewExisting", body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["sleeper"]}})
-        self.call("previewExisting", expect=400, body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["none"]}})
         zone = self.call("listZone").json()["data"]["items"][0]["metadata"]["name"]
         for name in "near", "far":
             self.call("createZone", body={"metadata": {"name": name}, "spec": {"region": "walk"}})
