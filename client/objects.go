@@ -87,9 +87,12 @@ func objectPath(kind api.Kind, name string) (string, error) {
 	return "/" + p + "/" + url.PathEscape(name), nil
 }
 
-func inProject(project string) url.Values {
+func inProject(project string, opts ...Option) url.Values {
 	q := url.Values{}
 	set(q, "project", project)
+	for _, o := range opts {
+		o(q)
+	}
 	return q
 }
 
@@ -182,13 +185,19 @@ func (c *Client) Update(ctx context.Context, obj api.Object, dryRun bool) (api.O
 }
 
 // Delete asks for the end of an object. A task goes when its work has ended.
-func (c *Client) Delete(ctx context.Context, kind api.Kind, project, name string) error {
+func (c *Client) Delete(ctx context.Context, kind api.Kind, project, name string, opts ...Option) error {
 	path, err := objectPath(kind, name)
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, http.MethodDelete, path, inProject(project), nil, nil)
+	return c.write(ctx, http.MethodDelete, path, inProject(project, opts...), nil, nil)
 }
+
+// Option says more about a call.
+type Option func(url.Values)
+
+// Force ends a task also when another trains inside it; that one ends with it.
+func Force(q url.Values) { q.Set("force", "true") }
 
 // Get is Client.Get with a type: client.Get[*api.Zone](ctx, c, "", "beijing-1").
 func Get[T api.Object](ctx context.Context, c *Client, project, name string) (T, error) {

@@ -60,12 +60,12 @@ func taskPath(name, verb string) (string, error) {
 }
 
 // Stop asks a task to end; it keeps its outputs.
-func (c *Client) Stop(ctx context.Context, project, name string) error {
+func (c *Client) Stop(ctx context.Context, project, name string, opts ...Option) error {
 	p, err := taskPath(name, "stop")
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, http.MethodPost, p, inProject(project), nil, nil)
+	return c.write(ctx, http.MethodPost, p, inProject(project, opts...), nil, nil)
 }
 
 // MoveWish is where a running task is to go: into a zone, onto some nodes, or both.

@@ -9,6 +9,9 @@ type ExistingRequest struct {
 	ModelID          string      `json:"modelId,omitempty"`
 	LaunchMode       string      `json:"launchMode" enum:"existing"`
 	Distributed      Distributed `json:"distributedConfig"`
+	// Command and Env are what the form does not ask for.
+	Command []string `json:"command,omitempty" doc:"python3 train.py in the first environment's folder when absent."`
+	Env     []EnvVar `json:"env,omitempty"`
 }
 
 // Distributed is which environments work together, and how.

@@ -17,6 +17,8 @@ type faults struct {
 	extra int // beyond maxFaults
 	// reason is the common reason of all faults so far; mixed ones are BadManifest.
 	reason string
+	// borrows: the task has the resources of others.
+	borrows bool
 }
 
 // add notes a fault; the arguments fill both languages in the same order.

@@ -59,6 +59,7 @@ func whole() map[Kind]Object {
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
 				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
 				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Preflight: PreflightWarn,
+				Inside: []string{"env-1", "env-2"},
 			},
 			Status: TrainingTaskStatus{
 				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7, []int{29501}}, Restarts: []time.Time{at},
@@ -67,6 +68,7 @@ func whole() map[Kind]Object {
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
 				Preflight: &PreflightStatus{at, &at, 3, 0.5, 1 << 30, []PreflightFinding{{"torch", text}}},
 				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, []int{29502}}}},
+				InUseBy:   "train-1",
 			},
 		},
 		KindSecret: &Secret{
@@ -76,7 +78,7 @@ func whole() map[Kind]Object {
 		},
 		KindPlacement: &Placement{
 			Meta: meta(MustInfo(KindPlacement), "放置"),
-			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at, &Eviction{"Moved", fault.T("It left.", "已让出。"), at, Duration(2 * time.Minute), []RoleAssignment{{"worker", Slots{{2, 0xff}, {3, 1}}}}}},
+			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at, &Eviction{"Moved", fault.T("It left.", "已让出。"), at, Duration(2 * time.Minute), []RoleAssignment{{"worker", Slots{{2, 0xff}, {3, 1}}}}}, []Lender{{"env-1", "task-1", "worker", 2}}},
 		},
 		KindZone: &Zone{
 			Meta: meta(MustInfo(KindZone), "北京-1"),

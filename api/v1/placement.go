@@ -31,6 +31,17 @@ type PlacementSpec struct {
 	// placement goes and the task waits again, or Evict.To becomes Roles. What it leaves is free only
 	// then; until then To is its own as well.
 	Evict *Eviction `json:"evict,omitempty"`
+	// Inside is whose place this is, in the order of the only role's slots: they are borrowed, and
+	// counted there. Absent: the place is the task's own.
+	Inside []Lender `json:"inside,omitempty"`
+}
+
+// Lender is the replica of a task inside which another task's replica runs.
+type Lender struct {
+	Task    string `json:"task" doc:"Its name."`
+	TaskID  string `json:"taskId"`
+	Role    string `json:"role"`
+	Attempt int    `json:"attempt" doc:"The replica that was there when the place was given; a later one is another."`
 }
 
 // Eviction says why a gang must leave its place.

@@ -46,7 +46,9 @@ type TrainingTaskSpec struct {
 	Precision       Precision       `json:"precision,omitempty" enum:"fp32,fp16,bf16" doc:"fp32, fp16 (with loss scaling) or bf16; the script's own when absent."`
 	GradCompression GradCompression `json:"gradCompression,omitempty" enum:"none,fp16,bf16,powersgd" doc:"none, fp16, bf16 or powersgd: gradients on the wire, through the SDK."`
 	Roles           []Role          `json:"roles" nullable:"false" minItems:"1" maxItems:"16"`
-	Code            *Code           `json:"code,omitempty"`
+	// Inside are tasks that stand for environments, one for each replica of the only role.
+	Inside []string `json:"inside,omitempty" maxItems:"1024" doc:"Names of running tasks of one replica in the project, one for each replica: its processes start inside them, on their devices. The first has rank 0."`
+	Code   *Code    `json:"code,omitempty"`
 	// HyperParameters reach the process as FERMI_HP_<NAME> and as the JSON file $FERMI_HP_FILE.
 	HyperParameters map[string]any `json:"hyperParameters,omitempty" doc:"Scalars; given as environment and as a JSON file."`
 	Restart         *RestartPolicy `json:"restartPolicy,omitempty"`
@@ -304,6 +306,8 @@ type TrainingTaskStatus struct {
 	// is about the others.
 	Preflight *PreflightStatus `json:"preflight,omitempty" doc:"What the checks before the first start found."`
 	Roles     []RoleStatus     `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
+	// InUseBy is who trains inside this task: an environment with ranks is never idle.
+	InUseBy string `json:"inUseBy,omitempty" doc:"The task whose processes run inside this one; stopping or deleting this one ends it."`
 }
 
 // PreflightStatus is the checks of a placement.

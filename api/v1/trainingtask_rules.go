@@ -54,7 +54,10 @@ func (t *TrainingTask) Default() {
 		s.Framework = FrameworkPlain
 	}
 	for i := range s.Roles {
-		s.Roles[i].fill()
+		if s.Roles[i].Replicas == 0 && len(s.Inside) > 0 {
+			s.Roles[i].Replicas = len(s.Inside)
+		}
+		s.Roles[i].fill(len(s.Inside) > 0)
 	}
 	if s.Restart == nil {
 		s.Restart = &RestartPolicy{}
@@ -79,12 +82,16 @@ func (t *TrainingTask) Default() {
 	}
 }
 
-func (r *Role) fill() {
+// fill fills a role; one that runs inside others has their resources and none of its own.
+func (r *Role) fill(inside bool) {
 	if r.Name == "" {
 		r.Name = "worker"
 	}
 	if r.Replicas == 0 {
 		r.Replicas = 1
+	}
+	if inside {
+		return
 	}
 	n := r.Resources.Accelerators.Count
 	if r.Resources.CPU == 0 {
@@ -108,6 +115,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	f.description("spec.description", s.Description)
 	oneOf(&f, "spec.framework", s.Framework, Frameworks)
 	f.strategy(s)
+	f.inside(s)
 	f.roles("spec.roles", s.Roles)
 	f.code("spec.code", s.Code)
 	f.credentials("spec.credentials", s.Credentials)
@@ -169,7 +177,9 @@ func (f *faults) role(at string, r *Role) {
 	f.count(at+".replicas", r.Replicas, 1, maxReplicas)
 	f.count(at+".ranks", r.RankCount(), 1, maxRanks)
 	f.elastic(at, r)
-	f.resources(at+".resources", &r.Resources)
+	if !f.borrows {
+		f.resources(at+".resources", &r.Resources)
+	}
 	f.argv(at, r)
 	f.env(at+".env", r.Env)
 	f.secretFiles(at+".secretFiles", r.SecretFiles)

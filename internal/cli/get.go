@@ -137,6 +137,7 @@ func (a *app) listCommand(kind api.Kind, use, short string) *cobra.Command {
 func (a *app) deleteCommand() *cobra.Command {
 	var files []string
 	var ignore bool
+	var sure insist
 	cmd := &cobra.Command{
 		Use:               "delete KIND NAME... | -f FILE",
 		Short:             Both("Delete objects", "删除对象"),
@@ -145,6 +146,7 @@ func (a *app) deleteCommand() *cobra.Command {
 		ValidArgsFunction: completeKinds,
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, Both("delete what this manifest names; - is stdin", "删除清单中列出的对象；- 表示标准输入"))
+	sure.add(cmd)
 	cmd.Flags().BoolVar(&ignore, "ignore-missing", false, Both("what is gone already is no error", "对象已不存在时不报错"))
 	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
 		keys, err := s.deleteKeys(args, files)
@@ -153,7 +155,12 @@ func (a *app) deleteCommand() *cobra.Command {
 		}
 		var firstErr error
 		for _, k := range keys {
-			err := s.client.Delete(ctx, k.Kind, k.Project, k.Name)
+			del := func(opts ...client.Option) error { return s.client.Delete(ctx, k.Kind, k.Project, k.Name, opts...) }
+			run := sure.run
+			if k.Kind != api.KindTrainingTask {
+				run = func(_ *session, do func(...client.Option) error) error { return do() }
+			}
+			err := run(s, del)
 			if ignore && fault.Is(err, fault.NotFound) {
 				continue
 			}

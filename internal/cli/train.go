@@ -25,18 +25,21 @@ func (a *app) trainCommand() *cobra.Command {
 }
 
 func (a *app) trainStopCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "stop NAME...", Short: Both("End tasks; their outputs are kept", "停止任务；输出会保留"), Args: needArgs(1, -1, "NAME..."),
-		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
-			for _, name := range args {
-				if err := s.client.Stop(ctx, s.project(api.KindTrainingTask), name); err != nil {
-					return err
-				}
-				putLine(s.out, "task/"+name+" "+s.t("is being stopped", "正在停止"))
+	var sure insist
+	cmd := &cobra.Command{Use: "stop NAME...", Short: Both("End tasks; their outputs are kept", "停止任务；输出会保留"), Args: needArgs(1, -1, "NAME...")}
+	sure.add(cmd)
+	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		for _, name := range args {
+			if err := sure.run(s, func(opts ...client.Option) error {
+				return s.client.Stop(ctx, s.project(api.KindTrainingTask), name, opts...)
+			}); err != nil {
+				return err
 			}
-			return nil
-		}),
-	}
+			putLine(s.out, "task/"+name+" "+s.t("is being stopped", "正在停止"))
+		}
+		return nil
+	})
+	return cmd
 }
 
 func (a *app) trainCloneCommand() *cobra.Command {

@@ -51,6 +51,9 @@ type Replica struct {
 	Standby *api.Standby `json:"standby,omitempty"`
 	// Recipe is what the framework adds; nil for plain commands. Command is the recipe's already.
 	Recipe *Recipe `json:"recipe,omitempty"`
+	// Inside is the replica inside which this one runs: in its cgroup, on its devices and, where it has no
+	// code of its own, in its folder. "": it has its own place.
+	Inside Name `json:"inside,omitempty"`
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 )
@@ -55,6 +56,14 @@ func codeBase(r engine.Replica, codeDir string) string {
 		return r.Code.Folder
 	}
 	return codeDir
+}
+
+// codeDir is the replica's own folder for code; inside another replica, and without code, it is that one's.
+func (l *launcher) codeDir() string {
+	if host := l.replica.Inside; host != "" && l.replica.Code == nil {
+		return filepath.Join(filepath.Dir(l.dir), string(host), record.DirCode)
+	}
+	return filepath.Join(l.dir, record.DirCode)
 }
 
 // workDir is where the process starts: the code, or the working directory within it. Behind a wall

@@ -262,9 +262,8 @@ func (l *launcher) cgroupPath() string {
 // outputs finds the folders again, also in a second life.
 func (l *launcher) outputs(note func(string, ...any)) *outputs {
 	sources := []source{{dir: filepath.Join(l.dir, record.DirOutput)}}
-	code := filepath.Join(l.dir, record.DirCode)
-	if s, ok := logsSource(codeBase(l.replica, code), l.replica.WorkingDir, l.replica.OutputLogs); ok {
-		s.foreign = s.dir != code
+	if s, ok := logsSource(codeBase(l.replica, l.codeDir()), l.replica.WorkingDir, l.replica.OutputLogs); ok {
+		s.foreign = s.dir != filepath.Join(l.dir, record.DirCode)
 		sources = append(sources, s)
 	}
 	outs := newOutputs(sources, l.client, l.clock, l.log, note)

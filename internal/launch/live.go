@@ -175,7 +175,7 @@ func (l *launcher) runs() {
 
 // start begins the ranks of a generation.
 func (l *launcher) start(g link.Generation) (*processes, error) {
-	dir, err := workDir(l.replica, filepath.Join(l.dir, record.DirCode))
+	dir, err := workDir(l.replica, l.codeDir())
 	if err != nil {
 		return nil, err
 	}

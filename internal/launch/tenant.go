@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -76,6 +77,9 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 		wall.Binds = append(wall.Binds, filepath.Join(l.dir, name))
 	}
 	wall.Binds = append(wall.Binds, l.memory)
+	if code := l.codeDir(); !slices.Contains(wall.Binds, code) {
+		wall.Binds = append(wall.Binds, code)
+	}
 	if r.Code != nil {
 		wall.Folder = r.Code.Folder
 	}

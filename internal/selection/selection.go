@@ -166,15 +166,39 @@ func sum(nodes []Node) *api.ExistingPreview {
 	return out
 }
 
+// Task is the training of a request whose preview was made.
+func Task(r *api.ExistingRequest, p *api.ExistingPreview) *api.TrainingTask {
+	t := &api.TrainingTask{Meta: api.Meta{DisplayName: strings.TrimSpace(r.TaskName)}}
+	t.Spec = api.TrainingTaskSpec{Framework: p.Framework, Strategy: strategy(r), Roles: []api.Role{{Name: "worker", Replicas: len(p.Nodes), Command: command(r), Env: r.Env}}}
+	for _, n := range p.Nodes {
+		t.Spec.Inside = append(t.Spec.Inside, n.Name)
+	}
+	return t
+}
+
+func command(r *api.ExistingRequest) []string {
+	if len(r.Command) > 0 {
+		return r.Command
+	}
+	return []string{"python3", "train.py"}
+}
+
+func strategy(r *api.ExistingRequest) *api.Strategy {
+	s := r.Distributed.Strategy
+	if s == nil && r.Distributed.TrainBatchSize == 0 {
+		return nil
+	}
+	out := &api.Strategy{TrainBatchSize: r.Distributed.TrainBatchSize}
+	if s != nil {
+		out.Data, out.Pipeline, out.Tensor = s.DataParallel, s.PipelineParallel, s.TensorParallel
+	}
+	return out
+}
+
 // input is the task that the choice would be: a process for each device, or one.
 func input(r *api.ExistingRequest, framework api.Framework, nodes []Node) recipe.Input {
-	spec := &api.TrainingTaskSpec{Framework: framework, Roles: []api.Role{{Name: "worker", Replicas: len(nodes), Command: []string{"python3", "train.py"}}}}
-	if s := r.Distributed.Strategy; s != nil || r.Distributed.TrainBatchSize > 0 {
-		spec.Strategy = &api.Strategy{TrainBatchSize: r.Distributed.TrainBatchSize}
-		if s != nil {
-			spec.Strategy.Data, spec.Strategy.Pipeline, spec.Strategy.Tensor = s.DataParallel, s.PipelineParallel, s.TensorParallel
-		}
-	}
+	spec := &api.TrainingTaskSpec{Framework: framework, Roles: []api.Role{{Name: "worker", Replicas: len(nodes), Command: command(r)}}}
+	spec.Strategy = strategy(r)
 	in := recipe.Input{Spec: spec}
 	for i, n := range nodes {
 		in.Groups = append(in.Groups, recipe.Group{Role: "worker", Index: i, Node: n.Node, Address: n.Node, Ranks: max(len(n.Devices), 1), Devices: n.Devices})

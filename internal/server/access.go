@@ -81,6 +81,7 @@ var access = map[string]rule{
 	"previewPlacement":   {all, all, own, own, read, false},
 	"previewRecipe":      {all, all, own, own, read, false},
 	"previewExisting":    {all, all, own, own, read, false},
+	"createExisting":     {all, none, own, none, tasks, false},
 	"listSecret":         {all, all, own, own, read, false}, // never with its values
 	"getSecret":          {all, all, own, own, read, false},
 	"watchSecret":        {all, all, own, own, read, false},

@@ -18,6 +18,9 @@ func (s *Server) create(ctx context.Context, c *call, row api.KindInfo) (*reply,
 	if err != nil {
 		return nil, err
 	}
+	if row.Kind == api.KindTrainingTask && wantsExisting(data) {
+		return s.submitExisting(ctx, c, data)
+	}
 	var o api.Object
 	if row.Kind == api.KindTrainingTask {
 		o, err = decodeTask(data)

@@ -11,39 +11,78 @@ import (
 	"github.com/fermi-cluster/fermi/internal/selection"
 )
 
-// existing shows what running environments would be together as the nodes of a training.
-func (s *Server) existing(ctx context.Context, c *call) (*reply, error) {
+// previewExisting shows what running environments would be together as the nodes of a training.
+func (s *Server) previewExisting(ctx context.Context, c *call) (*reply, error) {
 	data, err := c.readBody(s.Limits.Body)
 	if err != nil {
 		return nil, err
 	}
-	var r api.ExistingRequest
+	_, out, _, err := s.existing(ctx, c, "previewExisting", data)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{data: out}, nil
+}
+
+func (s *Server) createExisting(ctx context.Context, c *call) (*reply, error) {
+	data, err := c.readBody(s.Limits.Body)
+	if err != nil {
+		return nil, err
+	}
+	return s.submitExisting(ctx, c, data)
+}
+
+// wantsExisting says that a flat request is for running environments.
+func wantsExisting(data []byte) bool {
+	flat, ok := flatFields(data)
+	return ok && string(flat["launchMode"]) == `"existing"`
+}
+
+// submitExisting submits the training: a task that runs inside the environments, the master's first.
+func (s *Server) submitExisting(ctx context.Context, c *call, data []byte) (*reply, error) {
+	r, out, project, err := s.existing(ctx, c, "createExisting", data)
+	if err != nil {
+		return nil, err
+	}
+	t := selection.Task(r, out)
+	t.Meta.Project = project
+	made, err := s.make(ctx, c, t)
+	if err != nil {
+		return nil, err
+	}
+	if answer, ok := made.data.(submitted); ok {
+		answer.DistributedInfo = &distributedInfo{NodeCount: out.NodeCount, TotalGPUs: out.TotalGPUs, MasterNode: out.MasterNode, Framework: string(out.Framework)}
+		made.data = answer
+	}
+	return made, nil
+}
+
+// existing reads a request and finds its environments.
+func (s *Server) existing(ctx context.Context, c *call, id string, data []byte) (r *api.ExistingRequest, out *api.ExistingPreview, project string, err error) {
+	r = &api.ExistingRequest{}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&r); err != nil || dec.More() {
-		return nil, fault.New(fault.Invalid, "BadBody", fault.T(
+	if err := dec.Decode(r); err != nil || dec.More() {
+		return nil, nil, "", fault.New(fault.Invalid, "BadBody", fault.T(
 			`The body is not the JSON expected here, such as {"taskName":"t","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":["a","b"]}}.`,
 			`请求体不是此处要求的 JSON，例如 {"taskName":"t","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":["a","b"]}}。`)).Because(err)
 	}
 	about := &api.TrainingTask{Meta: api.Meta{Owner: c.who.name()}}
 	if err := scope(&about.Meta, api.MustInfo(api.KindTrainingTask), c.q.text("project")); err != nil {
-		return nil, err
+		return nil, nil, "", err
 	}
-	if err := s.mayAbout(ctx, c.who, "previewExisting", about); err != nil {
-		return nil, err
+	if err := s.mayAbout(ctx, c.who, id, about); err != nil {
+		return nil, nil, "", err
 	}
-	if fields := selection.Check(&r); len(fields) > 0 {
-		return nil, selection.Refuse(fields)
+	if fields := selection.Check(r); len(fields) > 0 {
+		return nil, nil, "", selection.Refuse(fields)
 	}
 	nodes, err := s.environments(ctx, about.Meta.Project, r.Distributed.NodeIDs)
 	if err != nil {
-		return nil, err
+		return nil, nil, "", err
 	}
-	out, err := selection.Preview(&r, nodes, s.roundTrip(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &reply{data: out}, nil
+	out, err = selection.Preview(r, nodes, s.roundTrip(ctx))
+	return r, out, about.Meta.Project, err
 }
 
 // environments finds running tasks of one replica, in the project, by name or id.
@@ -100,6 +139,9 @@ func (s *Server) environment(ctx context.Context, project, id string, numbers ma
 	if task.Status.Phase != api.PhaseRunning || task.Spec.Stop || task.Meta.DeletedAt != nil {
 		return no("%q does not run; choose a running environment.", "%q 未在运行，请选择运行中的环境。", shown)
 	}
+	if len(task.Spec.Inside) > 0 {
+		return no("%q runs inside others; choose those.", "%q 在其他环境内运行，请选择那些环境。", shown)
+	}
 	if len(task.Spec.Roles) != 1 || task.Spec.Roles[0].Replicas != 1 {
 		return no("%q has several replicas; an environment is one.", "%q 有多个副本，而环境只有一个。", shown)
 	}
@@ -123,6 +165,30 @@ func (s *Server) environment(ctx context.Context, project, id string, numbers ma
 		}
 	}
 	return n, nil, nil
+}
+
+// checkInside refuses environments that are none.
+func (s *Server) checkInside(ctx context.Context, t *api.TrainingTask) error {
+	for i, name := range t.Spec.Inside {
+		o, err := s.refer(ctx, api.Key{Kind: api.KindTrainingTask, Project: t.Meta.Project, Name: name}, indexed("spec.inside", i))
+		if err != nil {
+			return err
+		}
+		if env := o.(*api.TrainingTask); len(env.Spec.Inside) > 0 || len(env.Spec.Roles) != 1 || env.Spec.Roles[0].Replicas != 1 {
+			return invalid(indexed("spec.inside", i), fault.T("%q is no task of one replica with a place of its own.", "%q 不是拥有自己位置的单副本任务。", name))
+		}
+	}
+	return nil
+}
+
+// freeOf refuses to end a task that another runs inside, unless the caller insists.
+func (c *call) freeOf(t *api.TrainingTask) error {
+	if t.Status.InUseBy == "" || t.Spec.Stop || t.Meta.DeletedAt != nil || c.q.yes("force") {
+		return nil
+	}
+	return fault.New(fault.Conflict, "InUse", fault.T(
+		"The task %q trains inside it and would end with it.", "任务 %q 正在其中训练，将随之结束。", t.Status.InUseBy)).WithHint(fault.T(
+		"Wait for its end, or insist: --yes, or force=true.", "请等待其结束；若确定，请使用 --yes 或 force=true。"))
 }
 
 // roundTrip is what is declared or measured between two zones, in milliseconds.

@@ -8,7 +8,10 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
-const existingPath = "/api/v1/training-tasks/existing"
+const (
+	submitPath   = "/api/v1/training-tasks/existing"
+	existingPath = submitPath + "/preview"
+)
 
 // environment is a running task of one replica, on a node of its own with so many devices.
 func environment(w *world, project, name, zone string, number uint32, devices int) *api.TrainingTask {
@@ -108,4 +111,63 @@ func TestExistingRoute(t *testing.T) {
 		}
 	}
 	w.refused("POST", existingPath, `{"taskName":"t","launchMode":"existing","distributedConfig":{"nodeIds":["env-001"]},"x":1}`, 400, "BadBody")
+}
+
+// TestSubmitExisting: the seed's request makes a task inside its environments, by both doors.
+func TestSubmitExisting(t *testing.T) {
+	w := newWorld(t)
+	for i, name := range []string{"env-001", "env-003", "env-005"} {
+		environment(w, "default", name, "z", uint32(101+i), 2<<i)
+	}
+	for _, path := range []string{submitPath, "/api/v1/training-tasks"} {
+		var got submitted
+		w.ok("POST", path, seedRequest(false), &got)
+		if got.TaskID == "" || got.Status != "pending" || got.DistributedInfo == nil || *got.DistributedInfo != (distributedInfo{3, 14, "env-001", "deepspeed"}) {
+			t.Errorf("%s: %+v %+v", path, got, got.DistributedInfo)
+		}
+		spec := got.Task.Spec
+		if !slices.Equal(spec.Inside, []string{"env-001", "env-003", "env-005"}) || spec.Roles[0].Replicas != 3 || spec.Roles[0].Resources != (api.Resources{}) {
+			t.Errorf("%s: %+v", path, spec)
+		}
+		w.refused("POST", path, seedRequest(true), 400, "BadSelection")
+	}
+	var dry submitted
+	w.ok("POST", submitPath+"?dryRun=true", `{"taskName":"t","launchMode":"existing","command":["true"],"distributedConfig":{"enabled":true,"nodeIds":["env-003","env-001"],"masterNode":"env-001"}}`, &dry)
+	if !slices.Equal(dry.Task.Spec.Inside, []string{"env-001", "env-003"}) || dry.Task.Spec.Roles[0].Command[0] != "true" {
+		t.Errorf("%+v", dry.Task.Spec)
+	}
+	guest := manifest("guest", func(t *api.TrainingTask) { t.Spec.Inside = []string{"env-001"} })
+	guest.Spec.Roles[0].Resources = api.Resources{}
+	w.ok("POST", "/api/v1/training-tasks", guest, nil)
+	for path, change := range map[string]func(t *api.TrainingTask){
+		"spec.inside[0]":            func(t *api.TrainingTask) { t.Spec.Inside = []string{"guest"} },
+		"spec.inside[1]":            func(t *api.TrainingTask) { t.Spec.Inside, t.Spec.Roles[0].Replicas = []string{"env-001", "env-009"}, 2 },
+		"spec.inside":               func(t *api.TrainingTask) { t.Spec.Roles[0].Replicas = 2 },
+		"spec.roles[0].resources":   func(t *api.TrainingTask) { t.Spec.Roles[0].Resources.CPU = 1000 },
+		"spec.zones":                func(t *api.TrainingTask) { t.Spec.Zones = &api.ZoneRules{Allow: []string{"z"}} },
+		"spec.roles[0].minReplicas": func(t *api.TrainingTask) { one := 1; t.Spec.Roles[0].MinReplicas = &one },
+	} {
+		bad := manifest("bad", func(t *api.TrainingTask) { t.Spec.Inside = []string{"env-001"} })
+		bad.Spec.Roles[0].Resources = api.Resources{}
+		change(bad)
+		if got := w.refused("POST", "/api/v1/training-tasks", bad, 400, "InvalidField"); len(got.Fields) == 0 || got.Fields[0].Path != path {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	w.refused("POST", "/api/v1/placements/preview", guest, 400, "InvalidField")
+}
+
+// TestEndEnvironmentInUse: who ends an environment ends what trains in it, and is told so first.
+func TestEndEnvironmentInUse(t *testing.T) {
+	for method, path := range map[string]string{"POST": "/api/v1/training-tasks/env/stop", "DELETE": "/api/v1/training-tasks/env"} {
+		w := newWorld(t)
+		task := environment(w, "default", "env", "z", 101, 1)
+		task.Status.InUseBy = "train-1"
+		w.put(task)
+		if got := w.refused(method, path, nil, 409, "InUse"); !strings.Contains(got.Message, "train-1") {
+			t.Errorf("%+v", got)
+		}
+		w.ok(method, path+"?force=true", nil, nil)
+		w.ok(method, path, nil, nil) // it is ending already
+	}
 }

@@ -31,6 +31,7 @@ func (s *Server) allRoutes(reg *schemas) []*route {
 var (
 	paramProject  = param{name: "project", doc: "The project; for lists all that you see when absent, else default."}
 	paramRevision = param{name: "minRevision", form: formInt, doc: "Read at least this revision."}
+	paramForce    = param{name: "force", form: formBool, doc: "Of a task that another trains inside: end both."}
 	paramDryRun   = param{name: "dryRun", form: formBool, doc: "Only check."}
 )
 
@@ -123,6 +124,10 @@ func (s *Server) kindRoutes(row api.KindInfo, reg *schemas) []*route {
 	case api.KindToken:
 		create.data = object([]string{"object", "secret"}, map[string]*huma.Schema{"object": schema, "secret": textSchema("Shown once.")})
 	}
+	gone := scopeParams(row)
+	if row.Kind == api.KindTrainingTask {
+		gone = append(gone, paramForce)
+	}
 	create.links = []string{"get" + word, "update" + word, "delete" + word}
 	return append(routes, create,
 		&route{
@@ -134,7 +139,7 @@ func (s *Server) kindRoutes(row api.KindInfo, reg *schemas) []*route {
 		},
 		&route{
 			method: http.MethodDelete, path: one, id: "delete" + word, summary: "Delete one; a task's work is ended first.", tag: row.Plural,
-			kind: row.Kind, verb: "delete", query: scopeParams(row), data: schema,
+			kind: row.Kind, verb: "delete", query: gone, data: schema,
 			handle: func(ctx context.Context, c *call) (*reply, error) { return s.remove(ctx, c, row) },
 		})
 }

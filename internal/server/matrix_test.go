@@ -178,7 +178,7 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 	case "faultTask", "profileTask":
 		body := map[string]string{"faultTask": `{"rank":0,"kind":"kill"}`, "profileTask": `{"rank":0}`}[rt.id]
 		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", body, p.inside}}
-	case "previewExisting":
+	case "previewExisting", "createExisting":
 		m.n++
 		name := fmt.Sprintf("env-%d", m.n)
 		environment(m.world, "lab", name, "z", uint32(10_000+m.n), 1)

@@ -194,7 +194,7 @@ func TestFlatRequest(t *testing.T) {
 		t.Errorf("%+v", task)
 	}
 	a := w.refused("POST", "/api/v1/training-tasks", `{"taskName":"gpt3-pretraining","datasetId":"dataset-001","datasetVersionId":"version-001","modelId":"model-001",
-		"launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":["env-001"],"framework":"deepspeed"}}`, 400, "NotBuilt")
+		"launchMode":"new","distributedConfig":{"enabled":true,"nodeIds":["env-001"],"framework":"deepspeed"}}`, 400, "NotBuilt")
 	var paths []string
 	for _, f := range a.Fields {
 		paths = append(paths, f.Path)

@@ -32,9 +32,15 @@ func (s *Server) previewRoutes(reg *schemas) []*route {
 			query:   scopeParams(task), data: schemaOf[api.Recipe](reg), handle: s.recipe, body: wishBody(reg),
 		},
 		{
-			method: http.MethodPost, path: prefix + "/" + task.Plural + "/existing", id: "previewExisting", tag: task.Plural, kind: task.Kind,
+			method: http.MethodPost, path: prefix + "/" + task.Plural + "/existing", id: "createExisting", tag: task.Plural, kind: task.Kind, verb: "create",
+			summary: "Train inside running environments: a process for each of their devices, in their limits and folders.",
+			query:   append(scopeParams(task), paramDryRun), data: schemaOf[submitted](reg), handle: s.createExisting,
+			body: &bodySpec{schema: schemaOf[api.ExistingRequest](reg), media: []string{"application/json"}, required: true},
+		},
+		{
+			method: http.MethodPost, path: prefix + "/" + task.Plural + "/existing/preview", id: "previewExisting", tag: task.Plural, kind: task.Kind,
 			summary: "What running environments would be together as the nodes of a training: their sum, master, warnings, and what the framework makes of them. Nothing is created.",
-			query:   scopeParams(task), data: schemaOf[api.ExistingPreview](reg), handle: s.existing,
+			query:   scopeParams(task), data: schemaOf[api.ExistingPreview](reg), handle: s.previewExisting,
 			body: &bodySpec{schema: schemaOf[api.ExistingRequest](reg), media: []string{"application/json"}, required: true},
 		},
 		{
@@ -106,6 +112,9 @@ func (s *Server) wish(ctx context.Context, c *call, id string) (*api.TrainingTas
 	}
 	if err := api.Prepare(task, s.IDs.Random); err != nil {
 		return nil, err
+	}
+	if len(task.Spec.Inside) > 0 {
+		return nil, invalid("spec.inside", fault.T("What runs inside environments is previewed at /api/v1/training-tasks/existing/preview.", "在环境内运行的任务请在 /api/v1/training-tasks/existing/preview 预览。"))
 	}
 	if err := s.admitTask(ctx, &birth{object: task}, task, true); err != nil {
 		return nil, err

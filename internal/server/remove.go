@@ -62,6 +62,9 @@ func (s *Server) forget(ctx context.Context, c *call, o api.Object) (*reply, err
 }
 
 func (s *Server) markDeleted(ctx context.Context, c *call, task *api.TrainingTask) (*reply, error) {
+	if err := c.freeOf(task); err != nil {
+		return nil, err
+	}
 	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {
 		if t.Meta.DeletedAt != nil {
 			return false

@@ -69,6 +69,9 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 	if err := s.checkSecrets(ctx, t); err != nil {
 		return err
 	}
+	if err := s.checkInside(ctx, t); err != nil {
+		return err
+	}
 	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
 		if _, err := s.archiveInfo(ctx, t.Spec.Code.Archive); fault.Is(err, fault.NotFound) {
 			return invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
@@ -93,7 +96,7 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 // refuse is why a task could never start. Before it says no it looks again at everything written so
 // far, here and on other servers: a limit may have been raised a moment ago.
 func (s *Server) refuse(ctx context.Context, t *api.TrainingTask) error {
-	if s.Refuse == nil {
+	if s.Refuse == nil || len(t.Spec.Inside) > 0 {
 		return nil
 	}
 	err := s.Refuse(ctx, t, 0)

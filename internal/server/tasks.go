@@ -38,7 +38,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 	return append(s.probeRoutes(reg, row, one), []*route{
 		{
 			method: http.MethodPost, path: one + "/stop", id: "stopTask", summary: "Ask the task to end; it keeps its outputs.", tag: row.Plural,
-			kind: row.Kind, verb: "stop", query: []param{paramProject}, data: task, handle: s.stopTask,
+			kind: row.Kind, verb: "stop", query: []param{paramProject, paramForce}, data: task, handle: s.stopTask,
 		},
 		{
 			method: http.MethodPost, path: one + "/clone", id: "cloneTask", summary: "Submit the same work again.", tag: row.Plural,
@@ -81,6 +81,9 @@ func (s *Server) stopTask(ctx context.Context, c *call) (*reply, error) {
 	if f.archived {
 		c.note.skip = true
 		return over, nil
+	}
+	if err := c.freeOf(task); err != nil {
+		return nil, err
 	}
 	c.note.before(task)
 	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {

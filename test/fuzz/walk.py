@@ -145,6 +145,8 @@ class Walk:
         # Before a node is drained: then sleeper waits for a place again.
         self.call("previewExisting", body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["sleeper"]}})
         self.call("previewExisting", expect=400, body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["none"]}})
+        self.call("createExisting", query={"dryRun": "true"}, body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["sleeper"]}})
+        self.call("createExisting", expect=400, body={"taskName": "t", "launchMode": "existing", "distributedConfig": {"nodeIds": ["none"]}})
         self.call("profileTask", name="sleeper", body={"rank": 0})
         hurt = {"metadata": {"name": "hurt"}, "spec": {"restartPolicy": {"maxRestarts": 3}, "roles": [{"command": ["sleep", "86400"]}]}}
         self.call("createTrainingTask", body=hurt)

@@ -142,6 +142,11 @@ func (c *Controller) change(ch store.Change) {
 	case *api.TrainingTask:
 		m.setTask(o)
 	case *api.Placement:
+		if len(o.Spec.Inside) > 0 {
+			m.guests.stand(o)
+			return
+		}
+		m.guests.touch(under(o.Meta.Project, o.Meta.Name))
 		if w, ok := c.workloadOf(o); ok {
 			m.setPlacement(o, w)
 		}
@@ -155,6 +160,7 @@ func (c *Controller) change(ch store.Change) {
 			m.dropQueue(ch.Key.Name)
 		case api.KindTrainingTask:
 			m.dropTask(ch.Old.GetMeta().ID)
+			m.guests.touch(under(ch.Key.Project, ch.Key.Name))
 		case api.KindPlacement:
 			m.dropPlacement(ch.Key)
 		}
@@ -184,6 +190,7 @@ func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, wake time.Time) {
 	retry = c.clear(ctx, epoch)
 	retry = c.drain(ctx, epoch) || retry
+	retry = c.lend(ctx, epoch) || retry
 	for ctx.Err() == nil {
 		c.mu.Lock()
 		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{})
@@ -305,14 +312,23 @@ func (c *Controller) commit(ctx context.Context, epoch store.Epoch, d sched.Deci
 	if t == nil {
 		return fault.New(fault.Conflict, "Stale", fault.T("The task went away.", "任务已不存在。"))
 	}
+	return c.write(ctx, epoch, t, c.placementOf(t, assigned(d.Workload.Roles, d.At)))
+}
+
+// placementOf is a new place of a task.
+func (c *Controller) placementOf(t *api.TrainingTask, roles []api.RoleAssignment) *api.Placement {
 	now := c.cfg.Clock.Now().UTC()
-	p := &api.Placement{
+	return &api.Placement{
 		Meta: api.Meta{
 			ID: c.cfg.IDs.New("plc"), Name: t.Meta.Name, DisplayName: t.Meta.DisplayName, Project: t.Meta.Project,
 			Owner: t.Meta.Owner, CreatedAt: now, UpdatedAt: now,
 		},
-		Spec: api.PlacementSpec{TaskID: t.Meta.ID, Attempt: t.Status.Attempt + 1, PlacedAt: now, Roles: assigned(d.Workload.Roles, d.At)},
+		Spec: api.PlacementSpec{TaskID: t.Meta.ID, Attempt: t.Status.Attempt + 1, PlacedAt: now, Roles: roles},
 	}
+}
+
+// write makes a placement true, if the task is still as it was.
+func (c *Controller) write(ctx context.Context, epoch store.Epoch, t *api.TrainingTask, p *api.Placement) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_, err := c.cfg.Store.Commit(ctx, store.Txn{
@@ -363,6 +379,9 @@ func (c *Controller) Why(taskID string) (sched.Explanation, bool) {
 	defer c.mu.Unlock()
 	if c.m == nil {
 		return sched.Explanation{}, false
+	}
+	if why, ok := c.m.guests.why(taskID); ok {
+		return why, true
 	}
 	return sched.Explain(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID)
 }

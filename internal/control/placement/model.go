@@ -34,6 +34,7 @@ type model struct {
 	known   map[string]sched.Zone // as last told to the planner
 	log     *slog.Logger
 	trials  *cost.Trials // what finished tasks showed
+	guests  *guests      // tasks inside others
 	// host is the machine behind virtual nodes.
 	host string
 	now  func() time.Time // nil: as of the last turn
@@ -45,7 +46,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host, trials: cost.NewTrials(),
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{},
+		doubts: map[string]*api.Placement{}, guests: newGuests(),
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -190,6 +191,11 @@ func (m *model) dropNode(name string) {
 // setTask files a task under invariant 1.
 func (m *model) setTask(t *api.TrainingTask) {
 	id := t.Meta.ID
+	m.guests.touch(under(t.Meta.Project, t.Meta.Name))
+	if len(t.Spec.Inside) > 0 {
+		m.guests.set(t)
+		return
+	}
 	waits := (t.Status.Phase == api.PhasePending || t.Status.Phase == "") && !t.Spec.Stop && t.Meta.DeletedAt == nil
 	if !waits {
 		if t.Status.Phase.Finished() {
@@ -211,6 +217,7 @@ func (m *model) setTask(t *api.TrainingTask) {
 }
 
 func (m *model) dropTask(id string) {
+	m.guests.drop(id)
 	delete(m.tasks, id)
 	m.queues.Remove(id)
 }
@@ -261,6 +268,10 @@ func (m *model) leaves(p *api.Placement) error {
 }
 
 func (m *model) dropPlacement(key api.Key) {
+	if m.guests.leave(key) {
+		return
+	}
+	m.guests.touch(under(key.Project, key.Name))
 	at := key.Project + "/" + key.Name
 	id, ok := m.placed[at]
 	if !ok {

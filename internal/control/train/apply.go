@@ -195,6 +195,7 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
 		r.Devices = devicesOf(n, slot)
 	}
+	c.settleIn(&r, s, task)
 	return r
 }
 

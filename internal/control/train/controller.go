@@ -69,6 +69,7 @@ type Controller struct {
 	nodes map[uint32]*api.Node // by number; replaced, never changed
 	keys  map[string]api.Key   // task id → key
 	marks *watermarks          // nil while not leading
+	lent  map[string]api.Key   // task id → who is inside it
 	stays map[string]int       // task id → generation whose failure no other place was found for
 }
 
@@ -82,7 +83,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
 	c.mu.Lock()
 	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
-	c.stays = map[string]int{}
+	c.stays, c.lent = map[string]int{}, map[string]api.Key{}
 	marks := newWatermarks()
 	c.marks = marks
 	c.mu.Unlock()
@@ -144,6 +145,7 @@ func (c *Controller) change(ch store.Change) {
 			c.nodes[n.Spec.Number] = n
 		}
 	case api.KindTrainingTask:
+		c.wakeGuest(ch)
 		if ch.New != nil {
 			c.keys[ch.New.GetMeta().ID] = ch.Key
 			if idle(ch.New.(*api.TrainingTask)) {
@@ -155,6 +157,7 @@ func (c *Controller) change(ch store.Change) {
 		}
 		c.loop.Add(ch.Key)
 	case api.KindPlacement:
+		c.lending(ch)
 		c.loop.Add(api.Key{Kind: api.KindTrainingTask, Project: ch.Key.Project, Name: ch.Key.Name})
 	}
 }
@@ -172,6 +175,7 @@ func (c *Controller) Notify(taskID string, name engine.Name) {
 	if c.loop == nil {
 		return
 	}
+	c.wake(taskID)
 	key, ok := c.keys[taskID]
 	if !ok {
 		// The task is gone or unknown: a turn under its id cleans up.
@@ -232,7 +236,11 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 	for _, ob := range c.cfg.Engine.Replicas(s.task.Meta.ID) {
 		known[ob.Name] = ob
 	}
-	s.stay = c.staysIn(s.task)
+	s.stay = c.staysIn(s.task) || s.inside()
+	s.guest = c.guestOf(s.task.Meta.ID)
+	if s.lost, err = c.lost(ctx, &s); err != nil {
+		return seen{}, err
+	}
 	s.members = c.members(s, known)
 	s.table()
 	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
@@ -264,14 +272,10 @@ func (c *Controller) members(s seen, known map[engine.Name]engine.Observation) [
 		return nil
 	}
 	var out []member
-	ranks := map[string]int{}
-	for i := range s.task.Spec.Roles {
-		ranks[s.task.Spec.Roles[i].Name] = recipe.Started(s.task.Spec.Framework, &s.task.Spec.Roles[i])
-	}
 	for _, role := range s.placement.Spec.Roles {
 		for i, slot := range role.Slots {
 			attempt := s.task.Status.AttemptOf(role.Role)
-			m := member{name: engine.NameOf(s.task.Meta.ID, role.Role, i, attempt), role: role.Role, index: i, attempt: attempt, number: slot.Node, devices: slot.Devices, ranks: max(ranks[role.Role], 1)}
+			m := member{name: engine.NameOf(s.task.Meta.ID, role.Role, i, attempt), role: role.Role, index: i, attempt: attempt, number: slot.Node, devices: slot.Devices, ranks: s.ranksAt(role.Role, slot, recipe.Started)}
 			if n := c.node(slot.Node); n != nil {
 				m.node, m.zone, m.leaf = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf
 			}

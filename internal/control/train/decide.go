@@ -21,6 +21,9 @@ type seen struct {
 	others    []engine.Observation
 	// unfit says why the framework can't be started on this placement; nil where it can, or is plain.
 	unfit *fault.Error
+	// lost is an environment of a guest that is gone; nil: none. guest is who is inside this one.
+	lost  *loss
+	guest string
 	// stay: no other place was found for the open generation's failure.
 	stay bool
 	// archiveAfter is how long a finished task stays in the store.
@@ -89,6 +92,9 @@ func decide(s seen, now time.Time) plan {
 	p := plan{status: s.task.Status}
 	p.status.Restarts, p.status.Roles = slices.Clone(p.status.Restarts), slices.Clone(p.status.Roles)
 	s.sweepOthers(&p)
+	if s.hosts(&p) {
+		return p
+	}
 	wanted := !s.task.Spec.Stop && s.task.Meta.DeletedAt == nil
 	switch {
 	case p.status.Phase == "":
@@ -99,6 +105,8 @@ func decide(s seen, now time.Time) plan {
 		s.stopping(&p, now)
 	case s.placement == nil:
 		s.unplaced(&p, now)
+	case s.lost != nil:
+		s.bereft(&p, now)
 	case s.placement.Spec.Evict != nil:
 		s.leave(&p, now)
 	case p.status.Phase == api.PhasePending:
@@ -188,7 +196,7 @@ func (s *seen) stopping(p *plan, now time.Time) {
 
 // endAll stops what runs; true when every replica that ever was has handed over.
 func (s *seen) endAll(p *plan) bool {
-	over := true
+	over := s.all().guest == "" // who is inside goes first
 	for i := range s.members {
 		m := &s.members[i]
 		if m.state == "" || m.state == engine.StateDone {

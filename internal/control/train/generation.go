@@ -30,8 +30,14 @@ func (s *seen) table() {
 			role[s.members[i].role] = len(role)
 		}
 	}
+	if s.inside() {
+		role = nil // the user's order counts
+	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		x, y := &s.members[a], &s.members[b]
+		if role == nil {
+			return cmp.Compare(x.index, y.index)
+		}
 		return cmp.Or(
 			cmp.Compare(role[x.role], role[y.role]), cmp.Compare(x.zone, y.zone), cmp.Compare(x.leaf, y.leaf),
 			cmp.Compare(x.number, y.number), cmp.Compare(lowest(x.devices), lowest(y.devices)), cmp.Compare(x.index, y.index))

@@ -16,14 +16,10 @@ func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, err
 		return nil, nil
 	}
 	in := recipe.Input{Spec: spec, Live: true}
-	ranks := map[string]int{}
-	for i := range spec.Roles {
-		ranks[spec.Roles[i].Name] = recipe.Ranks(spec.Framework, &spec.Roles[i])
-	}
 	for _, i := range s.order {
 		m := &s.members[i]
-		g := recipe.Group{Role: m.role, Index: m.index, Node: m.node, Address: here, Ranks: ranks[m.role]}
 		slot := slotOf(s.placement, m.role, m.index)
+		g := recipe.Group{Role: m.role, Index: m.index, Node: m.node, Address: here, Ranks: s.ranksAt(m.role, slot, recipe.Ranks)}
 		if n := c.node(slot.Node); n != nil {
 			g.Devices = devicesOf(n, slot)
 		}

@@ -63,6 +63,9 @@ func (c *Controller) usageRow(s seen, i int) (history.UsageRow, bool) {
 		return history.UsageRow{}, false
 	}
 	r := c.replica(s, i, s.task)
+	if r.Inside != "" {
+		r.Devices = nil // they are in the environment's row
+	}
 	row := history.UsageRow{
 		Replica: string(m.name), TaskID: r.TaskID, Project: r.Project, Owner: r.Owner, Zone: r.Zone, Node: r.Node,
 		Devices: len(r.Devices), Type: r.Resources.Accelerators.Type, CPU: r.Resources.CPU, Memory: r.Resources.Memory,

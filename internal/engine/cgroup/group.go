@@ -143,6 +143,29 @@ const (
 	maxPaths  = 16
 )
 
+// guests is the folder, in a group's own, of the groups of those who run inside it. They are under its
+// limits and in its measure, and neither listed nor killed with it.
+const guests = "guests"
+
+// Guest makes a group inside this one, or finds the one that exists.
+func (g *Group) Guest(name string) (*Group, error) {
+	if !ValidName(name) {
+		return nil, fault.New(fault.Invalid, "BadGroupName", fault.T("%q cannot name a cgroup.", "%q 不能用作 cgroup 名称。", name))
+	}
+	in := &Group{Version: g.Version}
+	for _, p := range g.Paths {
+		in.Paths = append(in.Paths, filepath.Join(p, guests, name))
+	}
+	for _, dir := range in.Paths {
+		// The host's own folder is not made: a host that has ended takes no guest.
+		if err := errors.Join(makeFolder(filepath.Dir(dir)), makeFolder(dir)); err != nil {
+			_ = in.Remove()
+			return nil, notMade(name, err)
+		}
+	}
+	return in, nil
+}
+
 // parse refuses everything that Create could not have made: what stands here is killed and removed.
 func parse(data []byte) (*Group, error) {
 	if len(data) > maxRecord {
@@ -157,14 +180,30 @@ func parse(data []byte) (*Group, error) {
 	if g.Version != 1 && g.Version != 2 || len(g.Paths) == 0 || len(g.Paths) > maxPaths || g.Version == 2 && len(g.Paths) != 1 {
 		return nil, fmt.Errorf("load cgroup: version %d with %d paths", g.Version, len(g.Paths))
 	}
-	name := filepath.Base(g.Paths[0])
+	name, host := placeOf(g.Paths[0])
 	for _, p := range g.Paths {
-		if !filepath.IsAbs(p) || filepath.Clean(p) != p || filepath.Base(p) != name ||
-			filepath.Base(filepath.Dir(p)) != folder || !ValidName(name) || strings.ContainsRune(p, 0) {
+		own, in := placeOf(p)
+		if !filepath.IsAbs(p) || filepath.Clean(p) != p || own != name || in != host || !ValidName(name) || strings.ContainsRune(p, 0) {
 			return nil, fmt.Errorf("load cgroup: %q is not a folder of ours", p)
 		}
 	}
 	return g, nil
+}
+
+// placeOf takes <base>/fermi/<name>, or <base>/fermi/<host>/guests/<name>, apart; name is "" for others.
+func placeOf(p string) (name, host string) {
+	name, above := filepath.Base(p), filepath.Dir(p)
+	if filepath.Base(above) == guests {
+		above = filepath.Dir(above)
+		host, above = filepath.Base(above), filepath.Dir(above)
+		if !ValidName(host) {
+			return "", ""
+		}
+	}
+	if filepath.Base(above) != folder {
+		return "", ""
+	}
+	return name, host
 }
 
 // AddPID moves a process into the group. Start is better where we start it ourselves.
@@ -188,6 +227,9 @@ func (g *Group) Pids() ([]int, error) {
 			return nil, err
 		}
 		for _, d := range dirs {
+			if d == filepath.Join(p, guests) || strings.HasPrefix(d, filepath.Join(p, guests)+"/") {
+				continue
+			}
 			pids, err := pidsOf(d)
 			if err != nil {
 				return nil, err
@@ -222,12 +264,17 @@ func tree(dir string) ([]string, error) {
 	return dirs, err
 }
 
+func (g *Group) hasGuests() bool {
+	_, err := os.Stat(filepath.Join(g.Paths[0], guests))
+	return err == nil
+}
+
 // Kill sends a signal to every member. It does not wait; with SIGKILL call it until Pids is empty.
 func (g *Group) Kill(sig syscall.Signal) error {
 	if g == nil {
 		return nil
 	}
-	if g.Version == 2 && sig == syscall.SIGKILL {
+	if g.Version == 2 && sig == syscall.SIGKILL && !g.hasGuests() {
 		// One write reaches also what is being forked at this moment.
 		if err := writeFile(filepath.Join(g.Paths[0], "cgroup.kill"), "1"); err == nil || gone(err) {
 			return nil

@@ -78,6 +78,7 @@ type replica struct {
 	// What a launcher's group is made from.
 	resources api.Resources
 	virtual   bool
+	inside    engine.Name // "": it has a group of its own
 
 	poke  chan struct{} // room for one: look again
 	ended chan struct{} // closed when its keeper has ended
@@ -257,7 +258,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 		return nil, false, fmt.Errorf("look at replica %s: %w", name, err)
 	}
 	r = &replica{
-		name: name, dir: dir, task: spec.TaskID, resources: spec.Resources, virtual: spec.Virtual,
+		name: name, dir: dir, task: spec.TaskID, resources: spec.Resources, virtual: spec.Virtual, inside: spec.Inside,
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	r.obs = seen.observation(r)

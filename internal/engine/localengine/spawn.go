@@ -82,14 +82,10 @@ func (e *Engine) group(r *replica) (*cgroup.Group, error) {
 	if support.Version == 0 {
 		return nil, nil
 	}
-	var limits cgroup.Limits
-	if !r.virtual {
-		limits.CPU = r.resources.CPU
-		if r.resources.Memory > 0 {
-			limits.Memory = r.resources.Memory + launcherMemory
-		}
+	g, err := e.makeGroup(support, r)
+	if err == nil && g == nil {
+		return nil, nil // like its host
 	}
-	g, err := support.Create(string(r.name), limits)
 	if err != nil {
 		e.cfg.Log.Warn("replica runs without a cgroup", "replica", r.name, "error", err)
 		return nil, nil
@@ -98,6 +94,25 @@ func (e *Engine) group(r *replica) (*cgroup.Group, error) {
 		return g, nil
 	}
 	return g, g.Save(r.dir)
+}
+
+// makeGroup makes it with the limits of the request, or inside the group of its host.
+func (e *Engine) makeGroup(support cgroup.Support, r *replica) (*cgroup.Group, error) {
+	if r.inside != "" {
+		host, err := cgroup.Load(e.folder(r.inside))
+		if err != nil || host == nil {
+			return nil, err
+		}
+		return host.Guest(string(r.name))
+	}
+	var limits cgroup.Limits
+	if !r.virtual {
+		limits.CPU = r.resources.CPU
+		if r.resources.Memory > 0 {
+			limits.Memory = r.resources.Memory + launcherMemory
+		}
+	}
+	return support.Create(string(r.name), limits)
 }
 
 func launcherEnv() []string {

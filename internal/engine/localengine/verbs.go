@@ -18,7 +18,7 @@ import (
 // Start makes the replica's folder if there is none and sees to it that it has a keeper, which
 // starts the launcher. It returns when the folder is durable.
 func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
-	if !validName(r.Name) || r.TaskID == "" {
+	if !validName(r.Name) || r.TaskID == "" || r.Inside != "" && !validName(r.Inside) {
 		return fault.New(fault.Invalid, "BadReplicaName",
 			fault.T("%q cannot name a replica.", "%q 不能用作副本名称。", string(r.Name)))
 	}

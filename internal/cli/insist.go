@@ -1,0 +1,44 @@
+package cli
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// insist is the flag of commands that may end more than what they name.
+type insist struct{ yes bool }
+
+func (i *insist) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&i.yes, "yes", "y", false, Both("don't ask: end also what trains inside the task", "不再询问：同时结束在该任务内训练的任务"))
+}
+
+// run does it; where the server says that another task would end too, a person is asked.
+func (i *insist) run(s *session, do func(opts ...client.Option) error) error {
+	if i.yes {
+		return do(client.Force)
+	}
+	err := do()
+	if fault.ReasonOf(err) != "InUse" || !s.asked(err) {
+		return err
+	}
+	return do(client.Force)
+}
+
+// asked puts a refusal to who sits at the terminal; false where nobody does, or who says no.
+func (s *session) asked(err error) bool {
+	if f, ok := s.in.(*os.File); ok && !term.IsTerminal(int(f.Fd())) {
+		return false
+	}
+	io.WriteString(s.err, clean(fault.From(err).Message.In(s.lang))+" "+s.t("End both? [y/N]: ", "是否一并结束？[y/N]："))
+	line, _ := bufio.NewReader(io.LimitReader(s.in, 64)).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes" || answer == "是"
+}

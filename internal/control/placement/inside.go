@@ -1,0 +1,310 @@
+package placement
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/sched"
+)
+
+// guests are tasks that run inside others, their environments. The planner never hears of them: what
+// they use is their environments', and counted there. Each environment has one guest at a time, and who
+// asked first has it first. The model's owner locks it.
+type guests struct {
+	waiting map[string]*guest          // by task id: Pending and wanted
+	wanted  map[string]map[string]bool // environment → ids of those who wait
+	lent    map[string]tenancy         // environment → who has it
+	stands  map[string]*api.Placement  // by task id: as written
+	byKey   map[string]string          // placement key → task id
+	dirty   map[string]bool            // ids of those to look at
+}
+
+// guest is one that waits.
+type guest struct {
+	task *api.TrainingTask
+	why  sched.Explanation
+	away bool // an environment of it does not run: nobody waits behind it
+}
+
+type tenancy struct{ id, name string }
+
+func newGuests() *guests {
+	return &guests{
+		waiting: map[string]*guest{}, wanted: map[string]map[string]bool{}, lent: map[string]tenancy{},
+		stands: map[string]*api.Placement{}, byKey: map[string]string{}, dirty: map[string]bool{},
+	}
+}
+
+func under(project, name string) string { return project + "/" + name }
+
+// touch says that something about an environment changed.
+func (g *guests) touch(environment string) {
+	for id := range g.wanted[environment] {
+		g.dirty[id] = true
+	}
+}
+
+func (g *guests) touchAll(t *api.TrainingTask) {
+	for _, name := range t.Spec.Inside {
+		g.touch(under(t.Meta.Project, name))
+	}
+}
+
+// set files a guest, or takes it out when it waits no more.
+func (g *guests) set(t *api.TrainingTask) {
+	id := t.Meta.ID
+	if t.Status.Phase != api.PhasePending && t.Status.Phase != "" || t.Spec.Stop || t.Meta.DeletedAt != nil {
+		g.drop(id)
+		return
+	}
+	w := g.waiting[id]
+	if w == nil {
+		w = &guest{}
+		g.waiting[id] = w
+	}
+	w.task, g.dirty[id] = t, true
+	for _, name := range t.Spec.Inside {
+		at := under(t.Meta.Project, name)
+		if g.wanted[at] == nil {
+			g.wanted[at] = map[string]bool{}
+		}
+		g.wanted[at][id] = true
+	}
+}
+
+func (g *guests) drop(id string) {
+	w := g.waiting[id]
+	if w == nil {
+		return
+	}
+	delete(g.waiting, id)
+	delete(g.dirty, id)
+	for _, name := range w.task.Spec.Inside {
+		at := under(w.task.Meta.Project, name)
+		if delete(g.wanted[at], id); len(g.wanted[at]) == 0 {
+			delete(g.wanted, at)
+		}
+	}
+	if g.stands[id] == nil {
+		g.giveBack(w.task)
+	}
+	g.touchAll(w.task)
+}
+
+// giveBack is for a guest that has no place after all.
+func (g *guests) giveBack(t *api.TrainingTask) {
+	for _, name := range t.Spec.Inside {
+		if at := under(t.Meta.Project, name); g.lent[at].id == t.Meta.ID {
+			delete(g.lent, at)
+			g.touch(at)
+		}
+	}
+}
+
+// stand notes a guest's place.
+func (g *guests) stand(p *api.Placement) {
+	id := p.Spec.TaskID
+	g.stands[id], g.byKey[under(p.Meta.Project, p.Meta.Name)] = p, id
+	for _, l := range p.Spec.Inside {
+		g.lent[under(p.Meta.Project, l.Task)] = tenancy{id, p.Meta.Name}
+	}
+}
+
+// leave notes that a placement is gone; false: it was no guest's.
+func (g *guests) leave(key api.Key) bool {
+	id, ok := g.byKey[under(key.Project, key.Name)]
+	if !ok {
+		return false
+	}
+	p := g.stands[id]
+	delete(g.byKey, under(key.Project, key.Name))
+	delete(g.stands, id)
+	for _, l := range p.Spec.Inside {
+		at := under(p.Meta.Project, l.Task)
+		if g.lent[at].id == id {
+			delete(g.lent, at)
+		}
+		g.touch(at)
+	}
+	return true
+}
+
+// next is the oldest guest to look at; nil: none.
+func (g *guests) next() *api.TrainingTask {
+	var first *api.TrainingTask
+	for id := range g.dirty {
+		if w := g.waiting[id]; w == nil || g.stands[id] != nil {
+			delete(g.dirty, id)
+		} else if first == nil || older(w.task, first) {
+			first = w.task
+		}
+	}
+	if first != nil {
+		delete(g.dirty, first.Meta.ID)
+	}
+	return first
+}
+
+func older(a, b *api.TrainingTask) bool {
+	if !a.Meta.CreatedAt.Equal(b.Meta.CreatedAt) {
+		return a.Meta.CreatedAt.Before(b.Meta.CreatedAt)
+	}
+	return a.Meta.ID < b.Meta.ID
+}
+
+// judge says why a guest waits, given why not all of its environments run; nil: all is its own now.
+func (g *guests) judge(t *api.TrainingTask, away *sched.Explanation) *sched.Explanation {
+	w := g.waiting[t.Meta.ID]
+	if (away != nil) != w.away {
+		w.away = away != nil
+		g.touchAll(t)
+	}
+	why := away
+	if why == nil {
+		why = g.behind(t)
+	}
+	if why != nil {
+		w.why = *why
+		return why
+	}
+	for _, name := range t.Spec.Inside {
+		g.lent[under(t.Meta.Project, name)] = tenancy{t.Meta.ID, t.Meta.Name}
+	}
+	return nil
+}
+
+// behind says who has an environment, or was there first.
+func (g *guests) behind(t *api.TrainingTask) *sched.Explanation {
+	for _, name := range t.Spec.Inside {
+		at := under(t.Meta.Project, name)
+		if by, ok := g.lent[at]; ok && by.id != t.Meta.ID {
+			return &sched.Explanation{
+				Reason: "EnvironmentInUse", Message: fault.T("It waits for task %s, which trains in environment %s.", "正在等待任务 %s，它正在环境 %s 中训练。", by.name, name),
+				Action: fault.T("Wait for its end, or choose another environment.", "请等待其结束，或选择其他环境。"),
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(g.wanted[at])) {
+			if other := g.waiting[id]; id != t.Meta.ID && !other.away && g.stands[id] == nil && older(other.task, t) {
+				return &sched.Explanation{
+					Reason: "EnvironmentInUse", Message: fault.T("It waits for task %s, which asked for environment %s first.", "正在等待任务 %s，它先申请了环境 %s。", other.task.Meta.Name, name),
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// lend gives guests their place where all of their environments run and are free. It says whether a write
+// failed that should be tried again.
+func (c *Controller) lend(ctx context.Context, epoch store.Epoch) (retry bool) {
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		t := c.m.guests.next()
+		c.mu.Unlock()
+		if t == nil {
+			return false
+		}
+		lenders, slots, away, err := c.lenders(ctx, t)
+		if err != nil {
+			c.cfg.Log.Warn("environments could not be read", "task", t.Meta.ID, "error", err)
+			c.mu.Lock()
+			c.m.guests.dirty[t.Meta.ID] = true
+			c.mu.Unlock()
+			return true
+		}
+		c.mu.Lock()
+		w := c.m.guests.waiting[t.Meta.ID]
+		waits := w == nil || c.m.guests.judge(t, away) != nil
+		c.mu.Unlock()
+		if waits {
+			continue
+		}
+		p := c.placementOf(t, []api.RoleAssignment{{Role: t.Spec.Roles[0].Name, Slots: slots}})
+		p.Spec.Inside = lenders
+		if err := c.write(ctx, epoch, t, p); err != nil {
+			if c.unlent(t, err) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unlent is for a write that failed. One that may have happened keeps what it took until it is known: the
+// same write is tried again, and refused if it did.
+func (c *Controller) unlent(t *api.TrainingTask, err error) (retry bool) {
+	c.cfg.Log.Debug("a placement was not written", "task", t.Meta.ID, "error", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		return false
+	}
+	if !fault.Is(err, fault.Conflict) {
+		c.m.guests.dirty[t.Meta.ID] = true
+		return true
+	}
+	if c.m.guests.stands[t.Meta.ID] == nil {
+		c.m.guests.giveBack(t) // the change that was in the way brings it back
+	}
+	return false
+}
+
+// lenders are a guest's environments as they stand; away says which one does not run.
+func (c *Controller) lenders(ctx context.Context, t *api.TrainingTask) (out []api.Lender, slots api.Slots, away *sched.Explanation, err error) {
+	for _, name := range t.Spec.Inside {
+		l, slot, ok, err := c.lender(ctx, t.Meta.Project, name)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if !ok {
+			return nil, nil, &sched.Explanation{
+				Reason: "EnvironmentNotRunning", Message: fault.T("It waits for environment %s, which does not run.", "正在等待环境 %s，该环境未在运行。", name),
+				Action: fault.T("Start a task of one replica by that name, or choose another.", "请以该名称启动单副本任务，或选择其他环境。"),
+			}, nil
+		}
+		out, slots = append(out, l), append(slots, slot)
+	}
+	return out, slots, nil, nil
+}
+
+// lender is one environment; ok is false where it does not run.
+func (c *Controller) lender(ctx context.Context, project, name string) (l api.Lender, slot api.Slot, ok bool, err error) {
+	o, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindTrainingTask, Project: project, Name: name}, 0)
+	if err != nil {
+		return l, slot, false, unlessMissing(err)
+	}
+	t := o.(*api.TrainingTask)
+	if !t.Lends() {
+		return l, slot, false, nil
+	}
+	po, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindPlacement, Project: project, Name: name}, 0)
+	if err != nil {
+		return l, slot, false, unlessMissing(err)
+	}
+	p := po.(*api.Placement).Spec
+	if p.TaskID != t.Meta.ID || p.Evict != nil || len(p.Roles) != 1 || len(p.Roles[0].Slots) != 1 {
+		return l, slot, false, nil
+	}
+	role := p.Roles[0].Role
+	return api.Lender{Task: name, TaskID: t.Meta.ID, Role: role, Attempt: t.Status.AttemptOf(role)}, p.Roles[0].Slots[0], true, nil
+}
+
+func unlessMissing(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// why is what a guest waits for; false: it does not wait, or nobody looked yet.
+func (g *guests) why(taskID string) (sched.Explanation, bool) {
+	w := g.waiting[taskID]
+	if w == nil || g.stands[taskID] != nil || w.why.Reason == "" {
+		return sched.Explanation{}, false
+	}
+	return w.why, true
+}
