@@ -225,31 +225,30 @@ func (c *Controller) lend(ctx context.Context, epoch store.Epoch) (retry bool) {
 		}
 		p := c.placementOf(t, []api.RoleAssignment{{Role: t.Spec.Roles[0].Name, Slots: slots}})
 		p.Spec.Inside = lenders
-		if err := c.write(ctx, epoch, t, p); err != nil {
-			if c.unlent(t, err) {
-				return true
-			}
+		if c.settled(t, p, c.write(ctx, epoch, t, p)) {
+			return true
 		}
 	}
 	return false
 }
 
-// unlent is for a write that failed. One that may have happened keeps what it took until it is known: the
-// same write is tried again, and refused if it did.
-func (c *Controller) unlent(t *api.TrainingTask, err error) (retry bool) {
-	c.cfg.Log.Debug("a placement was not written", "task", t.Meta.ID, "error", err)
+// settled takes down what became of a write. One that may have happened keeps what it took until it is
+// known: the same write is tried again, and refused if it did.
+func (c *Controller) settled(t *api.TrainingTask, p *api.Placement, err error) (retry bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.m == nil {
+	g := c.m.guests
+	switch {
+	case err == nil:
+		g.stand(p) // before the feed says so: it must not be looked at again
 		return false
-	}
-	if !fault.Is(err, fault.Conflict) {
-		c.m.guests.dirty[t.Meta.ID] = true
+	case !fault.Is(err, fault.Conflict):
+		c.cfg.Log.Warn("a placement was not written", "task", t.Meta.ID, "error", err)
+		g.dirty[t.Meta.ID] = true
 		return true
 	}
-	if c.m.guests.stands[t.Meta.ID] == nil {
-		c.m.guests.giveBack(t) // the change that was in the way brings it back
-	}
+	g.giveBack(t)
+	delete(g.dirty, t.Meta.ID) // the change that was in the way brings it back
 	return false
 }
 
