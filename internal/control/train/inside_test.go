@@ -1,0 +1,186 @@
+package train
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/recipe"
+)
+
+// borrowed is the place of a guest in two environments.
+func borrowed() *api.Placement {
+	p := placed()
+	p.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 2, Devices: 0b1100}, {Node: 1, Devices: 1}}}}
+	p.Spec.Inside = []api.Lender{{Task: "env-b", TaskID: "task-b", Role: "worker", Attempt: 4}, {Task: "env-a", TaskID: "task-a", Role: "main", Attempt: 1}}
+	return p
+}
+
+func restarts(t *api.TrainingTask, n int) *api.TrainingTask {
+	t.Spec.Restart = &api.RestartPolicy{MaxRestarts: n}
+	return t
+}
+
+func TestGuest(t *testing.T) {
+	w0, w1 := engine.NameOf("task-1", "worker", 0, 1), engine.NameOf("task-1", "worker", 1, 1)
+	run := []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}
+	over := []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}
+	well := []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonSucceeded, 0)), at(1, 1, engine.StateDone, false, exit(engine.ReasonSucceeded, 0))}
+	running := func() *api.TrainingTask { return task(api.PhaseRunning, 1, 1) }
+	tests := map[string]struct {
+		in   seen
+		want want
+	}{
+		"lost: its processes end": {
+			seen{task: running(), placement: borrowed(), members: run, lost: environmentLost("env-b")},
+			want{Phase: api.PhaseRunning, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0, w1}},
+		},
+		"lost: then it fails": {
+			seen{task: running(), placement: borrowed(), members: over, lost: environmentLost("env-b")},
+			want{Phase: api.PhaseFailed, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"lost: or waits for it, where a restart is left": {
+			seen{task: restarts(running(), 1), placement: borrowed(), members: over, lost: environmentLost("env-b")},
+			want{Phase: api.PhasePending, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"stopped: no restart helps": {
+			seen{task: restarts(running(), 1), placement: borrowed(), members: over, lost: environmentStopped("env-b")},
+			want{Phase: api.PhaseStopped, Reason: "EnvironmentStopped", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"lost before it began: it waits again": {
+			seen{task: task(api.PhasePending, 0, 0), placement: borrowed(), lost: environmentLost("env-b")},
+			want{Phase: api.PhasePending, Reason: "EnvironmentLost", Commit: true, DropPlace: true},
+		},
+		"lost after it was done: it is done": {
+			seen{task: running(), placement: borrowed(), members: well, lost: environmentLost("env-b")},
+			want{Phase: api.PhaseCompleted, Reason: "Succeeded", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
+		},
+		"a host that is stopped waits for its guest": {
+			seen{task: stopped(running()), placement: placed(), members: run, guest: "g"},
+			want{Phase: api.PhaseRunning, Reason: "Stopping", Attempt: 1, Generation: 1, Commit: true},
+		},
+		"a host whose processes ended waits too": {
+			seen{task: running(), placement: placed(), members: well, guest: "g"},
+			want{Phase: api.PhaseRunning, Reason: "HandingOver", Attempt: 1, Generation: 1, Commit: true},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, summary(decide(tc.in, now))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func stopped(t *api.TrainingTask) *api.TrainingTask {
+	t.Spec.Stop = true
+	return t
+}
+
+// TestGuestRanks: a rank for each device of the environment, in the order of the user, and no limits or
+// devices of its own in the books.
+func TestGuestRanks(t *testing.T) {
+	tk := task(api.PhaseRunning, 1, 1)
+	tk.Spec.Framework = "pytorch-ddp"
+	c := &Controller{nodes: map[uint32]*api.Node{}}
+	c.cfg.Hub = silentHub{}
+	for number := range uint32(3) {
+		c.nodes[number] = &api.Node{Spec: api.NodeSpec{Number: number, Zone: "z", Devices: make([]api.Device, 4)}}
+	}
+	s := seen{task: tk, placement: borrowed()}
+	s.members = c.members(s, map[engine.Name]engine.Observation{})
+	s.table()
+	if s.members[0].ranks != 2 || s.members[1].ranks != 1 || s.members[0].first != 0 || s.members[1].first != 2 {
+		t.Errorf("%+v", s.members)
+	}
+	if got := s.lender(1); got != "task-a-main-0-1" {
+		t.Errorf("inside %s", got)
+	}
+	if n := s.ranksAt("worker", api.Slot{}, recipe.Ranks); n != 1 {
+		t.Errorf("%d ranks without a device", n)
+	}
+}
+
+type silentHub struct{ Hub }
+
+func (silentHub) Attached(engine.Name) bool            { return false }
+func (silentHub) Ranks(engine.Name) (link.Ranks, bool) { return link.Ranks{}, false }
+
+// TestGuestsAndHosts plays both against decide: nothing of a guest starts while an environment is lost, a host
+// neither ends its processes nor its place while a guest is inside, and both come to an end.
+func TestGuestsAndHosts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		host := rapid.Bool().Draw(t, "host")
+		tk := restarts(task(api.PhasePending, 0, 0), rapid.IntRange(0, 2).Draw(t, "budget"))
+		pl, guest := borrowed(), ""
+		if host {
+			pl, guest = placed(), "g"
+		}
+		lossAt, leaves := rapid.IntRange(0, 30).Draw(t, "lost at"), rapid.IntRange(20, 60).Draw(t, "guest leaves")
+		how := rapid.SampledFrom([]*loss{environmentLost("env-a"), environmentStopped("env-a")}).Draw(t, "how")
+		world := map[engine.Name]*member{}
+		for turn := range 400 {
+			if turn == leaves {
+				guest = ""
+			}
+			if turn == 15 {
+				tk.Spec.Stop = host
+			}
+			s := seen{task: tk, placement: pl, archiveAfter: time.Hour, stay: true, guest: guest}
+			if !host && turn >= lossAt && pl != nil {
+				s.lost = how
+			}
+			s.fillFrom(world)
+			p := decide(s, now.Add(time.Duration(turn)*time.Second))
+			if s.lost != nil && len(p.start)+len(p.goAhead) > 0 {
+				t.Fatal("started inside what is lost")
+			}
+			if guest != "" && (p.dropPlace || p.status.Phase.Finished() || p.status.InUseBy != guest || tk.Spec.Stop && len(p.stop) > 0) {
+				t.Fatalf("a host left its guest: %+v", p)
+			}
+			if p.commit {
+				tk = &api.TrainingTask{Meta: tk.Meta, Spec: tk.Spec, Status: p.status}
+				if p.dropPlace {
+					pl = nil
+				}
+			}
+			play(t, world, s, p)
+			if tk.Status.Phase.Finished() && len(world) == 0 {
+				return
+			}
+			if pl == nil && !host && tk.Status.Phase == api.PhasePending {
+				pl, lossAt = borrowed(), turn+rapid.IntRange(0, 30).Draw(t, "lost again after")
+				pl.Spec.Attempt = tk.Status.Attempt + 1
+			}
+		}
+		t.Fatalf("still %s after 400 turns: %+v", tk.Status.Phase, world)
+	})
+}
+
+// fillFrom are the two members as the played engine has them, and what else it has.
+func (s *seen) fillFrom(world map[engine.Name]*member) {
+	current := map[engine.Name]bool{}
+	for i := range 2 {
+		if s.placement == nil {
+			break
+		}
+		m := at(i, s.task.Status.Attempt, "", false, nil)
+		if known := world[m.name]; known != nil {
+			m = *known
+		}
+		current[m.name] = true
+		s.members = append(s.members, m)
+	}
+	s.table()
+	for _, name := range sortedNames(world) {
+		if !current[name] {
+			s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
+		}
+	}
+}
