@@ -99,6 +99,7 @@ type part struct {
 	api     *server.Server
 	engine  atomic.Pointer[localengine.Engine] // nil while not leading
 	started atomic.Bool
+	collect func()           // ends what collectLater began
 	cert    *tls.Certificate // nil on plain HTTP
 }
 
@@ -107,7 +108,8 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Shared == "" {
 		cfg.Shared = cfg.Data
 	}
-	p := &part{cfg: cfg}
+	p := &part{cfg: cfg, collect: collectLater()}
+	defer p.collect()
 	defer p.close()
 	if err := p.open(ctx); err != nil {
 		return err
