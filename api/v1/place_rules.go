@@ -10,16 +10,41 @@ const maxFallbacks = 8
 
 // elastic checks a role's range.
 func (f *faults) elastic(at string, r *Role) {
-	low, high := r.Replicas, r.Replicas
+	low, high := r.Range()
 	if r.MinReplicas != nil {
-		low = *r.MinReplicas
 		f.count(at+".minReplicas", low, 1, max(r.Replicas, 1))
 	}
 	if r.MaxReplicas != nil {
-		high = *r.MaxReplicas
 		f.count(at+".maxReplicas", high, r.Replicas, maxReplicas)
 	}
-	f.unbuiltRange(at, r, low, high)
+}
+
+// elasticTask refuses ranges where the number of replicas is part of something fixed.
+func (f *faults) elasticTask(s *TrainingTaskSpec) {
+	oneOf(f, "spec.batch", s.Batch, []BatchRule{"", BatchKeepGlobal, BatchRescaleLR})
+	if s.Restart != nil {
+		f.span("spec.restartPolicy.rdzvTimeout", s.Restart.RdzvTimeout)
+		if s.Restart.Interval != 0 {
+			f.add("spec.restartPolicy.interval", "It is another name for window; give one of the two.", "它是 window 的另一名称，请只写其中一个。")
+		}
+	}
+	if !s.Elastic() {
+		return
+	}
+	total := 0
+	for i := range s.Roles {
+		_, high := s.Roles[i].Range()
+		total += min(max(high, 0), maxReplicas+1)
+	}
+	if total > maxReplicas {
+		f.add("spec.roles", "The roles may grow to more than %d replicas in total; that is the most a task may have.", "各角色副本总数可能超过上限 %d。", maxReplicas)
+	}
+	if s.Framework != "" && s.Framework != FrameworkPlain && s.Framework != "pytorch-ddp" {
+		f.add("spec.framework", "%s has a fixed number of processes; minReplicas and maxReplicas go with plain and pytorch-ddp.", "%s 的进程数固定；minReplicas 和 maxReplicas 仅适用于 plain 和 pytorch-ddp。", quote(string(s.Framework)))
+	}
+	if s.Zones != nil && len(s.Zones.Split) > 0 {
+		f.add("spec.zones.split", "A split fixes the number of replicas; leave it out, or minReplicas and maxReplicas.", "split 固定了副本数；请去掉它，或去掉 minReplicas 和 maxReplicas。")
+	}
 }
 
 func (f *faults) accelerators(at string, a *Accelerators) {
