@@ -122,7 +122,12 @@ func (l *launcher) rankEnviron(g link.Generation) [][]string {
 				}
 			}
 		}
-		if g.World > 1 {
+		if e := l.replica.Elastic; e != nil {
+			env.set("FERMI_ELASTIC", "1")
+			env.set("FERMI_BASE_WORLD_SIZE", strconv.Itoa(e.World))
+			env.set("FERMI_BATCH", string(e.Batch))
+		}
+		if g.World > 1 || l.replica.Elastic != nil {
 			for name, value := range map[string]string{
 				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),
 				"GROUP_RANK": strconv.Itoa(g.FirstRank / n), "MASTER_ADDR": host, "MASTER_PORT": port,

@@ -67,6 +67,14 @@ func (r *ranks) ready(port int) {
 	r.report()
 }
 
+// prepared tells the leader that nothing has to be brought any more.
+func (r *ranks) prepared() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Prepared = true
+	r.report()
+}
+
 func (r *ranks) failed(e *link.RankExit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,6 +39,7 @@ type Ranks struct {
 	Held       []int64   // steps that all its ranks hold whole in memory, rising
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
+	Prepared   bool      // a generation would start at once
 }
 
 // RankExit is how a rank failed.
@@ -116,7 +117,7 @@ func checkWatermark(w *linkpb.Watermark) error {
 }
 
 func (r Ranks) message() *linkpb.Ranks {
-	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step}
+	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Prepared: r.Prepared}
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -127,7 +128,7 @@ func (r Ranks) message() *linkpb.Ranks {
 }
 
 func ranksOf(m *linkpb.Ranks) Ranks {
-	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep()}
+	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Prepared: m.GetPrepared()}
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -174,6 +175,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	old := k.ranks
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
+		old.GetPrepared() != m.GetPrepared() ||
 		(old.GetFailed() == nil) != (m.GetFailed() == nil)
 }
 

@@ -17,6 +17,8 @@ type seen struct {
 	members   []member       // of the current attempt, in the placement's order; empty without one
 	order     []int          // of members, as ranks go
 	world     int            // ranks of all members
+	joining   []member       // replicas of an elastic task that take part from the next generation on
+	surplus   []member       // replicas that it gives up; they are among others as well
 	others    []engine.Observation
 	// unfit says why the framework can't be started on this placement; nil where it can, or is plain.
 	unfit *fault.Error
@@ -34,9 +36,10 @@ type member struct {
 	zone     string
 	leaf     string
 	devices  uint64
-	ranks    int // processes
-	first    int // rank of its first one
-	place    int // in the order of ranks
+	ranks    int  // processes
+	first    int  // rank of its first one
+	usable   bool // its node takes work
+	place    int  // in the order of ranks
 	attached bool
 	said     link.Ranks   // the newest by its launcher; zero: nothing
 	state    engine.State // "": the engine does not know it
@@ -52,8 +55,9 @@ type plan struct {
 	usage     bool // write the usage rows of members that run or ended first
 	commit    bool // status changed, or the placement must go or change
 	dropPlace bool
-	moveOn    bool  // the place reserved for it becomes its place
-	start     []int // members
+	moveOn    bool               // the place reserved for it becomes its place
+	resize    *api.PlacementSpec // its place, with replicas that came or went; nil: as it is
+	start     []int              // members, and behind them who joins
 	stop      []engine.Name
 	goAhead   []int // members
 	remove    []engine.Name
@@ -75,7 +79,7 @@ type event struct {
 func decide(s seen, now time.Time) plan {
 	p := plan{status: s.task.Status}
 	p.status.Restarts = slices.Clone(p.status.Restarts)
-	s.sweepOthers(&p)
+	s.sweepOthers(&p, now)
 	wanted := !s.task.Spec.Stop && s.task.Meta.DeletedAt == nil
 	switch {
 	case p.status.Phase == "":
@@ -88,6 +92,8 @@ func decide(s seen, now time.Time) plan {
 		s.unplaced(&p, now)
 	case s.placement.Spec.Evict != nil:
 		s.leave(&p, now)
+	case s.placement.Spec.Shrink != nil && s.settled():
+		s.settle(&p)
 	case p.status.Phase == api.PhasePending:
 		s.begin(&p, now)
 	default:
@@ -116,12 +122,15 @@ func (p *plan) tell(warning bool, reason, once string, message fault.Text) {
 }
 
 // sweepOthers ends and removes replicas that are not of the current attempt.
-func (s *seen) sweepOthers(p *plan) {
+func (s *seen) sweepOthers(p *plan, now time.Time) {
+	spared := s.spared(p, now)
 	for _, o := range s.others {
-		switch o.State {
-		case engine.StateDone:
+		switch {
+		case o.State == engine.StateDone:
 			p.remove = append(p.remove, o.Name)
-		case engine.StateExited: // hands over
+			p.usage = p.usage || len(s.surplus) > 0
+		case o.State == engine.StateExited: // hands over
+		case slices.Contains(spared, o.Name):
 		default:
 			p.stop = append(p.stop, o.Name)
 		}
@@ -303,6 +312,9 @@ func (s *seen) started() *time.Time {
 // proceed is for a task with a placement and a current attempt.
 func (s *seen) proceed(p *plan, now time.Time) {
 	s.count(p)
+	if s.lose(p, now) {
+		return
+	}
 	if fail := s.firstFailure(p.status.Rendezvous != nil); fail != nil {
 		s.failing(p, now, fail)
 		return
@@ -314,6 +326,10 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	if p.status.Rendezvous == nil {
 		s.gather(p)
 		return
+	}
+	s.recruit(p)
+	if s.reshape(p, now) {
+		return // whatever failed meanwhile was of a generation that is over
 	}
 	if fail := s.rankFailure(p); fail != nil {
 		s.nextGeneration(p, now, fail)

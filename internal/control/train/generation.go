@@ -77,8 +77,8 @@ func (s *seen) lead() *member {
 func (s *seen) open(p *plan, world int) {
 	p.status.Generation++
 	p.status.Rendezvous = &api.Rendezvous{
-		Members: s.membersHash(), World: world, Restore: s.newestHeld(),
-		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port),
+		Members: s.membersHash(), World: world, Restore: s.restorable(),
+		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(),
 	}
 	p.commit = true
 	for i := range s.members {
@@ -86,8 +86,8 @@ func (s *seen) open(p *plan, world int) {
 	}
 }
 
-// newestHeld is the newest step that every launcher's ranks hold; 0: none.
-func (s *seen) newestHeld() int64 {
+// heldByAll is the newest step that every launcher's ranks hold; 0: none.
+func (s *seen) heldByAll() int64 {
 	held := make([][]int64, len(s.members))
 	for i := range s.members {
 		held[i] = s.members[i].said.Held
@@ -163,7 +163,7 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 	}
 	p.status.Restarts = append(recent, now)
 	p.usage = true
-	s.open(p, p.status.Rendezvous.World)
+	s.open(p, cmp.Or(s.world, p.status.Rendezvous.World))
 	p.status.Reason = "Restarting"
 	n := len(p.status.Restarts)
 	p.status.Message = fault.Text{

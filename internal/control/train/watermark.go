@@ -96,7 +96,7 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 			return nil // not all are there yet
 		}
 	}
-	step := s.newestHeld()
+	step := s.heldByAll()
 	if now := (mark{generation, step}); step > 0 && w.told[id] != now {
 		w.told[id] = now
 		for i := range s.members {
@@ -110,6 +110,9 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 
 // holds says whether launchers shall wait for another generation after a failure.
 func (c *Controller) holds(s seen, task *api.TrainingTask) bool {
+	if s.elastic() {
+		return true // its ranks may fail of a change that is meant
+	}
 	_, left := s.budget(&plan{status: task.Status}, c.cfg.Clock.Now().UTC())
 	return left > 0
 }

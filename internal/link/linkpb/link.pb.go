@@ -622,6 +622,7 @@ type Ranks struct {
 	Held          []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
 	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
 	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	Prepared      bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`    // code and folders are there: a generation would start at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -689,6 +690,13 @@ func (x *Ranks) GetStep() int64 {
 		return x.Step
 	}
 	return 0
+}
+
+func (x *Ranks) GetPrepared() bool {
+	if x != nil {
+		return x.Prepared
+	}
+	return false
 }
 
 type RankExit struct {
@@ -2411,7 +2419,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x14\n" +
 	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
 	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
-	"\x04hold\x18\t \x01(\bR\x04hold\"\x94\x01\n" +
+	"\x04hold\x18\t \x01(\bR\x04hold\"\xb0\x01\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2419,7 +2427,8 @@ const file_link_proto_rawDesc = "" +
 	"\x06failed\x18\x02 \x01(\v2\x17.fermi.link.v1.RankExitR\x06failed\x12\x12\n" +
 	"\x04held\x18\x03 \x03(\x03R\x04held\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\x05R\x04port\x12\x12\n" +
-	"\x04step\x18\x05 \x01(\x03R\x04step\"\x9e\x01\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x1a\n" +
+	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x9e\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
