@@ -67,11 +67,13 @@ func (w *world) size(name string) int {
 func (w *world) grows(tr training, ranks int) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%d ranks", ranks), func() bool { return w.size(tr.name) == ranks })
-	at := int(w.task(tr.name).Status.Rendezvous.Restore)
-	w.eventually("steps with them", func() bool {
-		curve := w.curve(tr)
-		return len(curve) > 0 && slices.Max(curve) >= at+10
-	})
+	at := w.last(tr) // by those before: they have ended
+	w.eventually("steps with them", func() bool { return w.last(tr) >= at+10 })
+}
+
+// last is the newest step of the curve.
+func (w *world) last(tr training) int {
+	return slices.Max(append(w.curve(tr), 0))
 }
 
 // ended waits for the end and gives the weights and the curve: rank 0 may have been here and there.
@@ -142,6 +144,7 @@ func (w *world) changes(name string) []string {
 	}
 	var out []string
 	for _, e := range all {
+		w.t.Log(e.Time.Format("15:04:05.000"), e.Reason, e.Message.EN)
 		if e.Reason == "Resized" {
 			out = append(out, strings.SplitN(e.Message.EN, ",", 2)[0])
 		}

@@ -25,7 +25,11 @@ func (c *Controller) resize(ctx context.Context, epoch store.Epoch, all []sched.
 			retry = c.shrink(ctx, epoch, p, r) || retry
 			continue
 		}
-		retry = c.grow(ctx, epoch, p, r.ID, r.At, nil) || retry
+		var lost *api.Loss
+		if p != nil {
+			lost = p.Spec.Lost
+		}
+		retry = c.grow(ctx, epoch, p, r.ID, r.At, lost) || retry
 	}
 	return retry
 }
@@ -122,7 +126,7 @@ func (c *Controller) replace(ctx context.Context, epoch store.Epoch) (retry bool
 	c.mu.Lock()
 	var open []*api.Placement
 	for id := range c.m.lost {
-		if p := c.m.stands[id]; p != nil && p.Spec.Evict == nil && p.Spec.Shrink == nil {
+		if p := c.m.stands[id]; p != nil && len(p.Spec.Lost.Roles) > 0 && p.Spec.Evict == nil && p.Spec.Shrink == nil {
 			open = append(open, p)
 		}
 	}
@@ -139,7 +143,8 @@ func (c *Controller) replace(ctx context.Context, epoch store.Epoch) (retry bool
 		at, ok := c.m.substitute(p)
 		c.mu.Unlock()
 		if ok {
-			retry = c.grow(ctx, epoch, p, p.Spec.TaskID, at, nil) || retry
+			found := &api.Loss{Until: p.Spec.Lost.Until, Roles: map[string]int{}} // they have to come in time as well
+			retry = c.grow(ctx, epoch, p, p.Spec.TaskID, at, found) || retry
 		}
 	}
 	return retry, wake

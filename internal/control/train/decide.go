@@ -185,8 +185,7 @@ func (s *seen) stopping(p *plan, now time.Time) {
 // endAll stops what runs; true when every replica that ever was has handed over.
 func (s *seen) endAll(p *plan) bool {
 	over := true
-	for i := range s.members {
-		m := &s.members[i]
+	for _, m := range s.everybody() {
 		if m.state == "" || m.state == engine.StateDone {
 			continue
 		}

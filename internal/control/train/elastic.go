@@ -64,7 +64,10 @@ func (s *seen) admit() {
 	}
 	newcomer := func(m member) bool { return m.index >= r.Below[m.role] }
 	unready := func(m member) bool {
-		return newcomer(m) && (!m.attached || m.ended() || m.said.Port == 0 || !m.said.Prepared)
+		if newcomer(m) {
+			return !m.attached || m.ended() || m.said.Port == 0 || !m.said.Prepared
+		}
+		return m.ended() || m.said.Generation < int64(s.task.Status.Generation) // too late, or too early
 	}
 	if !slices.ContainsFunc(s.members, unready) {
 		return
@@ -133,8 +136,10 @@ func (s *seen) spared(p *plan, now time.Time) (names []engine.Name) {
 		s.placement.Spec.Evict != nil || now.Sub(s.placement.Spec.Shrink.At) > switchFor {
 		return nil
 	}
-	without := r.Members == s.membersHash()
-	if without && !slices.ContainsFunc(s.members, func(m member) bool { return !m.ended() && m.said.Generation < int64(p.status.Generation) }) {
+	if s.anyEnded() { // it is about to end anyway
+		return nil
+	}
+	if !s.changed(p) && !slices.ContainsFunc(s.members, func(m member) bool { return !m.ended() && m.said.Generation < int64(p.status.Generation) }) {
 		return nil
 	}
 	p.wake = switchFor
@@ -186,15 +191,22 @@ func drop(roles []api.RoleAssignment, m *member) (slot api.Slot) {
 	return api.Slot{Node: m.number, Devices: m.devices}
 }
 
+// changed says that who takes part is not who is of the open generation.
+func (s *seen) changed(p *plan) bool {
+	r := p.status.Rendezvous
+	return r.Below != nil && r.Members != s.membersHash()
+}
+
+func (s *seen) anyEnded() bool {
+	return slices.ContainsFunc(s.members, func(m member) bool { return m.ended() })
+}
+
 // reshape opens the next generation where who takes part is not who did. It is no restart. False: all
 // is as it was.
 func (s *seen) reshape(p *plan, now time.Time) bool {
 	r := p.status.Rendezvous
-	if r.Below == nil || r.Members == s.membersHash() {
+	if !s.changed(p) || s.anyEnded() {
 		return false
-	}
-	if slices.ContainsFunc(s.members, func(m member) bool { return m.ended() }) {
-		return true // it is about to end by itself
 	}
 	lost := s.placement.Spec.Lost
 	if lost != nil && now.Before(lost.Until) && (len(s.joining) > 0 || len(lost.Roles) > 0) {
@@ -250,7 +262,7 @@ func (s *seen) lose(p *plan, now time.Time) bool {
 	next.Roles = slices.Clone(next.Roles)
 	next.Lost = &api.Loss{Until: now.Add(s.patience()), Roles: map[string]int{}}
 	if old := s.placement.Spec.Lost; old != nil {
-		next.Lost.Roles = maps.Clone(old.Roles)
+		maps.Copy(next.Lost.Roles, old.Roles)
 	}
 	var first *member
 	for i := range s.members {

@@ -110,6 +110,9 @@ func newestCommon(held [][]int64) int64 {
 
 // follow sees to it that everybody attached has started the open generation.
 func (s *seen) follow(p *plan) {
+	if s.changed(p) {
+		return // their ranks are others by now
+	}
 	for i := range s.members {
 		if m := &s.members[i]; m.attached && !m.ended() && m.said.Generation < int64(p.status.Generation) {
 			p.goAhead = append(p.goAhead, i)
@@ -149,7 +152,7 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 		p.to(api.PhaseRecovering, fail.Reason, fail.Message)
 	}
 	recent, left := s.budget(p, now)
-	if left == 0 || slices.ContainsFunc(s.members, func(m member) bool { return m.ended() }) {
+	if left == 0 || s.anyEnded() {
 		s.endAll(p) // a member that is through can't start again: a new attempt, if any
 		return
 	}
