@@ -266,7 +266,10 @@ func (l *launcher) outputs(note func(string, ...any)) *outputs {
 }
 
 // Go is the leader's word, from the link.
-func (l *launcher) Go(epoch int64, g link.Generation) { l.orders.give(order{epoch, g}) }
+func (l *launcher) Go(epoch int64, g link.Generation) {
+	l.orders.give(order{epoch, g})
+	l.ranks.freeze(g.Number, g.Frozen)
+}
 
 // Watermark is the leader's word, from the link.
 func (l *launcher) Watermark(generation, step int64) {

@@ -30,6 +30,7 @@ type Generation struct {
 	Table     string // hash of who is which rank
 	Restore   int64  // the step to go on from; 0: the beginning
 	Hold      bool   // after a rank failed wait for the next generation instead of ending
+	Frozen    bool   // with the running one: what is held stays until the next one
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -40,6 +41,7 @@ type Ranks struct {
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
 	Prepared   bool      // a generation would start at once
+	Frozen     bool      // Held stays until the next generation
 }
 
 // RankExit is how a rank failed.
@@ -55,14 +57,14 @@ type RankExit struct {
 func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
-		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold,
+		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Frozen: g.Frozen,
 	}
 }
 
 func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
-		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(),
+		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Frozen: m.GetFrozen(),
 	}
 }
 
@@ -117,7 +119,7 @@ func checkWatermark(w *linkpb.Watermark) error {
 }
 
 func (r Ranks) message() *linkpb.Ranks {
-	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Prepared: r.Prepared}
+	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Prepared: r.Prepared, Frozen: r.Frozen}
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -128,7 +130,7 @@ func (r Ranks) message() *linkpb.Ranks {
 }
 
 func ranksOf(m *linkpb.Ranks) Ranks {
-	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Prepared: m.GetPrepared()}
+	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Prepared: m.GetPrepared(), Frozen: m.GetFrozen()}
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -175,7 +177,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	old := k.ranks
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
-		old.GetPrepared() != m.GetPrepared() ||
+		old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		(old.GetFailed() == nil) != (m.GetFailed() == nil)
 }
 

@@ -209,7 +209,8 @@ func (t *trainer) resume(kept *slots, boss *launcher, around *ring) (at Result, 
 		err = t.restore(data)
 	}
 	if err == nil && own == nil {
-		if _, err = kept.save(boss.restore, 0, data); err == nil {
+		var saved bool
+		if saved, err = kept.save(boss.restore, boss.restore, data); saved && err == nil {
 			boss.say("saved", map[string]any{"step": boss.restore, "bytes": len(data), "seconds": 0})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -111,14 +112,26 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	errs = append(errs, c.startAll(ctx, s, p, task))
 	hold := len(p.goAhead) > 0 && c.holds(s, task)
 	for _, i := range p.goAhead {
-		if err := c.cfg.Hub.Go(s.members[i].name, task.Status.Attempt, s.orderFor(i, task.Status, hold)); err != nil && !fault.Is(err, fault.Unavailable) {
-			errs = append(errs, err) // not attached any more: it comes back
-		}
+		errs = append(errs, c.order(s, i, task, s.orderFor(i, task.Status, hold)))
+	}
+	for _, i := range p.freeze {
+		g := s.orderFor(i, task.Status, true)
+		g.FirstRank, g.Frozen = 0, true // it runs: its ranks are those it was told before
+		errs = append(errs, c.order(s, i, task, g))
 	}
 	for _, name := range p.remove {
 		errs = append(errs, c.cfg.Engine.Remove(ctx, name))
 	}
 	return errors.Join(errs...)
+}
+
+// order tells a member about a generation; one that is not attached any more comes back.
+func (c *Controller) order(s seen, i int, task *api.TrainingTask, g link.Generation) error {
+	err := c.cfg.Hub.Go(s.members[i].name, task.Status.Attempt, g)
+	if fault.Is(err, fault.Unavailable) {
+		return nil
+	}
+	return err
 }
 
 // stillLeading is a fenced write that changes nothing: it fails when somebody else leads, and gives

@@ -60,6 +60,7 @@ type plan struct {
 	start     []int              // members, and behind them who joins
 	stop      []engine.Name
 	goAhead   []int // members
+	freeze    []int // members whose ranks keep what they hold until the next generation
 	remove    []engine.Name
 	archive   bool // move the task to history
 	erase     bool // delete the task and its bytes
@@ -330,6 +331,7 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	if s.reshape(p, now) {
 		return // whatever failed meanwhile was of a generation that is over
 	}
+	s.thaw(p)
 	if fail := s.rankFailure(p); fail != nil {
 		s.nextGeneration(p, now, fail)
 		return

@@ -347,7 +347,7 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 	for _, i := range p.goAhead {
 		if m := world[s.members[i].name]; m != nil && !m.ended() && m.said.Generation < int64(p.status.Generation) {
 			m.state = engine.StateRunning
-			m.said.Generation, m.said.Failed = int64(p.status.Generation), nil
+			m.said.Generation, m.said.Failed, m.said.Frozen = int64(p.status.Generation), nil, false
 		}
 	}
 	for _, name := range p.stop {

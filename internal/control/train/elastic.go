@@ -204,7 +204,6 @@ func (s *seen) anyEnded() bool {
 // reshape opens the next generation where who takes part is not who did. It is no restart. False: all
 // is as it was.
 func (s *seen) reshape(p *plan, now time.Time) bool {
-	r := p.status.Rendezvous
 	if !s.changed(p) || s.anyEnded() {
 		return false
 	}
@@ -222,7 +221,10 @@ func (s *seen) reshape(p *plan, now time.Time) bool {
 	if !s.allReady() {
 		return true // they come back, or are found lost
 	}
-	was := r.World
+	if s.freeze(p) {
+		return true // they run on while what they hold is put in safety
+	}
+	was := p.status.Rendezvous.World
 	s.open(p, s.world)
 	if lost != nil {
 		next := s.placement.Spec
@@ -238,6 +240,29 @@ func (s *seen) reshape(p *plan, now time.Time) bool {
 	}
 	p.tell(false, resized, "generation-"+itoa(p.status.Generation), message)
 	return true
+}
+
+// freeze asks who still trains to overwrite nothing that the next generation may go on from. False: all
+// is safe.
+func (s *seen) freeze(p *plan) bool {
+	for i := range s.members {
+		if m := &s.members[i]; m.said.Generation == int64(p.status.Generation) && !m.said.Frozen {
+			p.freeze = append(p.freeze, i)
+		}
+	}
+	return len(p.freeze) > 0
+}
+
+// thaw takes it back where no other generation is opened after all.
+func (s *seen) thaw(p *plan) {
+	if s.changed(p) {
+		return
+	}
+	for i := range s.members {
+		if m := &s.members[i]; m.said.Generation == int64(p.status.Generation) && m.said.Frozen && m.said.Failed == nil && !m.ended() {
+			p.goAhead = append(p.goAhead, i)
+		}
+	}
 }
 
 // giveUp leaves a place that lost too much: the task waits for another.

@@ -143,6 +143,11 @@ func (g *stage) act(s seen, p plan) {
 	}
 	s.members = all
 	play(g.t, g.world, s, p)
+	for _, i := range p.freeze {
+		if m := g.world[s.members[i].name]; m != nil {
+			m.said.Frozen = true
+		}
+	}
 	for _, name := range sortedNames(g.world) {
 		m := g.world[name]
 		m.said.Prepared = m.said.Port != 0 && (m.said.Prepared || rapid.Bool().Draw(g.t, "prepared"))
@@ -182,7 +187,7 @@ func TestEveryElasticLifeEnds(t *testing.T) {
 }
 
 // grownTo is a task whose generation of two runs, with a third on its way.
-func grownTo(state engine.State, attached bool) seen {
+func grownTo(state engine.State, attached, frozen bool) seen {
 	tk := between(1, 2, 3)
 	tk.Status.Phase, tk.Status.Attempt, tk.Status.Generation = api.PhaseRunning, 1, 1
 	pl := placed()
@@ -190,6 +195,7 @@ func grownTo(state engine.State, attached bool) seen {
 	s := seen{task: tk, placement: pl, members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}}
 	for i := range s.members {
 		s.members[i].said.Held = []int64{7, 8 + int64(i)}
+		s.members[i].said.Frozen = frozen
 	}
 	s.table()
 	tk.Status.Rendezvous = &api.Rendezvous{Members: s.membersHash(), World: 2, Below: map[string]int{"worker": 2}}
@@ -200,19 +206,26 @@ func grownTo(state engine.State, attached bool) seen {
 // TestNewcomer: it is started beside those that train, who are not disturbed until it is ready; it need
 // not hold what they do.
 func TestNewcomer(t *testing.T) {
-	s := grownTo("", false)
+	s := grownTo("", false, false)
 	s.admit()
 	s.table()
 	if p := decide(s, now); len(p.start) != 1 || p.start[0] != 2 || len(p.goAhead) != 0 || p.status.Generation != 1 {
 		t.Errorf("not there: %+v", p)
 	}
-	s = grownTo(engine.StateCreated, true)
+	s = grownTo(engine.StateCreated, true, false)
 	s.admit()
 	s.table()
 	if p := decide(s, now); len(p.start)+len(p.goAhead) != 0 || p.status.Generation != 1 {
 		t.Errorf("not prepared: %+v", p)
 	}
-	s = grownTo(engine.StateCreated, true)
+	s = grownTo(engine.StateCreated, true, false)
+	s.members[2].said.Prepared = true
+	s.admit()
+	s.table()
+	if p := decide(s, now); len(p.freeze) != 2 || len(p.goAhead) != 0 || p.status.Generation != 1 {
+		t.Errorf("not safe: %+v", p)
+	}
+	s = grownTo(engine.StateCreated, true, true)
 	s.members[2].said.Prepared = true
 	s.admit()
 	s.table()
@@ -221,7 +234,7 @@ func TestNewcomer(t *testing.T) {
 	if len(p.goAhead) != 3 || p.status.Generation != 2 || r.World != 3 || r.Restore != 7 || r.Below["worker"] != 3 || len(p.status.Restarts) != 0 {
 		t.Errorf("ready: %+v %+v", p, r)
 	}
-	s = grownTo(engine.StateExited, false)
+	s = grownTo(engine.StateExited, false, false)
 	s.members[2].exit = exit(engine.ReasonStartFailed, 127)
 	s.admit()
 	s.table()
@@ -232,7 +245,7 @@ func TestNewcomer(t *testing.T) {
 
 // TestFailsWhileItGrows: a failed rank is answered at once, without who is not there yet.
 func TestFailsWhileItGrows(t *testing.T) {
-	s := grownTo(engine.StateCreated, false)
+	s := grownTo(engine.StateCreated, false, false)
 	s.members[1].said.Failed = &link.RankExit{Rank: 1, Code: 1, Reason: engine.ReasonNonZero, At: now}
 	s.admit()
 	s.table()

@@ -517,6 +517,7 @@ type Go struct {
 	Table         string                 `protobuf:"bytes,7,opt,name=table,proto3" json:"table,omitempty"`                           // hash of who is which rank
 	Restore       int64                  `protobuf:"varint,8,opt,name=restore,proto3" json:"restore,omitempty"`                      // the step to go on from; 0: the beginning
 	Hold          bool                   `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`                            // after a rank failed: wait for the next generation instead of ending
+	Frozen        bool                   `protobuf:"varint,20,opt,name=frozen,proto3" json:"frozen,omitempty"`                       // with the running generation: raise no watermark, the next one is about to be opened
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,6 +615,13 @@ func (x *Go) GetHold() bool {
 	return false
 }
 
+func (x *Go) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
 // Ranks is the newest about a launcher's ranks.
 type Ranks struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -622,6 +630,7 @@ type Ranks struct {
 	Held          []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
 	Port          int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
 	Step          int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	Frozen        bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`        // what is held stays: the next generation can go on from it
 	Prepared      bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`    // code and folders are there: a generation would start at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -690,6 +699,13 @@ func (x *Ranks) GetStep() int64 {
 		return x.Step
 	}
 	return 0
+}
+
+func (x *Ranks) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
 }
 
 func (x *Ranks) GetPrepared() bool {
@@ -2406,7 +2422,7 @@ const file_link_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xe1\x01\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xf9\x01\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -2419,7 +2435,8 @@ const file_link_proto_rawDesc = "" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x14\n" +
 	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
 	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
-	"\x04hold\x18\t \x01(\bR\x04hold\"\xb0\x01\n" +
+	"\x04hold\x18\t \x01(\bR\x04hold\x12\x16\n" +
+	"\x06frozen\x18\x14 \x01(\bR\x06frozen\"\xc8\x01\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -2427,7 +2444,8 @@ const file_link_proto_rawDesc = "" +
 	"\x06failed\x18\x02 \x01(\v2\x17.fermi.link.v1.RankExitR\x06failed\x12\x12\n" +
 	"\x04held\x18\x03 \x03(\x03R\x04held\x12\x12\n" +
 	"\x04port\x18\x04 \x01(\x05R\x04port\x12\x12\n" +
-	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x1a\n" +
+	"\x04step\x18\x05 \x01(\x03R\x04step\x12\x16\n" +
+	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12\x1a\n" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x9e\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
