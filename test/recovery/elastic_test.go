@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,9 +109,6 @@ func (w *world) ended(name string) (model string, last int, curve map[int]string
 		}
 	}
 	if model == "" || len(curve) == 0 {
-		reps, _ := w.cl.Replicas(w.t.Context(), "default", name)
-		w.t.Logf("%+v", reps)
-		_ = w.cl.Logs(w.t.Context(), "default", name, client.LogOptions{}, func(l client.LogLine) error { w.t.Log(l); return nil })
 		w.t.Fatalf("%s left %v", name, files)
 	}
 	return model, last, curve
@@ -180,10 +178,37 @@ func TestElasticSameBits(t *testing.T) {
 	if want := []string{"2 processes instead of 4", "3 processes instead of 2", "4 processes instead of 3"}; !slices.Equal(changes, want) {
 		t.Errorf("it had %q", changes)
 	}
+	w.charged(tr, 6)
 	s := w.task("elastic").Status
 	if s.Attempt != 1 || s.Generation != 4 || len(s.Restarts) != 0 {
 		t.Errorf("attempt %d, generation %d, %d restarts", s.Attempt, s.Generation, len(s.Restarts))
 	}
+}
+
+// charged checks that so many replicas were charged, each from its start to its end.
+func (w *world) charged(tr training, replicas int) {
+	w.t.Helper()
+	all, err := w.cl.Replicas(w.t.Context(), "default", tr.name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	hours := 0.0
+	for _, r := range all {
+		if r.Started == nil || r.Finished == nil {
+			w.t.Fatalf("%+v has no end", r)
+		}
+		hours += r.Finished.Sub(*r.Started).Hours() * float64(r.Devices)
+	}
+	used, err := w.cl.Usage(w.t.Context(), client.UsageOptions{By: "task"})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, sum := range used.Items {
+		if sum.Key == tr.id && len(all) == replicas && sum.Replicas == replicas && sum.Running == 0 && math.Abs(sum.DeviceHours-hours) < 1e-6 {
+			return
+		}
+	}
+	w.t.Errorf("%d replicas, %g device hours, charged %+v", len(all), hours, used.Items)
 }
 
 // TestElasticLost: a launcher is lost with its node: the others go on without it in time, and another

@@ -20,6 +20,7 @@ import importlib
 import os
 
 from . import _agree, _session, checkpoint
+from ._elastic import batch_share
 from ._rejoin import rejoin
 from ._session import Left
 from ._version import VERSION as __version__
@@ -30,6 +31,7 @@ __all__ = [
     "Left",
     "Sampler",
     "VirtualRanks",
+    "batch_share",
     "checkpoint",
     "close",
     "generation",
