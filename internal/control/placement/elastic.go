@@ -220,3 +220,43 @@ func sized(w *sched.Workload, at sched.Assignment) *sched.Workload {
 	}
 	return &out
 }
+
+// Smaller explains why an elastic task that stands has fewer replicas than it may have; ok is false
+// where it has them all, or this server does not lead.
+func (c *Controller) Smaller(t *api.TrainingTask) (text fault.Text, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil || !t.Spec.Elastic() {
+		return text, false
+	}
+	m := c.m
+	at, held := m.cluster.Held(t.Meta.ID)
+	for i := range t.Spec.Roles {
+		r := &t.Spec.Roles[i]
+		low, high := r.Range()
+		if !held || i >= len(at) || len(at[i]) >= high {
+			continue
+		}
+		w := workload(t)
+		w.Allow = m.zonesOf(at)
+		for k := range w.Roles {
+			w.Roles[k].Replicas, w.Roles[k].Min, w.Roles[k].Max = 0, 0, 0
+		}
+		w.Roles[i].Replicas = 1
+		size := fault.T("%[1]s has %[2]d replicas of %[3]d to %[4]d. ", "%[1]s 现有 %[2]d 个副本（范围 %[3]d 到 %[4]d）。", r.Name, len(at[i]), low, high)
+		why := fault.T("There is room for more: it grows within %s.", "有余量，将在 %s 内扩容。", quantumOr(c.cfg.Quantum)*11/10)
+		if _, fits := sched.Elsewhere(m.cluster, m.queues, w); !fits {
+			why = sched.ExplainElsewhere(m.cluster, m.queues, w).Message
+		}
+		return fault.Text{EN: size.EN + why.EN, ZH: size.ZH + why.ZH}, true
+	}
+	return text, false
+}
+
+// quantumOr is the planner's own where none is set.
+func quantumOr(q time.Duration) time.Duration {
+	if q <= 0 {
+		return 10 * time.Minute
+	}
+	return q
+}
