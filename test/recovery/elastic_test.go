@@ -263,19 +263,18 @@ func (w *world) nodeOf(tr training, index int) string {
 func (w *world) killLauncher(tr training, index int) {
 	w.t.Helper()
 	files, _ := filepath.Glob(filepath.Join(w.c.Dir, "engine", "replicas", fmt.Sprintf("%s-worker-%d-*", tr.id, index), "launcher.json"))
-	for _, file := range files {
-		var self struct{ PID int }
-		raw, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(raw, &self)
-		}
-		if err == nil && self.PID > 0 {
-			err = syscall.Kill(self.PID, syscall.SIGKILL)
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return
+	if len(files) == 0 {
+		w.t.Fatalf("no launcher of replica %d", index)
 	}
-	w.t.Fatalf("no launcher of replica %d", index)
+	var self struct{ PID int }
+	raw, err := os.ReadFile(files[0])
+	if err == nil {
+		err = json.Unmarshal(raw, &self)
+	}
+	if err == nil && self.PID > 0 {
+		err = syscall.Kill(self.PID, syscall.SIGKILL)
+	}
+	if err != nil || self.PID <= 0 {
+		w.t.Fatalf("launcher %d: %v", self.PID, err)
+	}
 }

@@ -26,7 +26,8 @@ test("a text falls back to the other language", () => {
 });
 
 test("an elastic task says between how many it may have", () => {
-  const task = (role: object, running = 0) => ({ spec: { roles: [role] }, status: { replicas: { running } } }) as unknown as Task;
+  const task = (role: object, running = 0) =>
+    ({ spec: { roles: [role] }, status: { replicas: { running } } }) as unknown as Task;
   expect(sizes(task({ replicas: 4, minReplicas: 2 }, 3))).toBe("3 / 2–4");
   expect(sizes(task({ replicas: 2, maxReplicas: 8 }))).toBe("0 / 2–8");
   expect(sizes(task({ replicas: 2, minReplicas: 2, maxReplicas: 2 }, 2))).toBe("");
