@@ -34,7 +34,7 @@ FERMI_CRASH_ROUNDS ?= 50
 FERMI_SCENARIOS ?= 1000000
 
 .PHONY: help run build test fuzz e2e e2e-crash e2e-postgres e2e-ha e2e-web e2e-fuzz e2e-fuzz-long e2e-sched-safety mutate-sched bench bench-start bench-submit bench-archive bench-sched bench-rates bench-openb bench-chronus bench-backlog bench-web bench-ha generate deps clean
-.PHONY: test-sdk e2e-torch
+.PHONY: test-sdk e2e-torch e2e-gpu
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
@@ -102,6 +102,9 @@ e2e-ha: build ## three servers on three etcd members with mutual TLS, in network
 
 e2e-torch: ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
+
+e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch; not part of CI
+	@scripts/sdk.sh gpu
 
 e2e-web: ## the console in a real Chromium, in both languages; pictures go to PICTURES (.cache/pictures)
 	@scripts/web.sh browser

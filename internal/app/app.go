@@ -299,6 +299,7 @@ func (p *part) campaign(ctx context.Context) error {
 // lead is what only the leader does.
 func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	p.cfg.Log.Info("leading", "epoch", epoch.Revision)
+	begun := clock.Real.Now()
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
@@ -322,6 +323,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 			return nil
 		case <-eng.Ready():
 		}
+		p.cfg.Log.Info("everything that runs was found again", "replicas", len(eng.Replicas("")), "after", clock.Real.Now().Sub(begun).Round(time.Millisecond))
 		p.hub.Lead(epoch.Revision)
 		defer p.hub.Lead(0)
 		var c run.Group

@@ -9,8 +9,11 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// ignoreFile lists what stays at home, in the notation of .gitignore.
+// ignoreFile lists what stays at home, in the notation of .gitignore; where there is none, that one
+// counts.
 const ignoreFile = ".fermiignore"
+
+var ignoreFiles = []string{ignoreFile, ".gitignore"}
 
 // ignorer decides which paths are left out. The last rule that matches wins.
 type ignorer struct{ rules []ignoreRule }
@@ -27,10 +30,10 @@ const (
 	maxIgnoreRule  = 4096
 )
 
-// parseIgnore reads rules; a bad one is an error that says its line.
-func parseIgnore(data []byte) (*ignorer, error) {
+// parseIgnore reads the rules of a file; a bad one is an error that says its line.
+func parseIgnore(file string, data []byte) (*ignorer, error) {
 	if len(data) > maxIgnore {
-		return nil, fault.New(fault.TooLarge, "IgnoreTooLarge", fault.T("%s is over %d KiB.", "%s 超过 %d KiB。", ignoreFile, maxIgnore>>10))
+		return nil, fault.New(fault.TooLarge, "IgnoreTooLarge", fault.T("%s is over %d KiB.", "%s 超过 %d KiB。", file, maxIgnore>>10))
 	}
 	ig := &ignorer{}
 	lines := bufio.NewScanner(bytes.NewReader(data))
@@ -46,7 +49,7 @@ func parseIgnore(data []byte) (*ignorer, error) {
 		}
 		if err != nil {
 			return nil, fault.New(fault.Invalid, "BadIgnore", fault.T(
-				"%s:%d: %q is not a pattern.", "%s:%d：%q 不是有效的匹配规则。", ignoreFile, n, text)).Because(err)
+				"%s:%d: %q is not a pattern.", "%s:%d：%q 不是有效的匹配规则。", file, n, text)).Because(err)
 		}
 		ig.rules = append(ig.rules, rule)
 	}

@@ -32,7 +32,7 @@ type packed struct {
 	Size   int64  // of the compressed bytes
 	Files  int
 	Bytes  int64 // before compression
-	// Left are paths that can't travel: links out of the folder, sockets, devices.
+	// Left are paths that can't travel: links out of the folder, sockets, devices, a server's data.
 	Left []string
 }
 
@@ -81,19 +81,22 @@ func cantPack(dir string, err error) error {
 }
 
 func loadIgnore(root *os.Root) (*ignorer, error) {
-	f, err := root.Open(ignoreFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &ignorer{}, nil
+	for _, file := range ignoreFiles {
+		f, err := root.Open(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, cantPack(file, err)
+		}
+		defer f.Close()
+		data, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
+		if err != nil {
+			return nil, cantPack(file, err)
+		}
+		return parseIgnore(file, data)
 	}
-	if err != nil {
-		return nil, cantPack(ignoreFile, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
-	if err != nil {
-		return nil, cantPack(ignoreFile, err)
-	}
-	return parseIgnore(data)
+	return &ignorer{}, nil
 }
 
 type packer struct {
@@ -115,6 +118,9 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 		return err
 	}
 	if name == "." {
+		if p.ours(name) {
+			return fault.New(fault.Invalid, "ServerData", fault.T("It holds the data and keys of a server", "其中是服务器的数据和密钥")).WithHint(leaveOut)
+		}
 		return nil
 	}
 	if p.ignore.ignored(name, d.IsDir()) {
@@ -128,6 +134,9 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 			"The folder has over %d files.", "文件夹中的文件超过 %d 个。", maxPackFiles)).WithHint(leaveOut)
 	}
 	switch {
+	case d.IsDir() && p.ours(name):
+		p.left(name)
+		return fs.SkipDir
 	case d.IsDir():
 		return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
 	case d.Type().IsRegular():
@@ -137,6 +146,16 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 	}
 	p.left(name)
 	return nil
+}
+
+// ours says that a folder is the data of a server: its keys travel nowhere.
+func (p *packer) ours(name string) bool {
+	for _, file := range []string{"format", "link.key"} {
+		if _, err := p.root.Lstat(path.Join(name, file)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 var leaveOut = fault.T("Name what isn't needed in "+ignoreFile+", or choose a smaller folder with --code.",
@@ -231,7 +250,7 @@ func (s *session) ship(ctx context.Context, dir string) (packed, error) {
 			s.say("… and %d more.", "……以及另外 %d 个。", len(p.Left)-i)
 			break
 		}
-		s.say("Left out: %s (a link out of the folder, or no file).", "已略过：%s（指向文件夹外的链接或非普通文件）。", clean(name))
+		s.say("Left out: %s (a link out of the folder, no file, or a server's data).", "已略过：%s（指向文件夹外的链接、非普通文件或服务器数据）。", clean(name))
 	}
 	has, err := s.client.HasArchive(ctx, p.Digest)
 	if err != nil || has {

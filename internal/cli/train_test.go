@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -372,6 +373,29 @@ func TestPackSafe(t *testing.T) {
 	if diff := cmp.Diff([]string{"abs", "fifo", "out", "sub/out"}, p.Left); diff != "" {
 		t.Error(diff)
 	}
+	// The keys of a server stay at home wherever its folder is; so does what git leaves out, unless the user says otherwise.
+	writeFiles(t, dir, map[string]string{"sub/data/format": "{}", "sub/data/link.key": "k", "sub/data/admin.token": "t", ".gitignore": "*.bin\n", "big.bin": "x"})
+	for _, c := range []struct {
+		rules string
+		want  []string
+	}{{"", []string{".gitignore", "in", "loop", "run.sh", "sub/", "sub/f", "sub/up"}}, {"run.sh\n", []string{".fermiignore", ".gitignore", "big.bin", "in", "loop", "sub/", "sub/f", "sub/up"}}} {
+		if c.rules != "" {
+			writeFiles(t, dir, map[string]string{".fermiignore": c.rules})
+		}
+		buf.Reset()
+		if p, err = pack(t.Context(), dir, &buf, func(int64) {}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, namesIn(t, buf.Bytes())); diff != "" {
+			t.Error(diff)
+		}
+		if !slices.Contains(p.Left, "sub/data") {
+			t.Errorf("left out %v", p.Left)
+		}
+	}
+	if _, err := pack(t.Context(), filepath.Join(dir, "sub/data"), io.Discard, func(int64) {}); fault.ReasonOf(err) != "ServerData" {
+		t.Errorf("a server's data was packed: %v", err)
+	}
 	if _, err := pack(t.Context(), filepath.Join(dir, "none"), io.Discard, func(int64) {}); err == nil {
 		t.Error("an absent folder was packed")
 	}
@@ -394,7 +418,7 @@ func TestPackTooLarge(t *testing.T) {
 }
 
 func TestIgnore(t *testing.T) {
-	ig, err := parseIgnore([]byte("# comment\n*.log\n!keep.log\n/build\nout/\ndocs/**/*.tmp\n**/cache\nx[0-9]y?\n\\#odd\nsp\\ \na/**\n"))
+	ig, err := parseIgnore(ignoreFile, []byte("# comment\n*.log\n!keep.log\n/build\nout/\ndocs/**/*.tmp\n**/cache\nx[0-9]y?\n\\#odd\nsp\\ \na/**\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +454,7 @@ func TestIgnore(t *testing.T) {
 			t.Errorf("ignored(%q, %v) = %v", tt.path, tt.folder, got)
 		}
 	}
-	if _, err := parseIgnore([]byte("ok\n[z-a]\n")); err == nil || !strings.Contains(err.Error(), ":2:") {
+	if _, err := parseIgnore(ignoreFile, []byte("ok\n[z-a]\n")); err == nil || !strings.Contains(err.Error(), ":2:") {
 		t.Errorf("a bad pattern: %v", err)
 	}
 }
@@ -439,7 +463,7 @@ func FuzzIgnore(f *testing.F) {
 	f.Add([]byte("*.log\n!a\n[a-z]\n\\"), "a/b.log")
 	f.Add([]byte("**/x/**\n[!a]\n/"), "x")
 	f.Fuzz(func(t *testing.T, rules []byte, path string) {
-		if ig, err := parseIgnore(rules); err == nil {
+		if ig, err := parseIgnore(ignoreFile, rules); err == nil {
 			ig.ignored(path, true)
 		}
 		if !(&ignorer{}).ignored(".git", true) {

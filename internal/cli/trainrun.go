@@ -66,6 +66,10 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 		return s.preview(ctx, task)
 	}
 	if !r.noCode && task.Spec.Code == nil {
+		// What is wrong is said before anything is packed and sent.
+		if _, err := s.client.Submit(ctx, task, true); err != nil {
+			return err
+		}
 		code, err := s.ship(ctx, first(r.code, "."))
 		if err != nil {
 			return err

@@ -98,6 +98,36 @@ func TestLeastVictims(t *testing.T) {
 	}
 }
 
+// TestTheSameVictims: of many that are alike the same ones are evicted every time.
+func TestTheSameVictims(t *testing.T) {
+	evicted := 0
+	for seed := range uint64(20) {
+		var first []sched.Eviction
+		for again := range 8 {
+			s := newSmall(seed, 12, 4)
+			for i := range 48 {
+				w := s.gang(fmt.Sprintf("t%02d", i), 1, 1, 1)
+				w.Preemptible = true
+				s.q.Add(w)
+			}
+			sched.Plan(s.now, s.c, s.q, sched.Policy{NoPreemption: true})
+			s.now = s.now.Add(time.Hour)
+			s.q.Add(s.gang("x", 9, 2+s.rng.IntN(4), 2+s.rng.IntN(2)))
+			got := sched.Plan(s.now, s.c, s.q, sched.Policy{}).Evictions
+			if again == 0 {
+				first = got
+			}
+			if !slices.Equal(got, first) {
+				t.Fatalf("seed %d: first %v, then %v", seed, first, got)
+			}
+			evicted += len(got)
+		}
+	}
+	if evicted < 500 {
+		t.Error("too little happened:", evicted)
+	}
+}
+
 // cheapest tries all sets of victims; below 0: none helps.
 func (s *small) cheapest(low []*sched.Workload, at map[string]sched.Assignment, big *sched.Workload) time.Duration {
 	best := time.Duration(-1)

@@ -76,6 +76,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 		for _, ch := range changes {
 			c.change(ch)
 		}
+		c.m.heed()
 		c.mu.Unlock()
 	}
 	return nil
@@ -123,6 +124,7 @@ func (c *Controller) fill(ctx context.Context, epoch store.Epoch) error {
 			c.change(store.Change{Key: api.KeyOf(o), New: o})
 			return true
 		})
+		c.m.heed()
 	}
 	return nil
 }
@@ -130,6 +132,9 @@ func (c *Controller) fill(ctx context.Context, epoch store.Epoch) error {
 // change brings one change of the store into the model. The lock is held.
 func (c *Controller) change(ch store.Change) {
 	m := c.m
+	if ch.Key.Kind != api.KindQueue {
+		m.heed()
+	}
 	switch o := ch.New.(type) {
 	case *api.Zone:
 		m.setZone(o)

@@ -30,6 +30,7 @@ type model struct {
 	nodes   map[string]uint32            // node name → number
 	zones   map[string]*api.Zone
 	shares  map[string]*api.Queue
+	untold  bool                  // shares changed since the planner was told
 	told    []fair.Queue          // as last told to the planner
 	types   int                   // how many amounts there were when the queues were told
 	known   map[string]sched.Zone // as last told to the planner

@@ -30,7 +30,10 @@ func (p *Planner) Zone(z *api.Zone) { p.m.setZone(z) }
 func (p *Planner) Node(n *api.Node) { p.m.setNode(n) }
 
 // Queue adds or changes a queue.
-func (p *Planner) Queue(q *api.Queue) { p.m.setQueue(q) }
+func (p *Planner) Queue(q *api.Queue) {
+	p.m.setQueue(q)
+	p.m.heed()
+}
 
 // Submit lets a task wait.
 func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(fixedSize(t)) }

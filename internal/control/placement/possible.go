@@ -104,6 +104,7 @@ func (p *Possible) catchUp(ctx context.Context, minRevision int64) error {
 	for _, ch := range changes {
 		p.change(ch)
 	}
+	p.m.heed()
 	return nil
 }
 

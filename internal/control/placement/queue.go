@@ -11,13 +11,21 @@ import (
 )
 
 func (m *model) setQueue(q *api.Queue) {
-	m.shares[q.Meta.Name] = q
-	m.tellQueues()
+	m.shares[q.Meta.Name], m.untold = q, true
 }
 
 func (m *model) dropQueue(name string) {
 	delete(m.shares, name)
-	m.tellQueues()
+	m.untold = true
+}
+
+// heed tells the planner of queues that changed. Many that change at once, as when a leader begins,
+// are told once.
+func (m *model) heed() {
+	if m.untold {
+		m.untold = false
+		m.tellQueues()
+	}
 }
 
 // tellQueues gives the planner all queues anew: there are few, and they change seldom. The server

@@ -18,11 +18,15 @@ func TestQueuesAreMended(t *testing.T) {
 		}
 		return q
 	}
-	m.setQueue(queue("child", "parent", 2, 5)) // before its parent is heard of
+	set := func(q *api.Queue) {
+		m.setQueue(q)
+		m.heed()
+	}
+	set(queue("child", "parent", 2, 5)) // before its parent is heard of
 	for _, q := range []*api.Queue{
 		queue("parent", "", 2, 7), queue("second", "parent", 2, 6), queue("x", "y", 0, 3), queue("y", "x", 0, 4), queue("low", "", 9, 1),
 	} {
-		m.setQueue(q)
+		set(q)
 	}
 	check := func(name string, want int64) {
 		t.Helper()
@@ -37,6 +41,6 @@ func TestQueuesAreMended(t *testing.T) {
 	if s, _ := m.queues.Share("child", 0); s.Parent != "parent" {
 		t.Errorf("%+v", s)
 	}
-	m.setQueue(queue("parent", "", 2, 8))
+	set(queue("parent", "", 2, 8))
 	check("parent", 8)
 }

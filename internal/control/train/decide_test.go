@@ -322,6 +322,9 @@ func TestEveryLifeEnds(t *testing.T) {
 			if len(p.goAhead) > 0 && (p.status.Rendezvous == nil || p.status.Generation == 0) {
 				t.Fatal("go before the generation was written")
 			}
+			if p.moveOn && p.status.Rendezvous != nil {
+				t.Fatal("the next place would go on with the rendezvous of the last")
+			}
 			if p.commit {
 				tk = &api.TrainingTask{Meta: tk.Meta, Spec: tk.Spec, Status: p.status}
 				if p.dropPlace {

@@ -17,7 +17,7 @@ LIMIT = 300.0  # seconds a wait may take on a slow machine
 
 
 def rank_environ(**more):
-    env = {k: os.environ[k] for k in ("PATH", "HOME", "LANG") if k in os.environ}
+    env = {k: os.environ[k] for k in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES") if k in os.environ}
     env.update(PYTHONPATH=SRC, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     env.update({k: str(v) for k, v in more.items()})
     return env
@@ -225,7 +225,7 @@ class Launcher:
         while not self.events:
             ready = self.selector.select(max(0.0, end - time.monotonic()))
             if not ready:
-                raise AssertionError("nothing happened for %d s:\n%s" % (LIMIT, self.output()))
+                raise AssertionError("nothing happened for %d s:\n%s" % (LIMIT, self.story()))
             for key, _ in ready:
                 if self.selector.get_map().get(key.fd) is key or key.fileobj in self.selector.get_map():
                     key.data()
@@ -254,12 +254,16 @@ class Launcher:
         while self.pids:
             for rank, name, body in self.turn():
                 if name == "exit" and body["code"] != 0:
-                    raise AssertionError("rank %d ended with %d:\n%s" % (rank, body["code"], self.output()))
+                    raise AssertionError("rank %d ended with %d:\n%s" % (rank, body["code"], self.story()))
 
     def output(self):
         self.log.flush()
         with open(self.log.name, "r", errors="replace") as log:
-            return log.read()[-20000:] + "sockets on the port: %s\n" % sockets_on(self.port.getsockname()[1])
+            return log.read()[-20000:]
+
+    def story(self):
+        """What a failure is explained with."""
+        return self.output() + "sockets on the port: %s\n" % sockets_on(self.port.getsockname()[1])
 
     def close(self):
         self.kill()

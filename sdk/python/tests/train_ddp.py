@@ -1,5 +1,5 @@
 """A plain DDP script with `import fermi`, as the bit-exactness tests run it. OUT names the file for the digests;
-EVERY the steps between saves; PARTIAL=1 stays in the process when a peer dies; PLAIN=1 without the SDK's DDP."""
+EVERY the steps between saves; DEVICE=cuda the card; PARTIAL=1 stays in the process when a peer dies; PLAIN=1 without the SDK's DDP."""
 
 import hashlib
 import os
@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 import fermi
 
+DEVICE = os.environ.get("DEVICE", "cpu")
 STEPS = int(os.environ.get("STEPS", "40"))
 N = 1003
 
@@ -22,7 +23,7 @@ def digest(*states):
 
     def add(value):
         if isinstance(value, torch.Tensor):
-            h.update(value.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+            h.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
         elif isinstance(value, dict):
             for k in value:
                 h.update(repr(k).encode())
@@ -55,11 +56,11 @@ def next_ids(sampler, count=100):
 
 
 def train():
-    dist.init_process_group("gloo")
+    dist.init_process_group("nccl" if DEVICE == "cuda" else "gloo")
     generator = torch.Generator().manual_seed(1)
-    xs = torch.randn(N, 32, generator=generator)
-    ys = torch.randint(0, 8, (N,), generator=generator)
-    model = build()
+    xs = torch.randn(N, 32, generator=generator).to(DEVICE)
+    ys = torch.randint(0, 8, (N,), generator=generator).to(DEVICE)
+    model = build().to(DEVICE)
     ddp = DDP(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [10, 20], 0.5)
@@ -101,6 +102,8 @@ def train():
 
 def main():
     torch.set_num_threads(1)
+    if DEVICE == "cuda":
+        torch.use_deterministic_algorithms(True)
     fermi.init()
     if os.environ.get("PLAIN"):
         DDP.forward = DDP._fermi_forward

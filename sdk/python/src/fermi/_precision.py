@@ -24,7 +24,8 @@ class Precision:
             print("fermi: no fp16 on %s; computing in fp32" % device, file=sys.stderr)
             name = "fp32"
         self.name, self.device, self.skipped = name, device, 0
-        self.scaler = torch.cuda.amp.GradScaler(enabled=name == "fp16")
+        amp = getattr(torch, "amp", None)  # since PyTorch 2.3 the scaler is there
+        self.scaler = amp.GradScaler("cuda", enabled=name == "fp16") if hasattr(amp, "GradScaler") else torch.cuda.amp.GradScaler(enabled=name == "fp16")
         self._autocast, self._dtype = torch.autocast, {"fp16": torch.float16, "bf16": torch.bfloat16}.get(name)
 
     def autocast(self):

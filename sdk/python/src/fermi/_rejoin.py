@@ -45,6 +45,9 @@ def rejoin(train, *args, **kwargs):
 def _of_peers(err):
     if isinstance(err, (_session.Left, ConnectionError)):
         return True
+    dist = sys.modules.get("torch.distributed")
+    if isinstance(err, getattr(dist, "DistError", ())):  # PyTorch 2 has types for them
+        return True
     text = str(err).lower()
     return isinstance(err, RuntimeError) and any(word in text for word in _PEERS)
 

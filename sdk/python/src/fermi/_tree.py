@@ -26,8 +26,14 @@ class Plan:
     def __init__(self, state):
         self.blobs = []  # (offset, length, copy), copy(destination memoryview) puts the bytes there
         self.length = 0
+        self.devices = set()  # CUDA devices that tensors come from; their copies are only begun
         self._seen = {}  # identity of a tensor → its leaf: a tied weight is stored, and comes back, once
         self.tree = self._node(state, "state", 0)
+
+    def wait(self):
+        """Until what was begun is copied."""
+        for device in self.devices:
+            sys.modules["torch"].cuda.current_stream(device).synchronize()
 
     def encoded(self):
         return json.dumps(self.tree, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
@@ -92,6 +98,8 @@ class Plan:
         identity = (value.data_ptr(), value.dtype, tuple(shape), tuple(stride), value.device)
         if length and identity in self._seen:
             return self._seen[identity]
+        if value.device.type == "cuda":
+            self.devices.add(value.device)
         leaf = {"x": [str(value.dtype)[len("torch.") :], shape, stride, self._blob(length, _tensor_copier(torch, value)), length]}
         self._seen[identity] = leaf
         return leaf
@@ -107,7 +115,7 @@ def _copier(view):
 def _tensor_copier(torch, value):
     def copy(destination):
         flat = torch.frombuffer(destination, dtype=torch.uint8).view(value.dtype)
-        flat.as_strided(value.shape, value.stride()).copy_(value)
+        flat.as_strided(value.shape, value.stride()).copy_(value, non_blocking=True)
 
     return copy
 

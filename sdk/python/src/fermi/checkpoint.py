@@ -98,7 +98,7 @@ class L0:
         try:
             plan = _tree.Plan(state)
             tree = plan.encoded()
-            self._reserve(slot, plan.length, len(tree))
+            self._reserve(slot, plan.length, len(tree), plan.devices)
             slot.put(plan)
         except OSError as err:
             self._done(slot)
@@ -149,12 +149,14 @@ class L0:
                 slot.wipe()
         self._offered = set()
 
-    def _reserve(self, slot, data, tree):
+    def _reserve(self, slot, data, tree, devices):
         """At the first save room is made in all slots at once: later ones cost the copy only."""
         with self._mutex:
             empty = [s for s in self._slots if s not in self._busy and s.header is None]
         for s in [slot] + empty:
             s.reserve(data, tree)
+            if devices:
+                s.pin(sys.modules["torch"])
 
     def _start(self):
         if self._thread is None:

@@ -1,0 +1,124 @@
+"""make e2e-gpu: what the SDK promises, on a CUDA card. For machines that have one; results go to bench/RESULTS.md."""
+
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import torch
+
+from fermi import _session, checkpoint
+from tests import standin
+from tests.torch_suite import KILLS, SEED, Ranks, restart
+
+GIB = 1 << 30
+
+
+class Exact(Ranks):
+    def test_killed_runs_end_with_the_bits_of_the_uninterrupted_one(self):
+        env = {"STEPS": str(40 + 8 * KILLS), "DEVICE": "cuda", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+        rng = random.Random(SEED)
+        whole = self.run_one(0, rng, env)
+        self.assertEqual(self.run_one(KILLS, rng, env), whole)
+
+    def run_one(self, kills, rng, env):
+        launcher = self.launcher(["train_ddp.py"], 1, OUT=os.path.join(self.folder, "out"), **env)
+        launcher.start()
+        for _ in range(kills):
+            after = rng.randrange(5)
+            launcher.until(lambda rank, name, body: self.moment(launcher, name, body, after))
+            restart(launcher, 0, rng)
+        launcher.finish()
+        print("restored from %s" % launcher.restores)
+        return self.digests(launcher)
+
+    def test_a_forked_rank_makes_its_own_context(self):
+        """Prints the time to the first result of a card, forked from a standby and in a fresh interpreter."""
+        script = os.path.join(self.folder, "first.py")
+        with open(script, "w") as file:
+            file.write("import torch, fermi\nprint(torch.ones(3, device='cuda').sum().item(), flush=True)\n")
+        forked, fresh = [], []
+        for _ in range(5):
+            read, write = os.pipe()
+            begin = time.perf_counter()
+            name, body = self.standby.fork([sys.executable, script], standin.rank_environ(), self.folder, write, write)
+            os.close(write)
+            with open(read) as pipe:
+                self.assertEqual(pipe.readline(), "3.0\n", body)
+            forked.append(time.perf_counter() - begin)
+            self.assertEqual(os.waitpid(body["pid"], 0)[1], 0)
+            begin = time.perf_counter()
+            out = subprocess.run([sys.executable, script], env=standin.rank_environ(), stdout=subprocess.PIPE, check=True)
+            fresh.append(time.perf_counter() - begin)
+            self.assertEqual(out.stdout, b"3.0\n")
+        print("to the first result on the card: forked %.2f s, fresh %.2f s (medians of 5)" % (statistics.median(forked), statistics.median(fresh)))
+
+
+class Saves(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="fsdk", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def test_tensors_of_the_card_come_back(self):
+        torch.manual_seed(1)
+        kinds = [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool]
+        state = {"t%d" % i: (torch.randn(300, 7, device="cuda") * 9).to(k) for i, k in enumerate(kinds)}
+        state["view"] = torch.randn(64, 64, device="cuda")[:, ::2]
+        state["host"] = torch.randn(100)
+        memory = checkpoint.L0(self.folder, _session.Session({}))
+        for step in (1, 2):
+            state["t0"].add_(1)
+            self.assertTrue(memory.save(step, state))
+        memory.flush()
+        memory._session.restore = 2
+        back = memory.restore().state
+        for name, value in state.items():
+            self.assertTrue(torch.equal(back[name], value.cpu()), name)
+        memory.close()
+
+    def test_the_stall_of_a_save(self):
+        """Prints the stall of 2 GiB beside a copy into pinned memory, PyTorch's own asynchronous save and torch.save."""
+        import torch.distributed.checkpoint as dcp
+
+        state = {"w%d" % i: torch.randn(64 << 20, device="cuda") for i in range(8)}
+        pinned = torch.empty(8 * (64 << 20), pin_memory=True)
+        memory = checkpoint.L0(self.folder, _session.Session({}))
+        disk = tempfile.mkdtemp(prefix="fsdk", dir="/tmp")
+        self.addCleanup(shutil.rmtree, disk)
+        ours, copies, theirs, plain = [], [], [], []
+        for step in range(1, 13):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for i, w in enumerate(state.values()):
+                pinned[i * (64 << 20) : (i + 1) * (64 << 20)].copy_(w, non_blocking=True)
+            torch.cuda.synchronize()
+            copies.append(time.perf_counter() - begin)
+            saved = memory.save(step, state)
+            self.assertTrue(saved, saved.why)
+            ours.append(saved.stall)
+            memory.flush()
+            if step <= 3:
+                begin = time.perf_counter()
+                future = dcp.async_save(state, checkpoint_id=os.path.join(disk, str(step)))
+                theirs.append(time.perf_counter() - begin)
+                future.result()
+                begin = time.perf_counter()
+                torch.save(state, os.path.join(disk, "plain"))
+                plain.append(time.perf_counter() - begin)
+                shutil.rmtree(os.path.join(disk, str(step)))
+        memory._session.restore = 12
+        begin = time.perf_counter()
+        back = memory.restore().state
+        restore = time.perf_counter() - begin
+        self.assertTrue(all(torch.equal(back[k], v.cpu()) for k, v in state.items()))
+        memory.close()
+        m = statistics.median
+        print(
+            "2 GiB: first save %.2f s, then %.1f ms (median of 11), pinned copy %.1f ms, ratio %.2f; DCP async_save %.2f s, torch.save %.2f s (medians of 3); restore %.2f s"
+            % (ours[0], m(ours[1:]) * 1e3, m(copies[1:]) * 1e3, m(ours[1:]) / m(copies[1:]), m(theirs), m(plain), restore)
+        )
