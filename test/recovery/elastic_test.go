@@ -29,7 +29,18 @@ func elasticWorld(t *testing.T) *world {
 	if err := os.WriteFile(file, []byte(fourNodes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return newWorld(t, "--zones", file, "--quantum", "1s")
+	w := newWorld(t, "--zones", file, "--quantum", "1s")
+	w.eventually("all nodes are ready", func() bool {
+		page, err := w.cl.List(t.Context(), api.KindNode, client.ListOptions{})
+		ready := 0
+		for _, o := range page.Items {
+			if o.(*api.Node).Status.Ready {
+				ready++
+			}
+		}
+		return err == nil && ready == 4
+	})
+	return w
 }
 
 // spirals is a training on so many nodes whose bits don't depend on how many there are.
@@ -57,19 +68,61 @@ func (w *world) create(task *api.TrainingTask) training {
 
 // size is with how many ranks the task trains, 0 while it does not.
 func (w *world) size(name string) int {
+	w.t.Helper()
 	s := w.task(name).Status
+	if s.Phase.Finished() {
+		w.t.Fatalf("%s ended %s: %s %+v", name, s.Phase, s.Message, s.Failure)
+	}
 	if s.Phase != api.PhaseRunning || s.Rendezvous == nil {
 		return 0
 	}
 	return s.Rendezvous.World
 }
 
-// grows waits until the task trains with so many ranks, and has made some steps so.
-func (w *world) grows(tr training, ranks int) {
+// grows waits until the task trains with so many ranks, and has made some steps so; last is its newest.
+func (w *world) grows(name string, ranks int, last func() int) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d ranks", ranks), func() bool { return w.size(tr.name) == ranks })
-	at := w.last(tr) // by those before: they have ended
-	w.eventually("steps with them", func() bool { return w.last(tr) >= at+10 })
+	w.eventually(fmt.Sprintf("%d ranks", ranks), func() bool { return w.size(name) == ranks })
+	at := last() // by those before: they have ended
+	w.eventually("steps with them", func() bool { return w.size(name) == ranks && last() >= at+10 })
+}
+
+// through has a task of 2 to 4 ranks train with 4, with 2 beside a task of higher priority, with 3 when that
+// has gone but one of its nodes takes no work, and with 4 again, and stops it.
+func (w *world) through(name string, last func() int) {
+	w.t.Helper()
+	w.grows(name, 4, last)
+	urgent := w.create(&api.TrainingTask{
+		Meta: api.Meta{Name: "urgent"},
+		Spec: api.TrainingTaskSpec{Roles: []api.Role{{
+			Name: "worker", Replicas: 2, Command: []string{"sleep", "100000"},
+			Resources: api.Resources{CPU: 100, Memory: 1 << 28, Accelerators: api.Accelerators{Count: 1}},
+		}}},
+	})
+	w.eventually("the urgent one runs", func() bool { return w.task("urgent").Status.Phase == api.PhaseRunning })
+	w.grows(name, 2, last)
+	node := w.nodeOf(urgent, 0)
+	w.verb("cordon", node)
+	w.stop("urgent")
+	w.grows(name, 3, last)
+	w.verb("uncordon", node)
+	w.grows(name, 4, last)
+	w.stop(name)
+}
+
+// verb does something to a node.
+func (w *world) verb(verb, node string) {
+	w.t.Helper()
+	if _, err := w.cl.NodeVerb(w.t.Context(), verb, node, -1); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) stop(name string) {
+	w.t.Helper()
+	if err := w.cl.Stop(w.t.Context(), "default", name); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // last is the newest step of the curve.
@@ -150,38 +203,27 @@ func (w *world) changes(name string) []string {
 	return out
 }
 
-// TestElasticSameBits: 4 → 2 ranks for a task of higher priority, → 3 beside it, → 4 when it has gone:
-// the same bits as without, in one attempt, and every replica is charged for as long as it was there.
+// TestElasticSameBits: 4 → 2 ranks for a task of higher priority, → 3 and → 4 when it has gone: the same
+// bits as without, in one attempt, and every replica is charged for as long as it was there.
 func TestElasticSameBits(t *testing.T) {
 	w := elasticWorld(t)
 	tr := w.create(spirals("elastic", 1_000_000, "10ms", 2, 4))
-	w.grows(tr, 4)
-	w.create(&api.TrainingTask{
-		Meta: api.Meta{Name: "urgent"},
-		Spec: api.TrainingTaskSpec{Roles: []api.Role{{
-			Name: "worker", Command: []string{"sleep", "100000"},
-			Resources: api.Resources{CPU: 100, Memory: 1 << 28, Accelerators: api.Accelerators{Count: 1}},
-		}}},
-	})
-	w.eventually("the urgent one runs", func() bool { return w.task("urgent").Status.Phase == api.PhaseRunning })
-	w.grows(tr, 3)
-	if err := w.cl.Stop(t.Context(), "default", "urgent"); err != nil {
-		t.Fatal(err)
-	}
-	w.grows(tr, 4)
-	if err := w.cl.Stop(t.Context(), "default", "elastic"); err != nil {
-		t.Fatal(err)
-	}
+	w.through("elastic", func() int { return w.last(tr) })
 	w.sameAs("elastic")
-	changes := w.changes("elastic")
+	w.went("elastic")
+	w.charged(tr, 6)
+}
+
+// went checks that a task went through 4, 2, 3 and 4 ranks, in one attempt and without a fault.
+func (w *world) went(name string) {
+	w.t.Helper()
+	changes := w.changes(name)
 	slices.Sort(changes)
 	if want := []string{"2 processes instead of 4", "3 processes instead of 2", "4 processes instead of 3"}; !slices.Equal(changes, want) {
-		t.Errorf("it had %q", changes)
+		w.t.Errorf("it had %q", changes)
 	}
-	w.charged(tr, 6)
-	s := w.task("elastic").Status
-	if s.Attempt != 1 || s.Generation != 4 || len(s.Restarts) != 0 {
-		t.Errorf("attempt %d, generation %d, %d restarts", s.Attempt, s.Generation, len(s.Restarts))
+	if s := w.task(name).Status; s.Attempt != 1 || s.Generation != 4 || len(s.Restarts) != 0 {
+		w.t.Errorf("attempt %d, generation %d, %d restarts", s.Attempt, s.Generation, len(s.Restarts))
 	}
 }
 
@@ -218,26 +260,21 @@ func TestElasticLost(t *testing.T) {
 	task := spirals("elastic", 1_000_000, "10ms", 2, 4)
 	task.Spec.Restart.RdzvTimeout = 1e9
 	tr := w.create(task)
-	w.grows(tr, 4)
+	grows := func(ranks int) { t.Helper(); w.grows("elastic", ranks, func() int { return w.last(tr) }) }
+	grows(4)
 	node := w.nodeOf(tr, 1)
-	if _, err := w.cl.NodeVerb(t.Context(), "cordon", node, -1); err != nil {
-		t.Fatal(err)
-	}
+	w.verb("cordon", node)
 	w.killLauncher(tr, 1)
-	w.grows(tr, 3)
-	if _, err := w.cl.NodeVerb(t.Context(), "uncordon", node, -1); err != nil {
-		t.Fatal(err)
-	}
-	w.grows(tr, 4)
+	grows(3)
+	w.verb("uncordon", node)
+	grows(4)
 	w.killLauncher(tr, 2) // its node takes work: another one is started there
 	w.eventually("the same size", func() bool {
 		s := w.task(tr.name).Status
 		return s.Generation > 3 && w.size(tr.name) == 4
 	})
-	w.grows(tr, 4)
-	if err := w.cl.Stop(t.Context(), "default", "elastic"); err != nil {
-		t.Fatal(err)
-	}
+	grows(4)
+	w.stop("elastic")
 	w.sameAs("elastic")
 	if s := w.task("elastic").Status; s.Attempt != 1 || len(s.Restarts) != 2 {
 		t.Errorf("attempt %d, %d restarts", s.Attempt, len(s.Restarts))
