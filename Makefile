@@ -170,6 +170,9 @@ bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step,
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench recovery
 
+bench-elastic: ## a step of four ranks of the sample, as fast as can be and with the same bits for any number of ranks
+	@go test ./internal/sample -run '^$$' -bench Shards -benchtime 2000x -count 5
+
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:
 

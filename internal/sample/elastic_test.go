@@ -3,12 +3,13 @@ package sample
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 )
 
 // gangOf runs one function a rank, in a ring.
-func gangOf(t *testing.T, world int, do func(r *ring, rank int) error) {
+func gangOf(t testing.TB, world int, do func(r *ring, rank int) error) {
 	t.Helper()
 	master := freeAddress(t)
 	errs := make([]error, world)
@@ -95,4 +96,24 @@ func TestShare(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// BenchmarkShards is what the same bits with any number of ranks cost: a step of four ranks, as fast as can be
+// and with fixed shards.
+func BenchmarkShards(b *testing.B) {
+	for _, shards := range []int{0, 4, 8} {
+		b.Run("shards="+strconv.Itoa(shards), func(b *testing.B) {
+			gangOf(b, 4, func(r *ring, rank int) error {
+				o := DefaultOptions()
+				o.Shards, o.Place = shards, Place{Rank: rank, World: 4}
+				tr := newTrainer(o)
+				for range b.N {
+					if _, err := tr.step(r, false); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // freeAddress is one where nobody listens, kept for the test as a launcher keeps it.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -253,3 +253,66 @@ func TestFailsWhileItGrows(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// lostOne is a task of three whose second launcher was lost, on a node that takes work or not.
+func lostOne(timeout api.Duration, usable bool) seen {
+	s := grownTo(engine.StateRunning, true, false)
+	s.task.Spec.Restart.RdzvTimeout = timeout
+	s.table()
+	s.task.Status.Rendezvous = &api.Rendezvous{Members: s.membersHash(), World: 3, Below: map[string]int{"worker": 3}}
+	s.members[1] = at(1, 1, engine.StateExited, false, exit(engine.ReasonLauncherLost, -1))
+	s.members[1].number, s.members[1].usable = 2, usable
+	return s
+}
+
+// TestLostLauncher: it is told at once, whatever the time for a replacement is; only the smaller generation
+// waits for that, and not longer.
+func TestLostLauncher(t *testing.T) {
+	for timeout, wait := range map[api.Duration]time.Duration{0: 30 * time.Second, api.Duration(time.Minute): time.Minute} {
+		s := lostOne(timeout, false)
+		p := decide(s, now)
+		if p.status.Failure == nil || p.status.Failure.Index != 1 || p.status.Phase != api.PhaseRecovering || len(p.status.Restarts) != 1 || len(p.events) == 0 {
+			t.Fatalf("not told: %+v", p)
+		}
+		if l := p.resize.Lost; !l.Until.Equal(now.Add(wait)) || l.Roles["worker"] != 1 || len(p.resize.Roles[0].Slots) != 2 || p.status.Generation != 1 {
+			t.Fatalf("%s: %+v", wait, p.resize)
+		}
+		s.task.Status, s.placement.Spec = p.status, *p.resize
+		s.members = []member{s.members[0], s.members[2]}
+		for i := range s.members { // their peers are gone: they failed of it
+			s.members[i].said.Failed, s.members[i].said.Frozen = &link.RankExit{Rank: i, Code: 1, Reason: engine.ReasonNonZero, At: now}, true
+		}
+		s.table()
+		if p := decide(s, now.Add(wait-time.Second)); p.status.Generation != 1 || p.wake != time.Second || len(p.stop)+len(p.goAhead) != 0 {
+			t.Errorf("a second early: %+v", p)
+		}
+		p = decide(s, now.Add(wait))
+		if r := p.status.Rendezvous; p.status.Generation != 2 || r.World != 2 || r.Below["worker"] != 3 || p.resize == nil || p.resize.Lost != nil || len(p.goAhead) != 2 || len(p.status.Restarts) != 1 {
+			t.Errorf("in time: %+v %+v", p, r)
+		}
+	}
+}
+
+// TestLostLauncherOfGoodNode: another one is started in its slot.
+func TestLostLauncherOfGoodNode(t *testing.T) {
+	p := decide(lostOne(0, true), now)
+	if r := p.resize.Roles[0]; len(p.resize.Lost.Roles) != 0 || len(r.Slots) != 3 || r.Slots[2].Node != 2 || r.Index(2) != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestLostTooMany: with fewer than it can do with it waits for another place.
+func TestLostTooMany(t *testing.T) {
+	s := lostOne(0, false)
+	low := 3
+	s.task.Spec.Roles[0].MinReplicas, s.task.Spec.Roles[0].Replicas = &low, 3
+	high := 4
+	s.task.Spec.Roles[0].MaxReplicas = &high
+	p := decide(s, now)
+	s.task.Status, s.placement.Spec = p.status, *p.resize
+	s.members = []member{s.members[0], s.members[2]}
+	s.table()
+	if p := decide(s, now.Add(time.Minute)); p.resize == nil || p.resize.Evict == nil || p.status.Generation != 1 {
+		t.Errorf("%+v", p)
+	}
+}
