@@ -277,7 +277,7 @@ func TestElasticLost(t *testing.T) {
 	w.stop("elastic")
 	w.sameAs("elastic")
 	if s := w.task("elastic").Status; s.Attempt != 1 || len(s.Restarts) != 2 {
-		t.Errorf("attempt %d, %d restarts", s.Attempt, len(s.Restarts))
+		t.Errorf("attempt %d, %d restarts; it had %q", s.Attempt, len(s.Restarts), w.changes("elastic"))
 	}
 }
 
