@@ -285,7 +285,7 @@ func (c *Controller) lender(ctx context.Context, project, name string) (l api.Le
 		return l, slot, false, unlessMissing(err)
 	}
 	p := po.(*api.Placement).Spec
-	if p.TaskID != t.Meta.ID || p.Evict != nil || len(p.Roles) != 1 || len(p.Roles[0].Slots) != 1 {
+	if p.TaskID != t.Meta.ID || p.Evict != nil || len(p.Roles) != 1 || len(p.Roles[0].Slots) != 1 || p.Roles[0].Index(0) != 0 {
 		return l, slot, false, nil
 	}
 	role := p.Roles[0].Role

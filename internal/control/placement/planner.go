@@ -38,7 +38,9 @@ func (p *Planner) Queue(q *api.Queue) {
 func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(t) }
 
 // Stand says that a task has this placement since before the planner was made.
-func (p *Planner) Stand(t *api.TrainingTask, at *api.Placement) { p.m.setPlacement(at, workload(t)) }
+func (p *Planner) Stand(t *api.TrainingTask, at *api.Placement) {
+	p.m.setPlacement(at, workload(t))
+}
 
 // Learn says how long a task ran that has ended before the planner was made.
 func (p *Planner) Learn(t *api.TrainingTask, ran time.Duration) { p.m.queues.Learn(workload(t), ran) }
@@ -54,6 +56,11 @@ func (p *Planner) At(now time.Time) { p.now = now }
 // Plan decides who starts now.
 func (p *Planner) Plan() sched.Result {
 	return sched.Plan(p.now, p.m.cluster, p.m.queues, sched.Policy{})
+}
+
+// Resized says that a gang stands on more or fewer replicas now.
+func (p *Planner) Resized(t *api.TrainingTask, at sched.Assignment) error {
+	return sched.Resized(p.now, p.m.cluster, p.m.queues, t.Meta.ID, at)
 }
 
 // End takes a task away for good.

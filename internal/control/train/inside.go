@@ -23,8 +23,8 @@ type loss struct {
 	stopped bool // by somebody's wish: the guest ends with it, and is not started again
 }
 
-// lost looks whether all environments of a guest are as they were when it got its place; nil: they are.
-func (c *Controller) lost(ctx context.Context, s *seen) (*loss, error) {
+// environments looks whether all environments of a guest are as they were when it got its place; nil: they are.
+func (c *Controller) environments(ctx context.Context, s *seen) (*loss, error) {
 	if s.placement == nil {
 		return nil, nil
 	}
@@ -90,7 +90,7 @@ func (c *Controller) leaves(ctx context.Context, project string, l api.Lender) (
 func (s *seen) bereft(p *plan, now time.Time) {
 	if p.status.Phase == api.PhasePending { // nothing was started on it
 		p.commit, p.dropPlace = true, true
-		p.note(s.lost.reason, s.lost.message)
+		p.note(s.homeless.reason, s.homeless.message)
 		return
 	}
 	s.count(p)
@@ -99,27 +99,27 @@ func (s *seen) bereft(p *plan, now time.Time) {
 		return
 	}
 	if !s.endAll(p) {
-		p.note(s.lost.reason, s.lost.message)
+		p.note(s.homeless.reason, s.homeless.message)
 		return
 	}
 	recent, left := s.budget(p, now)
-	if s.lost.stopped {
+	if s.homeless.stopped {
 		code := 143
 		p.status.ExitCode = &code
-		s.finish(p, now, api.PhaseStopped, s.lost.reason, s.lost.message)
+		s.finish(p, now, api.PhaseStopped, s.homeless.reason, s.homeless.message)
 		return
 	}
 	if left == 0 {
 		code := 1
 		p.status.ExitCode = &code
-		s.finish(p, now, api.PhaseFailed, s.lost.reason, s.lost.message)
+		s.finish(p, now, api.PhaseFailed, s.homeless.reason, s.homeless.message)
 		return
 	}
 	p.usage, p.dropPlace = true, true
 	p.status.Restarts = append(recent, now)
 	p.status.Replicas, p.status.Failure, p.status.Zones = api.ReplicaCount{}, nil, nil
-	p.tell(true, s.lost.reason, "lost-"+itoa(p.status.Attempt), s.lost.message)
-	p.to(api.PhasePending, s.lost.reason, s.lost.message)
+	p.tell(true, s.homeless.reason, "lost-"+itoa(p.status.Attempt), s.homeless.message)
+	p.to(api.PhasePending, s.homeless.reason, s.homeless.message)
 }
 
 // hosts is for an environment: who is inside is told, and goes first. True: wait for it.
@@ -140,13 +140,12 @@ func (s *seen) hosts(p *plan) bool {
 // inside says that the place is borrowed.
 func (s *seen) inside() bool { return s.placement != nil && len(s.placement.Spec.Inside) > 0 }
 
-// lender is the replica inside which a member runs; "": none.
-func (s *seen) lender(index int) engine.Name {
+// lender is whose replica a member runs inside; zero: none's.
+func (s *seen) lender(index int) api.Lender {
 	if !s.inside() || index >= len(s.placement.Spec.Inside) {
-		return ""
+		return api.Lender{}
 	}
-	l := s.placement.Spec.Inside[index]
-	return engine.NameOf(l.TaskID, l.Role, 0, l.Attempt)
+	return s.placement.Spec.Inside[index]
 }
 
 // roleAt is a role as it stands in a slot: inside an environment it has the devices that are there.
@@ -169,12 +168,12 @@ func (s *seen) ranksAt(name string, slot api.Slot, count func(api.Framework, *ap
 
 // settleIn gives a guest's replica what is its environment's: nothing is limited or counted twice, and
 // without code of its own it works where the environment does.
-func (c *Controller) settleIn(r *engine.Replica, s seen, task *api.TrainingTask) {
-	if r.Inside = s.lender(r.Index); r.Inside == "" {
+func (c *Controller) settleIn(r *engine.Replica, l api.Lender, task *api.TrainingTask) {
+	if l.TaskID == "" {
 		return
 	}
-	r.Resources = api.Resources{}
-	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindTrainingTask, Project: task.Meta.Project, Name: s.placement.Spec.Inside[r.Index].Task}, 0)
+	r.Inside, r.Resources = engine.NameOf(l.TaskID, l.Role, 0, l.Attempt), api.Resources{}
+	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindTrainingTask, Project: task.Meta.Project, Name: l.Task}, 0)
 	if err != nil || r.Code != nil {
 		return // it is gone: the next turn ends the guest
 	}

@@ -37,27 +37,27 @@ func TestGuest(t *testing.T) {
 		want want
 	}{
 		"lost: its processes end": {
-			seen{task: running(), placement: borrowed(), members: run, lost: environmentLost("env-b")},
+			seen{task: running(), placement: borrowed(), members: run, homeless: environmentLost("env-b")},
 			want{Phase: api.PhaseRunning, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0, w1}},
 		},
 		"lost: then it fails": {
-			seen{task: running(), placement: borrowed(), members: over, lost: environmentLost("env-b")},
+			seen{task: running(), placement: borrowed(), members: over, homeless: environmentLost("env-b")},
 			want{Phase: api.PhaseFailed, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"lost: or waits for it, where a restart is left": {
-			seen{task: restarts(running(), 1), placement: borrowed(), members: over, lost: environmentLost("env-b")},
+			seen{task: restarts(running(), 1), placement: borrowed(), members: over, homeless: environmentLost("env-b")},
 			want{Phase: api.PhasePending, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"stopped: no restart helps": {
-			seen{task: restarts(running(), 1), placement: borrowed(), members: over, lost: environmentStopped("env-b")},
+			seen{task: restarts(running(), 1), placement: borrowed(), members: over, homeless: environmentStopped("env-b")},
 			want{Phase: api.PhaseStopped, Reason: "EnvironmentStopped", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"lost before it began: it waits again": {
-			seen{task: task(api.PhasePending, 0, 0), placement: borrowed(), lost: environmentLost("env-b")},
+			seen{task: task(api.PhasePending, 0, 0), placement: borrowed(), homeless: environmentLost("env-b")},
 			want{Phase: api.PhasePending, Reason: "EnvironmentLost", Commit: true, DropPlace: true},
 		},
 		"lost after it was done: it is done": {
-			seen{task: running(), placement: borrowed(), members: well, lost: environmentLost("env-b")},
+			seen{task: running(), placement: borrowed(), members: well, homeless: environmentLost("env-b")},
 			want{Phase: api.PhaseCompleted, Reason: "Succeeded", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"a host that is stopped waits for its guest": {
@@ -94,13 +94,13 @@ func TestGuestRanks(t *testing.T) {
 		c.nodes[number] = &api.Node{Spec: api.NodeSpec{Number: number, Zone: "z", Devices: make([]api.Device, 4)}}
 	}
 	s := seen{task: tk, placement: borrowed()}
-	s.members = c.members(s, map[engine.Name]engine.Observation{})
+	s.members = c.members(s, s.placement.Spec.Roles, map[engine.Name]engine.Observation{})
 	s.table()
 	if s.members[0].ranks != 2 || s.members[1].ranks != 1 || s.members[0].first != 0 || s.members[1].first != 2 {
 		t.Errorf("%+v", s.members)
 	}
-	if got := s.lender(1); got != "task-a-main-0-1" {
-		t.Errorf("inside %s", got)
+	if got := s.members[1].lender; got.TaskID != "task-a" {
+		t.Errorf("inside %+v", got)
 	}
 	if n := s.ranksAt("worker", api.Slot{}, recipe.Ranks); n != 1 {
 		t.Errorf("%d ranks without a device", n)
@@ -134,11 +134,11 @@ func TestGuestsAndHosts(t *testing.T) {
 			}
 			s := seen{task: tk, placement: pl, archiveAfter: time.Hour, stay: true, guest: guest}
 			if !host && turn >= lossAt && pl != nil {
-				s.lost = how
+				s.homeless = how
 			}
 			s.fillFrom(world)
 			p := decide(s, now.Add(time.Duration(turn)*time.Second))
-			if s.lost != nil && len(p.start)+len(p.goAhead) > 0 {
+			if s.homeless != nil && len(p.start)+len(p.goAhead) > 0 {
 				t.Fatal("started inside what is lost")
 			}
 			if guest != "" && (p.dropPlace || p.status.Phase.Finished() || p.status.InUseBy != guest || tk.Spec.Stop && len(p.stop) > 0) {

@@ -10,8 +10,29 @@ import shutil
 import threading
 import unittest
 
+import fermi
 from fermi import _agree, _link, _session
 from tests import standin
+
+
+class BatchShare(unittest.TestCase):
+    def test_the_parts_of_all_ranks_are_the_batch(self):
+        for world in (1, 2, 3, 4, 6, 8, 9):
+            parts = []
+            for rank in range(world):
+                env = {"RANK": str(rank), "WORLD_SIZE": str(world), "FERMI_BASE_WORLD_SIZE": "8", "FERMI_BATCH": "keepGlobal"}
+                _session.begin(_session.Session(env))
+                self.addCleanup(_session.begin, None)
+                share = fermi.batch_share()
+                self.assertEqual((share.of, share.lr), (max(8, world), 1.0))
+                parts += share.parts
+            self.assertEqual(parts, list(range(max(8, world))))
+
+    def test_or_the_learning_rate_is_scaled(self):
+        _session.begin(_session.Session({"RANK": "1", "WORLD_SIZE": "2", "FERMI_BASE_WORLD_SIZE": "8", "FERMI_BATCH": "rescaleLR"}))
+        self.addCleanup(_session.begin, None)
+        share = fermi.batch_share()
+        self.assertEqual((share.parts, share.of, share.lr), (range(1, 2), 2, 0.25))
 
 
 class Wire(unittest.TestCase):
@@ -149,6 +170,22 @@ class Alone(unittest.TestCase):
         self.assertEqual([agreement.should_save(s) for s in (1, 2, 3)], [True, False, False])
         session.link.said = [("checkpoint", {}), ("stop", {})]
         self.assertEqual([(agreement.should_save(s), agreement.should_stop(s)) for s in (4, 5)], [(True, True), (False, True)])
+
+    def test_who_knows_the_last_step_needs_no_store_any_more(self):
+        class Store(dict):
+            def add(self, key, n):
+                self[key] = self.get(key, 0) + n
+                return self[key]
+
+        ranks = [_agree.Agreement(_session.Session({"RANK": str(rank), "WORLD_SIZE": "2"})) for rank in range(2)]
+        store = Store()
+        for rank in ranks:
+            rank.session.link, rank._store = Fake(), lambda: store
+        ranks[0].session.link.said = [("stop", {})]
+        self.assertEqual([[rank.should_stop(step) for rank in ranks] for step in (1, 2)], [[False, False], [False, False]])
+        self.assertTrue(ranks[0].should_stop(3))
+        store.add = None  # rank 0 has gone
+        self.assertTrue(ranks[1].should_stop(3))
 
     def run_script(self, text, **environ):
         env = standin.rank_environ(**environ)
