@@ -521,6 +521,23 @@ export interface paths {
         };
         get?: never;
         put?: never;
+        /** Train inside running environments: a process for each of their devices, in their limits and folders. */
+        post: operations["createExisting"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/existing/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
         /** What running environments would be together as the nodes of a training: their sum, master, warnings, and what the framework makes of them. Nothing is created. */
         post: operations["previewExisting"];
         delete?: never;
@@ -1417,9 +1434,12 @@ export interface components {
             zones: string[];
         };
         ExistingRequest: {
+            /** @description python3 train.py in the first environment's folder when absent. */
+            command?: string[] | null;
             datasetId?: string;
             datasetVersionId?: string;
             distributedConfig: components["schemas"]["Distributed"];
+            env?: components["schemas"]["EnvVar"][] | null;
             /** @enum {string} */
             launchMode: "existing";
             modelId?: string;
@@ -1557,6 +1577,17 @@ export interface components {
             /** @description measured, declared or assumed; absent within one zone. */
             source?: string;
             to?: string;
+        };
+        Lender: {
+            /**
+             * Format: int64
+             * @description The replica that was there when the place was given; a later one is another.
+             */
+            attempt: number;
+            role: string;
+            /** @description Its name. */
+            task: string;
+            taskId: string;
         };
         LogLine: {
             /** Format: int64 */
@@ -1850,6 +1881,7 @@ export interface components {
              */
             attempt: number;
             evict?: components["schemas"]["Eviction"];
+            inside?: components["schemas"]["Lender"][] | null;
             lost?: components["schemas"]["Loss"];
             /** Format: date-time */
             placedAt: string;
@@ -2699,6 +2731,8 @@ export interface components {
                 [key: string]: unknown;
             };
             image?: string;
+            /** @description Names of running tasks of one replica in the project, one for each replica: its processes start inside them, on their devices. The first has rank 0. */
+            inside?: string[] | null;
             models?: components["schemas"]["AssetRef"][] | null;
             outputs?: components["schemas"]["Outputs"];
             /**
@@ -2749,6 +2783,8 @@ export interface components {
              * @description Grows with every restart of the ranks, also within an attempt.
              */
             generation?: number;
+            /** @description The task whose processes run inside this one; stopping or deleting this one ends it. */
+            inUseBy?: string;
             message?: components["schemas"]["Text"];
             /**
              * @description Where the task stands.
@@ -5142,6 +5178,56 @@ export interface operations {
             507: components["responses"]["Refused"];
         };
     };
+    createExisting: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Only check. */
+                dryRun?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExistingRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Submitted"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
     previewExisting: {
         parameters: {
             query?: {
@@ -5339,6 +5425,8 @@ export interface operations {
             query?: {
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
+                /** @description Of a task that another trains inside: end both. */
+                force?: boolean;
             };
             header?: never;
             path: {
@@ -5861,6 +5949,8 @@ export interface operations {
             query?: {
                 /** @description The project; for lists all that you see when absent, else default. */
                 project?: string;
+                /** @description Of a task that another trains inside: end both. */
+                force?: boolean;
             };
             header?: never;
             path: {
