@@ -335,6 +335,24 @@ func TestStopAndClone(t *testing.T) {
 	check(t, f.fermi(t, "", "train", "clone", "gpt-1", "--name", "x"), result{out: "task/clone-1 created\n"})
 }
 
+// TestStopEnvironment: who stops what another trains in is asked, or says --yes.
+func TestStopEnvironment(t *testing.T) {
+	for stdin, args := range map[string][]string{"": {"--yes"}, "y\n": nil} {
+		f := newFake(t)
+		env := someTask("env", "E", api.PhaseRunning)
+		env.Status.InUseBy = "gpt-1"
+		f.add(env)
+		for _, no := range []string{"", "n\n"} {
+			if got := f.fermi(t, no, "train", "stop", "env"); got.code == 0 || !strings.Contains(got.err, "gpt-1") || got.out != "" {
+				t.Errorf("%+v", got)
+			}
+		}
+		if got := f.fermi(t, stdin, append([]string{"train", "stop", "env"}, args...)...); got.code != 0 || got.out != "task/env is being stopped\n" {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
 func TestSample(t *testing.T) {
 	f := newFake(t)
 	t.Setenv("FERMI_OUTPUT", "")

@@ -322,6 +322,10 @@ func (f *fake) task(w http.ResponseWriter, r *http.Request, path []string) {
 		fmt.Fprint(w, "event: end\ndata: {}\n\n")
 		f.mu.Lock()
 	case "stop":
+		if by := task.Status.InUseBy; by != "" && r.URL.Query().Get("force") != "true" {
+			refuse(w, fault.New(fault.Conflict, "InUse", fault.T("The task %q trains inside it.", "任务 %q 正在其中训练。", by)))
+			return
+		}
 		task.Spec.Stop = true
 		close(f.stopped)
 		answer(w, task)

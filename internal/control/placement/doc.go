@@ -11,4 +11,6 @@
 //  2. A gang is held in the model exactly while its Placement exists or is being written.
 //  3. A second place is held for a gang exactly while its Placement names it in Evict.To, is being
 //     written, or may have been: then what is true is found out first.
+//  4. Tasks inside others (inside.go) are not in the planner's model: each environment is lent to one of
+//     them at a time, by the Placement that names it.
 package placement

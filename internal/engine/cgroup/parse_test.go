@@ -152,7 +152,8 @@ func TestParseRefuses(t *testing.T) {
 		`{"version":2,"paths":["/a/fermi/x","/b/fermi/x"]}`, `{"version":1,"paths":["/a/x"]}`,
 		`{"version":1,"paths":["/"]}`, `{"version":1,"paths":["/a/fermi/.."]}`, `{"version":1,"paths":["a/fermi/x"]}`,
 		`{"version":1,"paths":["/a/fermi/x","/a/fermi/y"]}`, `{"version":1,"paths":["/a/fermi/x"],"more":1}`,
-		`{"version":1,"paths":["/a/../fermi/x"]}`,
+		`{"version":1,"paths":["/a/../fermi/x"]}`, `{"version":1,"paths":["/a/guests/x"]}`, `{"version":1,"paths":["/guests/x"]}`,
+		`{"version":1,"paths":["/a/fermi/h/guests/x","/b/fermi/i/guests/x"]}`, `{"version":1,"paths":["/a/fermi/h/guests/x","/b/fermi/x"]}`,
 	} {
 		if g, err := parse([]byte(bad)); err == nil {
 			t.Errorf("%s: accepted as %+v", bad, g)
@@ -163,13 +164,18 @@ func TestParseRefuses(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"version":1,"paths":["/a/fermi/x","/b/fermi/x"]}`))
 	f.Add([]byte(`{"version":2,"paths":["/a/fermi/.."]}`))
+	f.Add([]byte(`{"version":1,"paths":["/a/fermi/h/guests/x","/b/fermi/h/guests/x"]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		g, err := parse(data)
 		if err != nil {
 			return
 		}
 		for _, p := range g.Paths {
-			if filepath.Clean(p) != p || filepath.Base(filepath.Dir(p)) != folder {
+			above := filepath.Dir(p)
+			if filepath.Base(above) == guests {
+				above = filepath.Dir(filepath.Dir(above))
+			}
+			if filepath.Clean(p) != p || filepath.Base(above) != folder {
 				t.Errorf("accepted %q", p)
 			}
 		}
