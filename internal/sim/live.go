@@ -79,6 +79,9 @@ func (cfg *Config) takeUp(tasks []*api.TrainingTask, stands map[string]*api.Plac
 		planner.Learn(cfg.Learned[i].Task, cfg.Learned[i].Length)
 	}
 	for _, t := range tasks {
+		if len(t.Spec.Inside) > 0 {
+			continue // what it uses is its environments'
+		}
 		p := stands[t.Meta.ID]
 		if p == nil && (t.Status.Phase != api.PhasePending || t.Spec.Stop) || p != nil && !fits(t, p, known) {
 			continue // on its way out

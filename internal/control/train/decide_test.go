@@ -303,27 +303,7 @@ func TestEveryLifeEnds(t *testing.T) {
 				tk.Spec.Stop = true
 			}
 			s := seen{task: tk, placement: pl, archiveAfter: time.Hour, stay: turn%2 == 0}
-			current := map[engine.Name]bool{}
-			if pl != nil {
-				for i := range size {
-					m := at(i%2, tk.Status.Attempt, "", false, nil)
-					if i >= 2 {
-						m.role, m.attempt = "reward", tk.Status.AttemptOf("reward")
-						m.name = engine.NameOf("task-1", "reward", i%2, m.attempt)
-					}
-					if known := world[m.name]; known != nil {
-						m = *known
-					}
-					current[m.name] = true
-					s.members = append(s.members, m)
-				}
-			}
-			s.table()
-			for _, name := range sortedNames(world) {
-				if !current[name] {
-					s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
-				}
-			}
+			s.fillFrom(world, size)
 			p := decide(s, now.Add(time.Duration(turn)*time.Second))
 			if p.status.Attempt < tk.Status.Attempt || p.status.Generation < tk.Status.Generation {
 				t.Fatal("attempt or generation went back")
@@ -332,12 +312,7 @@ func TestEveryLifeEnds(t *testing.T) {
 			if p.moveOn && p.status.Rendezvous != nil {
 				t.Fatal("the next place would go on with the rendezvous of the last")
 			}
-			if p.commit {
-				tk = &api.TrainingTask{Meta: tk.Meta, Spec: tk.Spec, Status: p.status}
-				if p.dropPlace {
-					pl = nil
-				}
-			}
+			tk, pl = s.committed(p)
 			play(t, world, s, p)
 			if tk.Status.Phase.Finished() && len(world) == 0 {
 				return
@@ -345,6 +320,44 @@ func TestEveryLifeEnds(t *testing.T) {
 		}
 		t.Fatalf("still %s after 400 turns: %+v", tk.Status.Phase, world)
 	})
+}
+
+// fillFrom are the members as the played engine has them, two of each role, and what else it has.
+func (s *seen) fillFrom(world map[engine.Name]*member, size int) {
+	current := map[engine.Name]bool{}
+	for i := range size {
+		if s.placement == nil {
+			break
+		}
+		m := at(i%2, s.task.Status.Attempt, "", false, nil)
+		if i >= 2 {
+			m.role, m.attempt = "reward", s.task.Status.AttemptOf("reward")
+			m.name = engine.NameOf("task-1", "reward", i%2, m.attempt)
+		}
+		if known := world[m.name]; known != nil {
+			m = *known
+		}
+		current[m.name] = true
+		s.members = append(s.members, m)
+	}
+	s.table()
+	for _, name := range sortedNames(world) {
+		if !current[name] {
+			s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
+		}
+	}
+}
+
+// committed are task and placement after a plan.
+func (s *seen) committed(p plan) (*api.TrainingTask, *api.Placement) {
+	if !p.commit {
+		return s.task, s.placement
+	}
+	task, place := &api.TrainingTask{Meta: s.task.Meta, Spec: s.task.Spec, Status: p.status}, s.placement
+	if p.dropPlace {
+		place = nil
+	}
+	return task, place
 }
 
 // play lets the engine do what the plan asked, and then something of its own.

@@ -136,7 +136,7 @@ func TestGuestsAndHosts(t *testing.T) {
 			if !host && turn >= lossAt && pl != nil {
 				s.homeless = how
 			}
-			s.fillFrom(world)
+			s.fillFrom(world, 2)
 			p := decide(s, now.Add(time.Duration(turn)*time.Second))
 			if s.homeless != nil && len(p.start)+len(p.goAhead) > 0 {
 				t.Fatal("started inside what is lost")
@@ -144,12 +144,7 @@ func TestGuestsAndHosts(t *testing.T) {
 			if guest != "" && (p.dropPlace || p.status.Phase.Finished() || p.status.InUseBy != guest || tk.Spec.Stop && len(p.stop) > 0) {
 				t.Fatalf("a host left its guest: %+v", p)
 			}
-			if p.commit {
-				tk = &api.TrainingTask{Meta: tk.Meta, Spec: tk.Spec, Status: p.status}
-				if p.dropPlace {
-					pl = nil
-				}
-			}
+			tk, pl = s.committed(p)
 			play(t, world, s, p)
 			if tk.Status.Phase.Finished() && len(world) == 0 {
 				return
@@ -161,26 +156,4 @@ func TestGuestsAndHosts(t *testing.T) {
 		}
 		t.Fatalf("still %s after 400 turns: %+v", tk.Status.Phase, world)
 	})
-}
-
-// fillFrom are the two members as the played engine has them, and what else it has.
-func (s *seen) fillFrom(world map[engine.Name]*member) {
-	current := map[engine.Name]bool{}
-	for i := range 2 {
-		if s.placement == nil {
-			break
-		}
-		m := at(i, s.task.Status.Attempt, "", false, nil)
-		if known := world[m.name]; known != nil {
-			m = *known
-		}
-		current[m.name] = true
-		s.members = append(s.members, m)
-	}
-	s.table()
-	for _, name := range sortedNames(world) {
-		if !current[name] {
-			s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
-		}
-	}
 }
