@@ -65,8 +65,9 @@ func whole() map[Kind]Object {
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at, "killed", "restart", "line", text, 7, 2, "00"},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
-				Preflight: &PreflightStatus{at, &at, 3, 0.5, 1 << 30, []PreflightFinding{{"torch", text}}},
-				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, []int{29502}}}},
+				Preflight:     &PreflightStatus{at, &at, 3, 0.5, 1 << 30, []PreflightFinding{{"torch", text}}},
+				Roles:         []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, []int{29502}}}},
+				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, at, at, &at, &at, &at, &at, &at}}},
 			},
 		},
 		KindSecret: &Secret{

@@ -304,6 +304,8 @@ type TrainingTaskStatus struct {
 	// is about the others.
 	Preflight *PreflightStatus `json:"preflight,omitempty" doc:"What the checks before the first start found."`
 	Roles     []RoleStatus     `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
+	// Interruptions is nil while nothing failed.
+	Interruptions *Interruptions `json:"interruptions,omitempty" doc:"What failures cost; absent while nothing failed."`
 }
 
 // PreflightStatus is the checks of a placement.

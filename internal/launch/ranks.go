@@ -46,6 +46,7 @@ func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen = g, g.Restore, false
+	r.said.SteppedAt = time.Time{}
 	for i := range r.held {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
 		r.steps[i], r.saved[i] = g.Restore, false
@@ -133,6 +134,9 @@ func (r *ranks) take(i int, w word) {
 		r.steps[i] = w.Progress.Step
 		if pause = progressPause; len(r.said.Hung) > 0 { // it goes on after all
 			r.said.Hung, r.said.HungAt, pause = nil, time.Time{}, 0
+		}
+		if r.said.SteppedAt.IsZero() && slices.Min(r.steps) > r.now.Restore {
+			r.said.SteppedAt, pause = time.Now(), min(pause, savedPause) // a recovery is measured by it
 		}
 	default:
 		return

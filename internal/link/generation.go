@@ -52,6 +52,7 @@ type Ranks struct {
 	Held       []int64   // steps that all its ranks hold whole in memory, rising
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
+	SteppedAt  time.Time // when all its ranks had reported a step of this generation; zero: not yet
 	Watched    bool      // they tell their progress, so that a hang can be seen
 	Hung       []RankState
 	HungAt     time.Time
@@ -152,7 +153,7 @@ func checkAddress(address string) error {
 }
 
 func checkRanks(r *linkpb.Ranks) error {
-	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
+	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetSteppedAtUnixNano() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
 		return refuse("ranks have a number out of range")
 	}
 	if len(r.GetRoleTable()) > maxTable {
@@ -215,6 +216,9 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.HungAtUnixNano = r.HungAt.UnixNano()
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
+	if !r.SteppedAt.IsZero() {
+		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
+	}
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -235,6 +239,9 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
+	if at := m.GetSteppedAtUnixNano(); at != 0 {
+		out.SteppedAt = time.Unix(0, at).UTC()
+	}
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -286,7 +293,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
-		old.GetHungAtUnixNano() != m.GetHungAtUnixNano() ||
+		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() ||
 		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound()
 }
 

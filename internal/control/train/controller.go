@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/reconcile"
 	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
 
 // History is what train needs of the past.
@@ -58,6 +59,8 @@ type Config struct {
 	// ArchiveAfter is how long a finished task stays in the store.
 	ArchiveAfter time.Duration
 	Workers      int
+	// Recoveries counts failures and ways back; nil: nobody does.
+	Recoveries *telemetry.Recoveries
 }
 
 // Controller keeps training tasks true while its server leads. One Run at a time.

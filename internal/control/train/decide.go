@@ -106,6 +106,7 @@ func decide(s seen, now time.Time) plan {
 	default:
 		s.proceed(&p, now)
 	}
+	s.interruptions(&p, now)
 	return p
 }
 

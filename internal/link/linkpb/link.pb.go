@@ -1066,22 +1066,23 @@ func (x *RoleTable) GetAddresses() []string {
 
 // Ranks is the newest about a launcher's ranks.
 type Ranks struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Generation     int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
-	Failed         *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
-	Held           []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
-	Port           int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
-	Step           int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
-	Watched        bool                   `protobuf:"varint,10,opt,name=watched,proto3" json:"watched,omitempty"`      // its ranks tell their progress, so that a hang can be seen
-	Hung           []*RankState           `protobuf:"bytes,11,rep,name=hung,proto3" json:"hung,omitempty"`             // all its ranks, while they make no progress
-	HungAtUnixNano int64                  `protobuf:"varint,12,opt,name=hung_at_unix_nano,json=hungAtUnixNano,proto3" json:"hung_at_unix_nano,omitempty"`
-	Serve          int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                         // port that its ranks may serve others on, as long as the launcher lives
-	RoleTable      string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // the newest that it was told
-	Facts          *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                          // until it has started a generation
-	Preflight      *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // likewise; the newest round
-	Ports          []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                  // reserved for its processes for as long as it lives
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Generation        int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
+	Failed            *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
+	Held              []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
+	Port              int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
+	Step              int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	Watched           bool                   `protobuf:"varint,10,opt,name=watched,proto3" json:"watched,omitempty"`      // its ranks tell their progress, so that a hang can be seen
+	Hung              []*RankState           `protobuf:"bytes,11,rep,name=hung,proto3" json:"hung,omitempty"`             // all its ranks, while they make no progress
+	HungAtUnixNano    int64                  `protobuf:"varint,12,opt,name=hung_at_unix_nano,json=hungAtUnixNano,proto3" json:"hung_at_unix_nano,omitempty"`
+	Serve             int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                                                      // port that its ranks may serve others on, as long as the launcher lives
+	RoleTable         string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"`                              // the newest that it was told
+	Facts             *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                                                       // until it has started a generation
+	Preflight         *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                                               // likewise; the newest round
+	Ports             []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                                               // reserved for its processes for as long as it lives
+	SteppedAtUnixNano int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
@@ -1203,6 +1204,13 @@ func (x *Ranks) GetPorts() []int32 {
 		return x.Ports
 	}
 	return nil
+}
+
+func (x *Ranks) GetSteppedAtUnixNano() int64 {
+	if x != nil {
+		return x.SteppedAtUnixNano
+	}
+	return 0
 }
 
 type RankExit struct {
@@ -3242,7 +3250,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xc0\x03\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xf1\x03\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3260,7 +3268,8 @@ const file_link_proto_rawDesc = "" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x12.\n" +
 	"\x05facts\x18\x11 \x01(\v2\x18.fermi.link.v1.NodeFactsR\x05facts\x12<\n" +
 	"\tpreflight\x18\x12 \x01(\v2\x1e.fermi.link.v1.PreflightReportR\tpreflight\x12\x14\n" +
-	"\x05ports\x18\x1e \x03(\x05R\x05ports\"\xfe\x01\n" +
+	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12/\n" +
+	"\x14stepped_at_unix_nano\x18\x19 \x01(\x03R\x11steppedAtUnixNano\"\xfe\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +

@@ -1528,6 +1528,38 @@ export interface components {
             token: string;
             user: string;
         };
+        Interruptions: {
+            /** @description Failures by their cause. */
+            causes?: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description Failures so far.
+             */
+            count: number;
+            /** @description The last ones, newest last. */
+            last?: components["schemas"]["Recovery"][] | null;
+            /**
+             * Format: int64
+             * @description Steps that had to be made again.
+             */
+            lostSteps?: number;
+            /**
+             * @description From failures until the steps they cost were made up, together.
+             * @example 1h30m
+             */
+            lostTime?: string;
+            /** @description Time of these recoveries by phase: detect, attribute, place, start, restore, catchUp. */
+            phases?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description Failures that the ranks came back from.
+             */
+            recovered?: number;
+        };
         KeptObject: {
             id: string;
             /** Format: int64 */
@@ -2151,6 +2183,59 @@ export interface components {
              */
             world: number;
         };
+        Recovery: {
+            /**
+             * Format: date-time
+             * @description The rank at fault and the cause were found.
+             */
+            attributedAt?: string;
+            /** @description Absent until it is found. */
+            cause?: string;
+            /**
+             * Format: date-time
+             * @description They were where it failed, or the task ended or failed again.
+             */
+            endedAt?: string;
+            /** Format: date-time */
+            failedAt: string;
+            /**
+             * Format: int64
+             * @description That answered it.
+             */
+            generation?: number;
+            /**
+             * Format: date-time
+             * @description The next generation was decided.
+             */
+            openedAt?: string;
+            /**
+             * Format: int64
+             * @description The step that it went on from.
+             */
+            restore?: number;
+            /** @description The role that starts again by itself; absent: the others. */
+            role?: string;
+            /**
+             * Format: date-time
+             * @description All its ranks ran.
+             */
+            runningAt?: string;
+            /**
+             * Format: date-time
+             * @description The leader knew of it.
+             */
+            seenAt: string;
+            /**
+             * Format: int64
+             * @description The newest that any rank had reported.
+             */
+            step?: number;
+            /**
+             * Format: date-time
+             * @description All of them had made a step.
+             */
+            steppedAt?: string;
+        };
         Refusal: {
             /**
              * Format: int64
@@ -2697,6 +2782,8 @@ export interface components {
              * @description Grows with every restart of the ranks, also within an attempt.
              */
             generation?: number;
+            /** @description What failures cost; absent while nothing failed. */
+            interruptions?: components["schemas"]["Interruptions"];
             message?: components["schemas"]["Text"];
             /**
              * @description Where the task stands.
