@@ -70,6 +70,14 @@ func (r *Recovery) Phases() map[RecoveryPhase]time.Duration {
 	return out
 }
 
+// Newest is the last recovery; nil: nothing failed.
+func (in *Interruptions) Newest() *Recovery {
+	if in == nil || len(in.Last) == 0 {
+		return nil
+	}
+	return &in.Last[len(in.Last)-1]
+}
+
 // Mean is how long coming back took on average, by phase and together; ok is false where nothing came
 // back yet.
 func (in *Interruptions) Mean() (phases map[RecoveryPhase]time.Duration, whole time.Duration, ok bool) {
@@ -102,8 +110,8 @@ func (s *TrainingTaskStatus) EffectiveTime(now time.Time) (ratio float64, ok boo
 	var lost time.Duration
 	if in := s.Interruptions; in != nil {
 		lost = in.LostTime.Std()
-		if n := len(in.Last); n > 0 && in.Last[n-1].EndedAt == nil {
-			lost += max(now.Sub(in.Last[n-1].FailedAt), 0)
+		if r := in.Newest(); r != nil && r.EndedAt == nil {
+			lost += max(now.Sub(r.FailedAt), 0)
 		}
 	}
 	return min(max(1-float64(lost)/float64(whole), 0), 1), true

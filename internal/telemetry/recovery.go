@@ -22,7 +22,7 @@ func NewRecoveries(reg prometheus.Registerer) *Recoveries {
 	buckets := []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600}
 	r := &Recoveries{
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "fermi_recovery_phase_seconds", Help: "Time of each phase of a recovery: detect, place, start, restore, catchUp.", Buckets: buckets,
+			Name: "fermi_recovery_phase_seconds", Help: "Time of each phase of a recovery: detect, attribute, place, start, restore, catchUp.", Buckets: buckets,
 		}, []string{"phase"}),
 		whole: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "fermi_recovery_seconds", Help: "From a failure until the steps it cost were made up.", Buckets: buckets,

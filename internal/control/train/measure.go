@@ -17,7 +17,7 @@ func (c *Controller) measure(before, after *api.TrainingTaskStatus) {
 	}
 	m.LostSteps(in.LostSteps - old.LostSteps)
 	if in.Recovered > old.Recovered { // the newest: another failure would have ended it unfinished
-		newest := &in.Last[len(in.Last)-1]
+		newest := in.Newest()
 		m.Recovered(phaseSeconds(newest), newest.EndedAt.Sub(newest.FailedAt))
 	}
 	if after.Phase.Finished() && !before.Phase.Finished() {

@@ -58,8 +58,8 @@ func sameFailure(a, b *api.ReplicaFailure) bool {
 
 // openRecovery is the one that is under way; nil: none.
 func openRecovery(in *api.Interruptions) *api.Recovery {
-	if n := len(in.Last); n > 0 && in.Last[n-1].EndedAt == nil {
-		return &in.Last[n-1]
+	if r := in.Newest(); r != nil && r.EndedAt == nil {
+		return r
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func (s *seen) interrupted(in *api.Interruptions, role string, failed, now time.
 	}
 	in.Last = append(in.Last, api.Recovery{Role: role, Step: s.farthest(role), FailedAt: failed, SeenAt: now})
 	in.Last = in.Last[max(0, len(in.Last)-api.MaxRecoveries):]
-	return &in.Last[len(in.Last)-1]
+	return in.Newest()
 }
 
 // attributed knows who is at fault: of the recovery that waits for that, or of a new one.
