@@ -103,9 +103,9 @@ e2e-ha: build ## three servers on three etcd members with mutual TLS, in network
 e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty rank and the action must be right
 	@FERMI_FAULTS=$${FERMI_FAULTS:-200} scripts/suite.sh e2e-faults go test -v -count=1 -timeout 60m ./test/faults/...
 
-e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too
+e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, killed and resized
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
-	@FERMI_KILLS=$${FERMI_KILLS:-20} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorchKilled ./test/recovery
+	@FERMI_KILLS=$${FERMI_KILLS:-20} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery
 
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch; not part of CI
 	@scripts/sdk.sh gpu
@@ -169,6 +169,9 @@ bench-ha: build ## how long the API is away when a server or etcd member is kill
 bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step, against torchrun (Debian's PyTorch, installed if missing)
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench recovery
+
+bench-elastic: ## a step of four ranks of the sample, as fast as can be and with the same bits for any number of ranks
+	@go test ./internal/sample -run '^$$' -bench Shards -benchtime 2000x -count 5
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:

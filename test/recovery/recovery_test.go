@@ -46,13 +46,16 @@ type world struct {
 	up bool // the server runs
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
+	if len(args) == 0 {
+		args = []string{"--demo"}
+	}
 	bin, err := harness.Binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := harness.New(bin, "up", "--demo")
+	c, err := harness.New(bin, "up", args...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -192,6 +192,9 @@ func (s *seen) advance(p *plan, in *api.Interruptions, r *api.Recovery, now time
 	generation, open := openIn(&p.status, r.Role)
 	if r.OpenedAt == nil && generation > was && open != nil {
 		r.OpenedAt, r.Generation, r.Restore = &now, generation, open.Restore
+		if r.AttributedAt == nil { // the generation changed anyway; nobody asks any more whose fault it was
+			r.AttributedAt = &now
+		}
 		in.LostSteps += max(r.Step-r.Restore, 0)
 		changed = true
 	}
