@@ -54,7 +54,8 @@ type Ranks struct {
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
 	SteppedAt  time.Time // when all its ranks had reported a step of this generation; zero: not yet
-	Watched    bool      // they tell their progress, so that a hang can be seen
+	Pace       Pace
+	Watched    bool // they tell their progress, so that a hang can be seen
 	Hung       []RankState
 	HungAt     time.Time
 	Serve      int               // port that its ranks may serve others on, as long as the launcher lives
@@ -159,6 +160,9 @@ func checkRanks(r *linkpb.Ranks) error {
 	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetSteppedAtUnixNano() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
 		return refuse("ranks have a number out of range")
 	}
+	if p := paceOf(r.GetPace()); !p.sane() {
+		return refuse("the pace of ranks is out of range")
+	}
 	if len(r.GetRoleTable()) > maxTable {
 		return refuse("ranks have an overlong text")
 	}
@@ -219,6 +223,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.HungAtUnixNano = r.HungAt.UnixNano()
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
+	out.Pace = r.Pace.message()
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
@@ -243,6 +248,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
+	out.Pace = paceOf(m.GetPace())
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}

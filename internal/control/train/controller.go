@@ -277,6 +277,7 @@ func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engin
 			}
 			if n := c.node(slot.Node); n != nil {
 				m.node, m.zone, m.leaf = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf
+				m.peak = peakOf(n, slot.Devices)
 				m.usable = n.Status.Ready && !n.Spec.Cordoned && n.Meta.DeletedAt == nil
 			}
 			if ob, ok := known[m.name]; ok {

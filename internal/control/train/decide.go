@@ -46,10 +46,11 @@ type member struct {
 	zone     string
 	leaf     string
 	devices  uint64
-	ranks    int  // processes
-	first    int  // rank of its first one
-	usable   bool // its node takes work
-	place    int  // in the order of ranks
+	peak     float64 // operations a second that its devices can do; 0: not known
+	ranks    int     // processes
+	first    int     // rank of its first one
+	usable   bool    // its node takes work
+	place    int     // in the order of ranks
 	attached bool
 	said     link.Ranks   // the newest by its launcher; zero: nothing
 	state    engine.State // "": the engine does not know it
@@ -114,6 +115,7 @@ func decide(s seen, now time.Time) plan {
 		s.proceed(&p, now)
 	}
 	s.interruptions(&p, now)
+	s.pace(&p, now)
 	return p
 }
 

@@ -1837,6 +1837,39 @@ export interface components {
             /** @description Folder to register as a model. */
             model?: string;
         };
+        Pace: {
+            /**
+             * Format: date-time
+             * @description When it was taken: more and more rarely as the task gets older, at least every 5 minutes.
+             */
+            at: string;
+            /**
+             * Format: double
+             * @description Share of the steps' time in which ranks waited for data.
+             */
+            dataWait?: number;
+            /** Format: double */
+            flopsPerSecond?: number;
+            /**
+             * Format: double
+             * @description Share of what the devices could do at most; absent where that is not known, and for virtual devices.
+             */
+            mfu?: number;
+            /** Format: double */
+            samplesPerSecond?: number;
+            /**
+             * Format: int64
+             * @description That every rank had reached.
+             */
+            step: number;
+            /**
+             * @description Mean; pauses for evaluation and saving are left out.
+             * @example 1h30m
+             */
+            stepTime: string;
+            /** Format: double */
+            tokensPerSecond?: number;
+        };
         PasswordBody: {
             /** @description Your own one of now; admins need none for others. */
             current?: string;
@@ -2837,6 +2870,8 @@ export interface components {
             /** @description What failures cost; absent while nothing failed. */
             interruptions?: components["schemas"]["Interruptions"];
             message?: components["schemas"]["Text"];
+            /** @description How fast it trains, as its ranks report; absent where they don't. */
+            pace?: components["schemas"]["Pace"];
             /**
              * @description Where the task stands.
              * @enum {string}

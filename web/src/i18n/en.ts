@@ -177,6 +177,13 @@ export const en: Catalogue = {
   "task.failure": "The first replica to fail: {{replica}} ({{node}})",
   "task.archived": "The task is archived.",
 
+  "pace.step": "step {{n}}, {{time}} s each",
+  "pace.samples": "{{n}} samples/s",
+  "pace.tokens": "{{n}} tokens/s",
+  "pace.mfuGood": "MFU {{n}} %",
+  "pace.mfuLow": "MFU {{n}} % (goal: above 55 %)",
+  "pace.wait": "{{n}} % waiting for data",
+
   "recovery.tab": "Recovery",
   "recovery.empty": "Nothing has failed so far. Failures and the way back from each appear here.",
   "recovery.effective": "Effective time",

@@ -176,6 +176,13 @@ export const zh = {
   "task.failure": "最先失败的副本：{{replica}}（{{node}}）",
   "task.archived": "任务已归档。",
 
+  "pace.step": "第 {{n}} 步，每步 {{time}} 秒",
+  "pace.samples": "{{n}} 样本/秒",
+  "pace.tokens": "{{n}} token/秒",
+  "pace.mfuGood": "MFU {{n}} %",
+  "pace.mfuLow": "MFU {{n}} %（目标：高于 55 %）",
+  "pace.wait": "等待数据 {{n}} %",
+
   "recovery.tab": "故障恢复",
   "recovery.empty": "目前没有故障。每次故障及其恢复过程会显示在这里。",
   "recovery.effective": "有效时间占比",

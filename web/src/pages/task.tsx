@@ -20,6 +20,7 @@ import { useTranslation } from "react-i18next";
 import type { Task as TaskObject } from "../api/client";
 import { useDownload, useLog, useOutputs, useReplicas, useStop, useTask, useTaskEvents, useWhy } from "../api/queries";
 import { bytes, duration, moment, ran, said, title, wish } from "../format";
+import { paceWords } from "../pace";
 import { LogView } from "../parts/log-view";
 import { useLanguage, useNow } from "../parts/now";
 import { PhaseBadge } from "../parts/phase";
@@ -182,6 +183,11 @@ export function Timeline({ task, now }: { task: TaskObject; now: number }) {
           </li>
         ))}
       </ol>
+      {s?.pace && (
+        <Text size="sm" c="dimmed">
+          {paceWords(s.pace, t)}
+        </Text>
+      )}
       <Group gap="md">
         {Number.isFinite(time) && (
           <Text size="sm" c="dimmed">
