@@ -147,7 +147,7 @@ func (h *Hub) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.He
 			return nil, a.err
 		}
 		return a.m.GetHello(), checkHello(a.m.GetHello(), who.name, who.parts)
-	case <-h.cfg.Clock.After(silenceLimit):
+	case <-h.cfg.Clock.After(greetMost):
 		return nil, errSilent
 	case <-stream.Context().Done():
 		return nil, errHungUp
