@@ -173,6 +173,9 @@ bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step,
 bench-elastic: ## a step of four ranks of the sample, as fast as can be and with the same bits for any number of ranks
 	@go test ./internal/sample -run '^$$' -bench Shards -benchtime 2000x -count 5
 
+bench-rendezvous: ## a generation of 16,384 launchers; all attached again after the server is killed
+	@go run ./bench rendezvous
+
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:
 

@@ -310,9 +310,11 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,
 // a saved step only the watermark's.
-func (h *Hub) tellRanks(taskID string, name engine.Name, changed bool) {
+func (h *Hub) tellRanks(taskID string, name engine.Name, changed, held bool) {
 	if changed {
 		h.cfg.Notify(taskID, name)
 	}
-	h.cfg.Saved(taskID, changed)
+	if held {
+		h.cfg.Saved(taskID, changed)
+	}
 }

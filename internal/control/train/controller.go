@@ -73,6 +73,8 @@ type Controller struct {
 	keys  map[string]api.Key   // task id → key
 	marks *watermarks          // nil while not leading
 	stays map[string]int       // task id → generation whose failure no other place was found for
+	paces map[api.Key]pace     // of large tasks
+	bills map[string]uint64    // task id → what the usage rows of this leader say
 }
 
 // New makes a controller; it starts nothing.
@@ -85,7 +87,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
 	c.mu.Lock()
 	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
-	c.stays = map[string]int{}
+	c.stays, c.paces, c.bills = map[string]int{}, map[api.Key]pace{}, map[string]uint64{}
 	marks := newWatermarks()
 	c.marks = marks
 	c.mu.Unlock()
@@ -155,6 +157,8 @@ func (c *Controller) change(ch store.Change) {
 		} else {
 			delete(c.keys, ch.Old.GetMeta().ID)
 			delete(c.stays, ch.Old.GetMeta().ID)
+			delete(c.bills, ch.Old.GetMeta().ID)
+			delete(c.paces, ch.Key)
 		}
 		c.loop.Add(ch.Key)
 	case api.KindPlacement:
@@ -180,7 +184,7 @@ func (c *Controller) Notify(taskID string, name engine.Name) {
 		// The task is gone or unknown: a turn under its id cleans up.
 		key = api.Key{Kind: api.KindTrainingTask, Name: taskID}
 	}
-	c.loop.Add(key)
+	c.loop.AddAfter(key, c.paces[key].left(c.cfg.Clock.Now()))
 }
 
 func (c *Controller) node(number uint32) *api.Node {
@@ -204,6 +208,7 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	if s.torn() {
 		return reconcile.Result{Wake: afterRemove}, nil
 	}
+	c.paced(key, len(s.members))
 	p := decide(s, c.cfg.Clock.Now().UTC())
 	if err := c.apply(ctx, s, p); err != nil {
 		return reconcile.Result{}, err

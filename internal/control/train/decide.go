@@ -115,7 +115,7 @@ func decide(s seen, now time.Time) plan {
 		s.proceed(&p, now)
 	}
 	s.interruptions(&p, now)
-	s.pace(&p, now)
+	s.speed(&p, now)
 	return p
 }
 
