@@ -90,7 +90,7 @@ func (w *warden) watchProgress(ctx context.Context) {
 			w.l.ranks.slept(gap)
 		}
 		last = now
-		if alarm, sure := w.l.ranks.silence(now, vitalsOf); alarm {
+		if alarm, sure := w.l.ranks.silence(now, w.drag.look); alarm {
 			w.testify(now, sure)
 		}
 	}
@@ -109,7 +109,7 @@ func (w *warden) testify(now time.Time, sure bool) {
 	frames := w.dump(pids)
 	var states []link.RankState
 	for local, pid := range pids {
-		v := vitalsOf(pid)
+		v := w.drag.look(pid)
 		if v == nil {
 			continue
 		}

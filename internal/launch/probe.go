@@ -26,9 +26,6 @@ const (
 )
 
 const (
-	slowFor  = 20 * time.Second // a rank is made slow, then it is let go
-	slowTurn = 100 * time.Millisecond
-	slowRest = 20 * time.Millisecond // of each turn it runs
 	oomFor   = 20 * time.Second
 	nodeWait = 300 * time.Millisecond // for the answer to get out
 )
@@ -41,8 +38,7 @@ func (l *launcher) Probe(p link.Probe) {
 	}
 }
 
-// probe does what was asked and answers. What takes time goes on beside the loop, and ends with the
-// process.
+// probe does what was asked and answers.
 func (w *warden) probe(p link.Probe) {
 	text, refused := w.obey(p)
 	w.l.client.Probed(link.Probed{ID: p.ID, Refused: refused, Text: text, At: w.l.clock.Now()})
@@ -63,13 +59,15 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	}
 	switch p.Kind {
 	case probeProfile:
+		w.drag.rest()
 		return w.profile(local, pid), refused
 	case probeKill:
 		err = proc.Signal(unix.SIGKILL)
 	case probeStop:
+		w.drag.end() // it would let it run again
 		err = proc.Signal(unix.SIGSTOP)
 	case probeSlow:
-		go slowDown(proc)
+		err = w.drag.begin(proc)
 	case probeOOM:
 		return "", w.fillMemory()
 	case probeNode: // after the answer
@@ -83,20 +81,6 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 		return "", fault.T("It could not be done: %v", "无法执行：%v", err)
 	}
 	return "", refused
-}
-
-// slowDown lets a process run only a part of the time, for a while.
-func slowDown(p record.Process) {
-	for end := time.Now().Add(slowFor); time.Now().Before(end); {
-		if p.Signal(unix.SIGSTOP) != nil {
-			return
-		}
-		time.Sleep(slowTurn - slowRest)
-		if p.Signal(unix.SIGCONT) != nil {
-			return
-		}
-		time.Sleep(slowRest)
-	}
 }
 
 // fillMemory takes the memory of the replica's group until the kernel kills in it. The ranks go first, since
