@@ -1,25 +1,13 @@
 package faults
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
-
-// strays are the living processes of a task.
-func strays(id string) (pids []string) {
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, file := range files {
-		if env, err := os.ReadFile(file); err == nil && strings.Contains("\x00"+string(env), "\x00FERMI_TASK_ID="+id+"\x00") {
-			pids = append(pids, filepath.Base(filepath.Dir(file)))
-		}
-	}
-	return pids
-}
 
 // TestBadInput: each ends in a clear state with a clear reason and no stray process.
 func TestBadInput(t *testing.T) {
@@ -38,7 +26,7 @@ func TestBadInput(t *testing.T) {
 		w.submit(name, 0, c.command...)
 		ended := w.until(name, "ended", func(t *api.TrainingTask) bool { return t.Status.Phase.Finished() })
 		st := ended.Status
-		if left := strays(ended.Meta.ID); len(left) > 0 {
+		if left := harness.Processes("FERMI_TASK_ID=" + ended.Meta.ID); len(left) > 0 {
 			t.Errorf("%s left processes %v", name, left)
 		}
 		if st.Phase != c.phase || st.Reason != c.reason || c.cause != "" && (st.Failure == nil || st.Failure.Cause != c.cause) {

@@ -1,10 +1,8 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,19 +14,10 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
-const patience = 2 * time.Minute
-
-func envInt(name string, otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-		return n
-	}
-	return otherwise
-}
-
 // asked is how many faults there shall be; the suite runs only by its name, since it takes minutes.
 func asked(t *testing.T) int {
 	t.Helper()
-	n := envInt("FERMI_FAULTS", 0)
+	n := harness.EnvInt("FERMI_FAULTS", 0)
 	if n == 0 {
 		t.Skip("make e2e-faults runs it")
 	}
@@ -82,45 +71,19 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	bin, err := harness.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := harness.New(bin, "up", "--demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(c.LogTail())
-		}
-		c.Cleanup()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t}
-	if w.cl, err = c.Client(); err != nil {
-		t.Fatal(err)
-	}
-	return w
+	_, cl := harness.Up(t)
+	return &world{t, cl}
 }
 
 func (w *world) task(name string) *api.TrainingTask {
 	w.t.Helper()
-	o, err := w.cl.Get(w.t.Context(), api.KindTrainingTask, "default", name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return o.(*api.TrainingTask)
+	return harness.Task(w.t, w.cl, name)
 }
 
 // until waits for a condition of a task.
 func (w *world) until(name, what string, ok func(*api.TrainingTask) bool) *api.TrainingTask {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(10 * time.Millisecond) {
 		t := w.task(name)
 		if ok(t) {
 			return t
@@ -212,7 +175,7 @@ func (w *world) steps(name string) {
 
 func TestFaults(t *testing.T) {
 	n := asked(t)
-	seed := uint64(envInt("FERMI_FAULTS_SEED", int(time.Now().UnixNano()&0xffff)))
+	seed := uint64(harness.EnvInt("FERMI_FAULTS_SEED", int(time.Now().UnixNano()&0xffff)))
 	t.Logf("%d faults, FERMI_FAULTS_SEED=%d repeats them", n, seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t)

@@ -102,11 +102,11 @@ func (w *world) digests(r torchRun) string {
 // TestTorchKilled: real PyTorch under a real server; FERMI_KILLS ranks are killed at random moments, and
 // every run ends with the bits of the one that was not interrupted. make e2e-torch runs it.
 func TestTorchKilled(t *testing.T) {
-	kills := envInt("FERMI_KILLS", 0)
+	kills := harness.EnvInt("FERMI_KILLS", 0)
 	if kills == 0 {
 		t.Skip("FERMI_KILLS is not set; make e2e-torch sets it")
 	}
-	seed := uint64(envInt("FERMI_RECOVERY_SEED", 1))
+	seed := uint64(harness.EnvInt("FERMI_RECOVERY_SEED", 1))
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(t)
 	steps := 40 + 8*min(kills, killsARun)
