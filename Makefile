@@ -100,7 +100,8 @@ e2e-ha: build ## three servers on three etcd members with mutual TLS, in network
 	@scripts/install-deps.sh ip:iproute2
 	@scripts/suite.sh e2e-ha scripts/postgres.sh go test -v -count=1 -timeout 60m ./test/ha/...
 
-e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty rank and the action must be right
+e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty rank and the action must be right; faults of Debian's PyTorch
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_FAULTS=$${FERMI_FAULTS:-200} scripts/suite.sh e2e-faults go test -v -count=1 -timeout 60m ./test/faults/...
 
 e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too

@@ -19,6 +19,7 @@ import (
 type vitals struct {
 	state byte
 	ticks uint64 // of CPU, all of them
+	queue uint64 // nanoseconds in which they could have run but had no processor, all of them
 	bytes uint64 // read and written, all of them
 }
 
@@ -27,7 +28,7 @@ func (v *vitals) works(first *vitals, span time.Duration) bool {
 	if first == nil || span < stallLook {
 		return true // not known yet
 	}
-	cpu := time.Duration(v.ticks-min(first.ticks, v.ticks)) * clockTick
+	cpu := time.Duration(v.ticks-min(first.ticks, v.ticks))*clockTick + time.Duration(v.queue-min(first.queue, v.queue))
 	return cpu.Seconds() > busyShare*span.Seconds() || v.bytes-min(first.bytes, v.bytes) > busyBytes
 }
 
@@ -45,10 +46,22 @@ func vitalsOf(pid int) *vitals {
 	for id, st := range stats {
 		if id == pid || descends(id, pid, stats) {
 			v.ticks += st.UserTicks + st.KernTicks
+			v.queue += queued(id)
 			v.bytes += transferred(id)
 		}
 	}
 	return v
+}
+
+// queued is how long the main thread of a process waited for a processor so far: one that would work, had
+// its neighbours or its quota left it the time, does not hang.
+func queued(pid int) uint64 {
+	f := strings.Fields(procFile(pid, "schedstat"))
+	if len(f) < 2 {
+		return 0
+	}
+	n, _ := strconv.ParseUint(f[1], 10, 64)
+	return n
 }
 
 // transferred is what a process read and wrote so far.

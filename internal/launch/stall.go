@@ -14,7 +14,7 @@ const (
 	stallMost  = 10 * time.Minute // for a first step, a phase that was named, or a process that works
 	stallSteps = 32               // that are remembered
 	stallKnown = 3                // and that must be known before anything is called usual
-	// A process works if its tree used so much of one core, or read and wrote so many bytes, since it
+	// A process works if its tree used, or waited for, so much of one core, or read and wrote so many bytes, since it
 	// was first looked at: it evaluates, loads or saves without having said so.
 	busyShare = 0.2
 	busyBytes = 1 << 20

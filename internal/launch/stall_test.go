@@ -82,6 +82,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"one evaluates, and said so": {before: func(r *rig) { r.phase(0, "eval", true) }},
 		"one saves, and said so":     {before: func(r *rig) { r.phase(1, "save", true) }},
 		"one works":                  {each: func(r *rig) { r.procs[1].ticks += 20 }},
+		"one gets no processor":      {each: func(r *rig) { r.procs[1].queue += uint64(200 * time.Millisecond) }},
 		"its workers read data":      {each: func(r *rig) { r.procs[2].bytes += 4 << 20 }},
 		"a first step":               {before: func(r *rig) { r.begin(r.now); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
 		"never told any progress":    {before: func(r *rig) { r.stall = newStall(2); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},

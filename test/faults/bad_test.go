@@ -12,7 +12,7 @@ import (
 // TestBadInput: each ends in a clear state with a clear reason and no stray process.
 func TestBadInput(t *testing.T) {
 	asked(t)
-	w := newWorld(t)
+	w := newWorld(t, "--demo")
 	for name, c := range map[string]struct {
 		command       []string
 		phase         api.Phase

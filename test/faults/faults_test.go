@@ -69,9 +69,9 @@ type world struct {
 	cl *client.Client
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
-	_, cl := harness.Up(t)
+	_, cl := harness.Up(t, args...)
 	return &world{t, cl}
 }
 
@@ -158,19 +158,24 @@ func (w *world) hurt(name string, k kind, rank int) (got string, right bool) {
 	return got, guilty && f.Cause == k.name && f.Action == k.action
 }
 
-// steps waits until a training has told its launchers of a few steps: its rank 0 has printed one.
+// steps waits until a training has told its launchers of a few steps.
 func (w *world) steps(name string) {
 	w.t.Helper()
 	w.until(name, "has made steps", func(t *api.TrainingTask) bool {
-		p, err := w.cl.Profile(w.t.Context(), "default", name, 0)
-		if err != nil {
-			return t.Status.Phase.Finished()
-		}
-		_, after, found := strings.Cut(p.Text, "step ")
-		digits, _, _ := strings.Cut(after, "\n")
-		n, _ := strconv.Atoi(digits)
-		return found && n >= 10
+		return w.step(name) >= 10 || t.Status.Phase.Finished()
 	})
+}
+
+// step is what rank 0 has reported last; 0 where nobody knows.
+func (w *world) step(name string) int {
+	p, err := w.cl.Profile(w.t.Context(), "default", name, 0)
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(p.Text, " step ")
+	digits, _, _ := strings.Cut(after, "\n")
+	n, _ := strconv.Atoi(digits)
+	return n
 }
 
 func TestFaults(t *testing.T) {
@@ -178,7 +183,7 @@ func TestFaults(t *testing.T) {
 	seed := uint64(harness.EnvInt("FERMI_FAULTS_SEED", int(time.Now().UnixNano()&0xffff)))
 	t.Logf("%d faults, FERMI_FAULTS_SEED=%d repeats them", n, seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	w := newWorld(t)
+	w := newWorld(t, "--demo")
 	order := rnd.Perm(len(kinds))
 	table := map[string]int{}
 	used, right := map[string]bool{}, 0

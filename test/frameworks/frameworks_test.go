@@ -97,7 +97,7 @@ var checked = regexp.MustCompile(`CHECK rank=(\d+) world=(\d+) sum=(\d+) replica
 func TestFrameworks(t *testing.T) {
 	only := os.Getenv("FERMI_ONLY") // names, comma-separated; "": all
 	root := home(t)
-	_, cl := harness.Up(t)
+	_, cl := harness.Up(t, "--demo")
 	for _, row := range frameworks {
 		t.Run(row.name, func(t *testing.T) {
 			if only != "" && !strings.Contains(","+only+",", ","+row.name+",") {

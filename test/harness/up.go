@@ -18,12 +18,9 @@ import (
 const Patience = 5 * time.Minute
 
 // Up is a test's own `fermi up`, ready, and its administrator's client. Everything ends with the test; what the server
-// printed last is shown if it failed. Without args: --demo.
+// printed last is shown if it failed.
 func Up(t testing.TB, args ...string) (*Cluster, *client.Client) {
 	t.Helper()
-	if len(args) == 0 {
-		args = []string{"--demo"}
-	}
 	bin, err := Binary()
 	if err != nil {
 		t.Fatal(err)

@@ -38,6 +38,9 @@ type world struct {
 
 func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
+	if len(args) == 0 {
+		args = []string{"--demo"}
+	}
 	c, cl := harness.Up(t, args...)
 	return &world{t: t, c: c, cl: cl, up: true}
 }
