@@ -231,9 +231,13 @@ func TestHang(t *testing.T) {
 	if st := w.done("hangs"); st.Attempt != 1 || st.Generation != 2 {
 		t.Errorf("attempt %d, generation %d", st.Attempt, st.Generation)
 	}
-	if log := w.log("hangs"); !strings.Contains(log, "in asleep") {
+	log := w.log("hangs")
+	if !strings.Contains(log, "in asleep") {
 		t.Errorf("no stack:\n%s", log)
 	}
+	_, after, _ := strings.Cut(log, "rank 1: ")
+	said, _, _ := strings.Cut(after, "\n")
+	t.Log(said)
 	w.torch("pauses", 40, api.EnvVar{Name: "PAUSE", Value: "8"})
 	if st := w.done("pauses"); st.Generation != 1 || st.Failure != nil {
 		t.Errorf("generation %d, %+v", st.Generation, st.Failure)

@@ -28,7 +28,7 @@ type torchRun struct {
 	dir string
 }
 
-func (w *world) torch(name string, steps int) torchRun {
+func (w *world) torch(name string, steps int, env ...api.EnvVar) torchRun {
 	w.t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "f")
 	if err != nil {
@@ -46,7 +46,7 @@ func (w *world) torch(name string, steps int) torchRun {
 			Roles: []api.Role{{
 				Name: "worker", Ranks: torchRanks, Resources: api.Resources{CPU: 1000, Memory: 4 << 30}, Standby: &api.Standby{Preload: []string{"torch"}},
 				Command: []string{torchPython, "train.py"},
-				Env:     []api.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "STEPS", Value: strconv.Itoa(steps)}, {Name: "OUT", Value: "out"}, {Name: "TRACE", Value: "trace"}},
+				Env:     append(env, []api.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "STEPS", Value: strconv.Itoa(steps)}, {Name: "OUT", Value: "out"}, {Name: "TRACE", Value: "trace"}}...),
 			}},
 		},
 	}, false)
