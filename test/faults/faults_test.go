@@ -66,13 +66,14 @@ var kinds = []kind{
 // world is a server.
 type world struct {
 	t  *testing.T
+	c  *harness.Cluster
 	cl *client.Client
 }
 
 func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
-	_, cl := harness.Up(t, args...)
-	return &world{t, cl}
+	c, cl := harness.Up(t, args...)
+	return &world{t, c, cl}
 }
 
 func (w *world) task(name string) *api.TrainingTask {
