@@ -79,11 +79,14 @@ func (d *drag) end() {
 	_ = d.run()
 }
 
-// look is vitalsOf for the watch for hangs: one that we stop for a moment is slow, not stopped.
-func (d *drag) look(pid int) *vitals {
-	v := vitalsOf(pid)
-	if v != nil && v.state == 'T' && d.pid.Load() == int64(pid) {
-		v.state = 'S'
+// look is a census for the watch for hangs: one that we stop for a moment is slow, not stopped.
+func (d *drag) look() func(pid int, whole bool) *vitals {
+	var c census
+	return func(pid int, whole bool) *vitals {
+		v := c.vitalsOf(pid, whole)
+		if v != nil && v.state == 'T' && d.pid.Load() == int64(pid) {
+			v.state = 'S'
+		}
+		return v
 	}
-	return v
 }

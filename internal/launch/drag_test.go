@@ -26,7 +26,7 @@ func TestDrag(t *testing.T) {
 	}
 	stopped := func(want bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); (vitalsOf(p.PID).state == 'T') != want; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); (new(census).vitalsOf(p.PID, false).state == 'T') != want; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("never stopped: %v", want)
 			}
@@ -37,7 +37,7 @@ func TestDrag(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopped(true)
-	if v := d.look(p.PID); v.state == 'T' {
+	if v := d.look()(p.PID, true); v.state == 'T' {
 		t.Error("it is taken for stopped")
 	}
 	if err := d.turn(); err != nil || d.tick == nil {
