@@ -31,11 +31,12 @@ var benchmarks = []benchmark{
 	{"openb", benchOpenB},
 	{"ha", benchHA},
 	{"recovery", benchRecovery},
+	{"overhead", benchOverhead},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {
