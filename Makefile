@@ -104,9 +104,9 @@ e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty 
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_FAULTS=$${FERMI_FAULTS:-200} scripts/suite.sh e2e-faults go test -v -count=1 -timeout 60m ./test/faults/...
 
-e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, which is away for FERMI_AWAY (60) seconds
+e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, killed, resized, and without it for FERMI_AWAY (60) seconds
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
-	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run 'TestTorchKilled|TestTorchServerAway' ./test/recovery
+	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery
 
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch; not part of CI
 	@scripts/sdk.sh gpu
@@ -174,6 +174,9 @@ bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step,
 bench-overhead: build ## what Fermi costs a PyTorch training with nothing failing, against torchrun, in FERMI_PAIRS (20) pairs of FERMI_STEPS (60) steps
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench overhead
+
+bench-elastic: ## a step of four ranks of the sample, as fast as can be and with the same bits for any number of ranks
+	@go test ./internal/sample -run '^$$' -bench Shards -benchtime 2000x -count 5
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:

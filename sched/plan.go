@@ -183,6 +183,9 @@ func (t *turn) start(e *entry, at Assignment) {
 		panic("sched: placed what can't be held: " + err.Error())
 	}
 	overdue := e.age < 0
+	if !e.told.at.IsZero() {
+		t.q.foresight.add(e.told, t.now)
+	}
 	t.q.unwait(w.ID)
 	t.q.run(t.now, t.c, w, at, t.now).overdue = overdue
 	t.res.Decisions = append(t.res.Decisions, Decision{w, at})

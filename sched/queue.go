@@ -34,8 +34,9 @@ type Queues struct {
 	held      heldHeap          // who waits for better hours
 	rates     uint64            // the cluster's when those were found
 
-	reserved []*Reservation
-	claims   []*claim
+	reserved  []*Reservation
+	claims    []*claim
+	foresight foresight
 
 	patience time.Time // when somebody who waits for room beside its data no longer does
 	swept    uint64    // the cluster's freed count when the refused were last made ready
@@ -91,6 +92,7 @@ type entry struct {
 	since time.Time // waiting began, had it never run
 	age   int       // in ageing, -1 when not there
 	claim *claim    // it starts as soon as others have gone
+	told  telling
 
 	home   *homing // it waits for room where its data lies
 	state  entryState

@@ -18,7 +18,8 @@ import (
 type Reservation struct {
 	ID string
 	At Assignment
-	// Start is expected; Early and Late are the 10 and 90 % marks of the run whose end it waits for.
+	// Start is expected; eight of ten such starts lie between Early and Late: as those of the past did
+	// or, with too few of them, by the 10 and 90 % marks of the run whose end it waits for.
 	Start, Early, Late time.Time
 
 	queue  string
@@ -89,6 +90,9 @@ func (t *turn) reserve(e *entry, w *Workload) {
 	q.reserved = append(q.reserved, r)
 	slices.SortStableFunc(q.reserved, func(a, b *Reservation) int { return a.rank.Compare(b.rank) })
 	q.reserved = q.reserved[:min(len(q.reserved), t.p.Reservations)]
+	if e.told.at.IsZero() && slices.Contains(q.reserved, r) {
+		e.told = telling{t.now, r.Start.Sub(t.now)}
+	}
 }
 
 func (e *entry) rank() order.Rank {
@@ -298,6 +302,10 @@ func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
 		r.Late = t.now.Add(max(last.r.estimate.Quantile(.9, ran), last.left))
 	} else {
 		r.Start, r.Early, r.Late = t.now, t.now, t.now
+	}
+	if early, late, ok := t.q.foresight.marks(r.Start.Sub(t.now)); ok {
+		wait := r.Start.Sub(t.now)
+		r.Early, r.Late = t.now.Add(min(early, wait)), t.now.Add(max(late, wait))
 	}
 	r.replan = t.now.Add(max(replanEvery, r.Start.Sub(t.now)/8))
 	return r, true

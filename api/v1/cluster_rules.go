@@ -78,6 +78,9 @@ func (p *Placement) Validate() []fault.Field {
 		if len(r.Slots) == 0 {
 			f.add(path+".slots", "Every role has at least one slot.", "每个角色至少有一个槽位。")
 		}
+		if n := len(r.Indexes); n > 0 && (n != len(r.Slots) || r.Indexes[0] < 0 || r.Indexes[n-1] >= r.Next || !slices.IsSorted(r.Indexes)) {
+			f.add(path+".indexes", "Indexes are one for each slot, rising and below next.", "indexes 应与槽位一一对应、递增且小于 next。")
+		}
 		total += len(r.Slots)
 	}
 	if total > maxReplicas {

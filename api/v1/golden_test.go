@@ -50,7 +50,7 @@ func whole() map[Kind]Object {
 				}},
 				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}},
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
-				Restart:         &RestartPolicy{3, Duration(time.Hour)}, Priority: ptr(500), PriorityClass: "training", Queue: "default",
+				Restart:         &RestartPolicy{3, Duration(time.Hour), Duration(2 * time.Hour), Duration(time.Minute)}, Batch: BatchKeepGlobal, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones: &ZoneRules{
 					[]string{"beijing-1"}, []string{"shenzhen-1"}, map[string]int{"beijing-1": 2}, true, Duration(2 * time.Millisecond), RegionRequire,
 					[]DataPlace{{2 << 40, []string{"beijing-1"}}},
@@ -61,12 +61,12 @@ func whole() map[Kind]Object {
 				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Preflight: PreflightWarn,
 			},
 			Status: TrainingTaskStatus{
-				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7, []int{29501}}, Restarts: []time.Time{at},
+				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7, []int{29501}, map[string]int{"worker": 5}}, Restarts: []time.Time{at},
 				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at, "killed", "restart", "line", text, 7, 2, "00"},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
 				Preflight: &PreflightStatus{at, &at, 3, 0.5, 1 << 30, []PreflightFinding{{"torch", text}}},
-				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, []int{29502}}}},
+				Roles:     []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, []int{29502}, map[string]int{"reward": 2}}}},
 			},
 		},
 		KindSecret: &Secret{
@@ -76,7 +76,12 @@ func whole() map[Kind]Object {
 		},
 		KindPlacement: &Placement{
 			Meta: meta(MustInfo(KindPlacement), "放置"),
-			Spec: PlacementSpec{"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}}}, at, &Eviction{"Moved", fault.T("It left.", "已让出。"), at, Duration(2 * time.Minute), []RoleAssignment{{"worker", Slots{{2, 0xff}, {3, 1}}}}}},
+			Spec: PlacementSpec{
+				"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}, []int{1, 2}, 3}}, at,
+				&Eviction{"Moved", fault.T("It left.", "已让出。"), at, Duration(2 * time.Minute), []RoleAssignment{{"worker", Slots{{2, 0xff}, {3, 1}}, []int{3, 4}, 5}}},
+				&Shrinking{"Preempted", fault.T("Fewer.", "缩容。"), at, []RoleAssignment{{"worker", Slots{{1, 0xff}}, []int{1}, 3}}},
+				&Loss{at, map[string]int{"worker": 1}},
+			},
 		},
 		KindZone: &Zone{
 			Meta: meta(MustInfo(KindZone), "北京-1"),

@@ -10,16 +10,46 @@ const maxFallbacks = 8
 
 // elastic checks a role's range.
 func (f *faults) elastic(at string, r *Role) {
-	low, high := r.Replicas, r.Replicas
+	low, high := r.Range()
 	if r.MinReplicas != nil {
-		low = *r.MinReplicas
 		f.count(at+".minReplicas", low, 1, max(r.Replicas, 1))
 	}
 	if r.MaxReplicas != nil {
-		high = *r.MaxReplicas
 		f.count(at+".maxReplicas", high, r.Replicas, maxReplicas)
 	}
-	f.unbuiltRange(at, r, low, high)
+}
+
+// elasticTask refuses ranges where the number of replicas is part of something fixed.
+func (f *faults) elasticTask(s *TrainingTaskSpec) {
+	oneOf(f, "spec.batch", s.Batch, []BatchRule{"", BatchKeepGlobal, BatchRescaleLR})
+	if s.Restart != nil {
+		f.span("spec.restartPolicy.rdzvTimeout", s.Restart.RdzvTimeout)
+		if s.Restart.Interval != 0 {
+			f.add("spec.restartPolicy.interval", "It is another name for window; give one of the two.", "它是 window 的另一名称，请只写其中一个。")
+		}
+	}
+	if !s.Elastic() {
+		return
+	}
+	for i := range s.Roles {
+		if low, high := s.Roles[i].Range(); low != high && len(s.Roles) > 1 {
+			f.add(item("spec.roles", i)+rangeField(&s.Roles[i]), "Only a task of one role can grow and shrink; this one has %d.", "只有单一角色的任务才能伸缩；此任务有 %d 个角色。", len(s.Roles))
+		}
+	}
+	if s.Framework != "" && s.Framework != FrameworkPlain && s.Framework != "pytorch-ddp" {
+		f.add("spec.framework", "%s has a fixed number of processes; minReplicas and maxReplicas go with plain and pytorch-ddp.", "%s 的进程数固定；minReplicas 和 maxReplicas 仅适用于 plain 和 pytorch-ddp。", quote(string(s.Framework)))
+	}
+	if s.Zones != nil && len(s.Zones.Split) > 0 {
+		f.add("spec.zones.split", "A split fixes the number of replicas; leave it out, or minReplicas and maxReplicas.", "split 固定了副本数；请去掉它，或去掉 minReplicas 和 maxReplicas。")
+	}
+}
+
+// rangeField is the field that makes the role's number of replicas a range.
+func rangeField(r *Role) string {
+	if r.MinReplicas != nil && *r.MinReplicas != r.Replicas {
+		return ".minReplicas"
+	}
+	return ".maxReplicas"
 }
 
 func (f *faults) accelerators(at string, a *Accelerators) {

@@ -3,6 +3,7 @@ package v1
 import (
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -31,6 +32,25 @@ type PlacementSpec struct {
 	// placement goes and the task waits again, or Evict.To becomes Roles. What it leaves is free only
 	// then; until then To is its own as well.
 	Evict *Eviction `json:"evict,omitempty"`
+	// Shrink asks an elastic task to go on with fewer replicas; once the others have ended, Keep becomes
+	// Roles in one write. What they leave is free only then.
+	Shrink *Shrinking `json:"shrink,omitempty"`
+	// Lost is set where replicas were lost with their nodes and others are looked for in their stead.
+	Lost *Loss `json:"lost,omitempty"`
+}
+
+// Shrinking says why an elastic gang gives up replicas, and which it keeps.
+type Shrinking struct {
+	Reason  string           `json:"reason"`
+	Message fault.Text       `json:"message"`
+	At      time.Time        `json:"at"`
+	Keep    []RoleAssignment `json:"keep"`
+}
+
+// Loss is what a gang lost with a node.
+type Loss struct {
+	Until time.Time      `json:"until" doc:"How long a replacement is waited for."`
+	Roles map[string]int `json:"roles" doc:"Replicas by role."`
 }
 
 // Eviction says why a gang must leave its place.
@@ -48,6 +68,51 @@ type Eviction struct {
 type RoleAssignment struct {
 	Role  string `json:"role"`
 	Slots Slots  `json:"slots"`
+	// Indexes are rising. A replica that goes takes its index with it: no other ever has its name.
+	Indexes []int `json:"indexes,omitempty" doc:"Of the replicas, where some came or went; absent: counted from 0."`
+	Next    int   `json:"next,omitempty" doc:"Indexes from here on were never used; absent: from the number of slots on."`
+}
+
+// Index is that of the replica in slot i.
+func (r *RoleAssignment) Index(i int) int {
+	if i < len(r.Indexes) {
+		return r.Indexes[i]
+	}
+	return i
+}
+
+// Unused is the lowest index that no replica ever had.
+func (r *RoleAssignment) Unused() int { return max(r.Next, len(r.Slots)) }
+
+// Add gives the role more replicas, with indexes of their own.
+func (r RoleAssignment) Add(slots ...Slot) RoleAssignment {
+	out := r.numbered()
+	for _, s := range slots {
+		out.Slots, out.Indexes = append(out.Slots, s), append(out.Indexes, out.Next)
+		out.Next++
+	}
+	return out
+}
+
+// Keep leaves the role only the replicas that are wanted, by their slot.
+func (r RoleAssignment) Keep(wanted func(i int) bool) RoleAssignment {
+	all := r.numbered()
+	out := RoleAssignment{Role: r.Role, Slots: Slots{}, Next: all.Next}
+	for i, s := range all.Slots {
+		if wanted(i) {
+			out.Slots, out.Indexes = append(out.Slots, s), append(out.Indexes, all.Indexes[i])
+		}
+	}
+	return out
+}
+
+// numbered is a copy that says its indexes.
+func (r RoleAssignment) numbered() RoleAssignment {
+	out := RoleAssignment{Role: r.Role, Slots: slices.Clone(r.Slots), Indexes: make([]int, len(r.Slots)), Next: r.Unused()}
+	for i := range out.Indexes {
+		out.Indexes[i] = r.Index(i)
+	}
+	return out
 }
 
 // Slot is one replica's place: the node's number and a mask of its devices.

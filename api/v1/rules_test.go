@@ -114,6 +114,10 @@ func TestPrepareOtherKinds(t *testing.T) {
 func TestPrepareAccepts(t *testing.T) {
 	for i, o := range []Object{
 		role(func(r *Role) { r.MinReplicas, r.MaxReplicas, r.Replicas = ptr(3), ptr(3), 3 }),
+		role(func(r *Role) { r.MinReplicas, r.MaxReplicas, r.Replicas = ptr(1), ptr(9), 3 }),
+		spec(func(s *TrainingTaskSpec) {
+			s.Restart, s.Batch = &RestartPolicy{MaxRestarts: 3, Interval: Duration(time.Hour), RdzvTimeout: Duration(10 * time.Minute)}, BatchRescaleLR
+		}),
 		role(func(r *Role) {
 			r.Resources = Resources{CPU: 1, Memory: 1 << 20, SharedMemory: 1 << 20, EphemeralDisk: 1 << 40}
 		}),
@@ -199,8 +203,20 @@ func TestPrepareRefuses(t *testing.T) {
 			s.Roles[0].Replicas = 16384
 			s.Roles = append(s.Roles, Role{Name: "ps", Command: []string{"a"}})
 		}), "spec.roles", "16384"},
-		{"min", role(func(r *Role) { r.MinReplicas, r.Replicas = ptr(1), 2 }), "spec.roles[0].minReplicas", "not built yet: elastic"},
-		{"max", role(func(r *Role) { r.MaxReplicas = ptr(3) }), "spec.roles[0].maxReplicas", "part 4"},
+		{"elastic framework", spec(func(s *TrainingTaskSpec) { s.Framework, s.Roles[0].MaxReplicas = "deepspeed", ptr(3) }), "spec.framework", "fixed number"},
+		{"elastic roles", spec(func(s *TrainingTaskSpec) {
+			s.Roles[0].MaxReplicas = ptr(3)
+			s.Roles = append(s.Roles, Role{Name: "ps", Command: []string{"a"}, Restart: RestartRole})
+		}), "spec.roles[0].maxReplicas", "one role"},
+		{"elastic second role", spec(func(s *TrainingTaskSpec) {
+			s.Roles = append(s.Roles, Role{Name: "ps", Replicas: 2, MinReplicas: ptr(1), Command: []string{"a"}})
+		}), "spec.roles[1].minReplicas", "one role"},
+		{"elastic split", spec(func(s *TrainingTaskSpec) {
+			s.Roles[0].MaxReplicas, s.Zones = ptr(3), &ZoneRules{Split: map[string]int{"a": 1}}
+		}), "spec.zones.split", "fixes"},
+		{"batch", spec(func(s *TrainingTaskSpec) { s.Batch = "half" }), "spec.batch", "keepGlobal"},
+		{"rdzv", spec(func(s *TrainingTaskSpec) { s.Restart = &RestartPolicy{RdzvTimeout: -1} }), "spec.restartPolicy.rdzvTimeout", "0s"},
+		{"interval", spec(func(s *TrainingTaskSpec) { s.Restart = &RestartPolicy{Window: 1, Interval: 2} }), "spec.restartPolicy.interval", "one of the two"},
 		{"cpu negative", role(func(r *Role) { r.Resources.CPU = -1 }), res + ".cpu", "-1m"},
 		{"cpu absurd", role(func(r *Role) { r.Resources.CPU = 100_001_000 }), res + ".cpu", "100k"},
 		{"memory unit forgotten", role(func(r *Role) { r.Resources.Memory = 16 }), res + ".memory", "did you mean 16Gi?"},
@@ -316,12 +332,12 @@ func TestPrepareRefuses(t *testing.T) {
 		{"role", &User{Meta: Meta{Name: "u"}, Spec: UserSpec{Role: "root"}}, "spec.role", "admin, operator, member, viewer"},
 		{"token user", &Token{Meta: Meta{Name: "t"}}, "spec.user", "required"},
 		{"token hash", &Token{Meta: Meta{Name: "t"}, Spec: TokenSpec{User: "u", Hash: "x"}}, "spec.hash", "64"},
-		{"placement task", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{Attempt: 1, Roles: []RoleAssignment{{"a", Slots{{1, 1}}}}}}, "spec.taskId", "required"},
-		{"placement attempt", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Roles: []RoleAssignment{{"a", Slots{{1, 1}}}}}}, "spec.attempt", "1 to"},
+		{"placement task", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{Attempt: 1, Roles: []RoleAssignment{{Role: "a", Slots: Slots{{1, 1}}}}}}, "spec.taskId", "required"},
+		{"placement attempt", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Roles: []RoleAssignment{{Role: "a", Slots: Slots{{1, 1}}}}}}, "spec.attempt", "1 to"},
 		{"placement roles", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Attempt: 1}}, "spec.roles", "1 to 16"},
-		{"placement role", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Attempt: 1, Roles: []RoleAssignment{{"", Slots{{1, 1}}}}}}, "spec.roles[0].role", "role name"},
-		{"placement slots", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Attempt: 1, Roles: []RoleAssignment{{"a", nil}}}}, "spec.roles[0].slots", "at least one"},
-		{"placement size", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Attempt: 1, Roles: []RoleAssignment{{"a", make(Slots, 16385)}}}}, "spec.roles", "16385"},
+		{"placement role", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Attempt: 1, Roles: []RoleAssignment{{Role: "", Slots: Slots{{1, 1}}}}}}, "spec.roles[0].role", "role name"},
+		{"placement slots", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Attempt: 1, Roles: []RoleAssignment{{Role: "a", Slots: nil}}}}, "spec.roles[0].slots", "at least one"},
+		{"placement size", &Placement{Meta: Meta{Name: "p"}, Spec: PlacementSpec{TaskID: "t", Attempt: 1, Roles: []RoleAssignment{{Role: "a", Slots: make(Slots, 16385)}}}}, "spec.roles", "16385"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

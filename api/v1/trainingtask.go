@@ -50,6 +50,7 @@ type TrainingTaskSpec struct {
 	// HyperParameters reach the process as FERMI_HP_<NAME> and as the JSON file $FERMI_HP_FILE.
 	HyperParameters map[string]any `json:"hyperParameters,omitempty" doc:"Scalars; given as environment and as a JSON file."`
 	Restart         *RestartPolicy `json:"restartPolicy,omitempty"`
+	Batch           BatchRule      `json:"batch,omitempty" enum:"keepGlobal,rescaleLR" doc:"Elastic tasks: keepGlobal (when absent) keeps the batch of all ranks by accumulating gradients, rescaleLR keeps each rank's and scales the learning rate; the SDK says how."`
 	Priority        *int           `json:"priority,omitempty" minimum:"0" maximum:"10000" doc:"Larger wins; 0 to 10000."`
 	PriorityClass   string         `json:"priorityClass,omitempty" doc:"inference 1000, training 500 (default), environment 400, preemptible 100."`
 	Queue           string         `json:"queue,omitempty" doc:"The project's queue when absent."`
@@ -79,8 +80,8 @@ type Role struct {
 	Name        string    `json:"name,omitempty" pattern:"^([a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?)?$" doc:"worker when absent."`
 	Replicas    int       `json:"replicas,omitempty" explicit:"nonzero" minimum:"1" maximum:"16384" doc:"1 when absent."`
 	Ranks       int       `json:"ranks,omitempty" explicit:"nonzero" minimum:"1" maximum:"64" doc:"Processes a replica; when absent 1, or one for each accelerator with a distributed framework."`
-	MinReplicas *int      `json:"minReplicas,omitempty"`
-	MaxReplicas *int      `json:"maxReplicas,omitempty"`
+	MinReplicas *int      `json:"minReplicas,omitempty" doc:"Elastic: it starts and goes on with so few; replicas when absent."`
+	MaxReplicas *int      `json:"maxReplicas,omitempty" doc:"Elastic: it grows up to so many; replicas when absent."`
 	Resources   Resources `json:"resources,omitzero"`
 	Command     []string  `json:"command,omitempty"`
 	Args        []string  `json:"args,omitempty"`
@@ -162,6 +163,46 @@ type Git struct {
 type RestartPolicy struct {
 	MaxRestarts int      `json:"maxRestarts"`
 	Window      Duration `json:"window,omitempty" explicit:"nonzero" doc:"1h when absent."`
+	Interval    Duration `json:"interval,omitempty" explicit:"nonzero" doc:"Another name for window."`
+	// RdzvTimeout never delays that a loss is seen.
+	RdzvTimeout Duration `json:"rdzvTimeout,omitempty" explicit:"nonzero" doc:"Longest wait for a replacement of a lost replica before an elastic task goes on with fewer; 30s when absent."`
+}
+
+// DefaultRdzvTimeout is for tasks that don't say.
+const DefaultRdzvTimeout = Duration(30 * time.Second)
+
+// BatchRule is what a change of the number of ranks does to an elastic task's batch.
+type BatchRule string
+
+// The rules.
+const (
+	BatchKeepGlobal BatchRule = "keepGlobal"
+	BatchRescaleLR  BatchRule = "rescaleLR"
+)
+
+// Range is between how many replicas the role may have.
+func (r *Role) Range() (low, high int) {
+	low, high = r.Replicas, r.Replicas
+	if r.MinReplicas != nil {
+		low = *r.MinReplicas
+	}
+	if r.MaxReplicas != nil {
+		high = *r.MaxReplicas
+	}
+	return low, high
+}
+
+// Elastic says that the number of replicas may change while the task runs.
+func (s *TrainingTaskSpec) Elastic() bool {
+	if s.Zones != nil && s.Zones.SurviveZoneLoss { // it keeps its size
+		return false
+	}
+	for i := range s.Roles {
+		if low, high := s.Roles[i].Range(); low != high {
+			return true
+		}
+	}
+	return false
 }
 
 // ZoneRules say where the task may run.
@@ -355,6 +396,8 @@ type Rendezvous struct {
 	World   int    `json:"world" doc:"Ranks in all."`
 	Restore int64  `json:"restore,omitempty" doc:"The step it went on from; absent: the beginning."`
 	Ports   []int  `json:"ports,omitempty" doc:"Where its processes listen, in rank order; absent where the framework does not ask."`
+	// Below tells members of the generation from replicas that came after it was opened.
+	Below map[string]int `json:"below,omitempty" doc:"Elastic tasks: by role, the index below which replicas are members."`
 }
 
 // ReplicaCount counts the replicas of the current attempt.

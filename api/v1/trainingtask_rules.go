@@ -60,6 +60,9 @@ func (t *TrainingTask) Default() {
 		s.Restart = &RestartPolicy{}
 	}
 	if s.Restart.Window == 0 {
+		s.Restart.Window, s.Restart.Interval = s.Restart.Interval, 0
+	}
+	if s.Restart.Window == 0 {
 		s.Restart.Window = defaultWindow
 	}
 	if s.Timeouts == nil {
@@ -109,6 +112,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	oneOf(&f, "spec.framework", s.Framework, Frameworks)
 	f.strategy(s)
 	f.roles("spec.roles", s.Roles)
+	f.elasticTask(s)
 	f.code("spec.code", s.Code)
 	f.credentials("spec.credentials", s.Credentials)
 	f.hyperParameters("spec.hyperParameters", s.HyperParameters)

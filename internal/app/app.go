@@ -63,6 +63,7 @@ type Config struct {
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
+	Quantum      time.Duration // placement's
 	// FirstUID and LastUID bound the uids of projects.
 	FirstUID, LastUID int
 	Processes         int // how many processes virtual nodes may start; the engine's guess when 0
@@ -99,6 +100,7 @@ type part struct {
 	api     *server.Server
 	engine  atomic.Pointer[localengine.Engine] // nil while not leading
 	started atomic.Bool
+	collect func()           // ends what collectLater began
 	cert    *tls.Certificate // nil on plain HTTP
 }
 
@@ -107,7 +109,8 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Shared == "" {
 		cfg.Shared = cfg.Data
 	}
-	p := &part{cfg: cfg}
+	p := &part{cfg: cfg, collect: collectLater()}
+	defer p.collect()
 	defer p.close()
 	if err := p.open(ctx); err != nil {
 		return err
@@ -211,7 +214,7 @@ func (p *part) assemble() (err error) {
 	}
 	p.place = placement.New(placement.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "placement"), Host: "this", Processes: p.cfg.Processes,
-		Past: p.history,
+		Past: p.history, Quantum: cfg.Quantum,
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})

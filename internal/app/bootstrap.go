@@ -51,6 +51,7 @@ func (p *part) bootstrap(ctx context.Context) error {
 		return err
 	}
 	p.started.Store(true)
+	p.collect()
 	p.greet(ctx)
 	return nil
 }

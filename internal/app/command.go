@@ -83,7 +83,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 		Etcd:       store.Outside{Endpoints: s.EtcdEndpoints, CA: s.EtcdCA, Cert: s.EtcdCert, Key: s.EtcdKey},
 		EtcdPrefix: s.EtcdPrefix, PeerListen: s.PeerListen, Zone: s.Zone,
 		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
-		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Processes: s.Processes, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, Exe: exe,
+		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
 	})
 }

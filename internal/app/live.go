@@ -84,7 +84,11 @@ func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation
 		out.Moves = l.place.WouldAdmit(t.Meta.ID)
 		return out, nil
 	}
-	return server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}, nil
+	out := server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}
+	if why, ok := l.place.Smaller(t); ok {
+		out.Evidence = append(out.Evidence, why)
+	}
+	return out, nil
 }
 
 // Capacity asks the planner what there is.

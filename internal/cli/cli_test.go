@@ -352,6 +352,11 @@ func TestReport(t *testing.T) {
 		t.Errorf("%d %q", code, b.String())
 	}
 	b.Reset()
+	once := fault.New(fault.Invalid, "X", fault.T("a.b: No.", "a.b: 否。")).WithFields(fault.Field{Path: "a.b", Message: fault.T("No.", "否。")})
+	if report(&b, once, "en"); b.String() != "error: a.b: No.\n" {
+		t.Errorf("%q", b.String())
+	}
+	b.Reset()
 	if code := report(&b, os.ErrClosed, "zh"); code != 70 || !strings.Contains(b.String(), "原因：file already closed") {
 		t.Errorf("%d %q", code, b.String())
 	}

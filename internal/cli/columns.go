@@ -197,14 +197,26 @@ func phaseCell(t *api.TrainingTask, lang string) cell {
 	return cell{s, w.tone}
 }
 
+// replicaRange is how many replicas a role asks for, and between how many it may have.
+func replicaRange(r *api.Role) string {
+	low, high := r.Range()
+	if low == high {
+		return fmt.Sprint(r.Replicas)
+	}
+	return fmt.Sprintf("%d (%d–%d)", r.Replicas, low, high)
+}
+
 func replicaCount(t *api.TrainingTask) string {
-	wanted := 0
+	wanted, low, high := 0, 0, 0
 	for _, r := range t.Spec.Roles {
-		wanted += max(r.Replicas, 1)
+		least, most := r.Range()
+		wanted, low, high = wanted+max(r.Replicas, 1), low+least, high+most
 	}
 	switch c := t.Status.Replicas; {
 	case t.Status.Phase.Finished() && c.Total > 0:
 		return fmt.Sprintf("%d/%d", c.Succeeded, c.Total)
+	case t.Spec.Elastic():
+		return fmt.Sprintf("%d/%d–%d", c.Running, low, high)
 	default:
 		return fmt.Sprintf("%d/%d", c.Running, max(wanted, c.Total))
 	}

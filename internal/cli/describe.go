@@ -147,7 +147,7 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 	d.add("Hyper-parameters", "超参数", strings.Join(hp, " "))
 	for _, r := range t.Spec.Roles {
 		d.section("Role "+r.Name, "角色 "+r.Name)
-		d.add("  Replicas", "  副本", fmt.Sprint(r.Replicas))
+		d.add("  Replicas", "  副本", replicaRange(&r))
 		d.add("  Command", "  命令", quoteAll(append(slices.Clone(r.Command), r.Args...)))
 		d.add("  CPU", "  CPU", zeroless(r.Resources.CPU == 0, r.Resources.CPU.String()))
 		d.add("  Memory", "  内存", zeroless(r.Resources.Memory == 0, r.Resources.Memory.String()))

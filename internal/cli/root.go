@@ -130,9 +130,13 @@ func report(w io.Writer, err error, lang string) int {
 	if isChinese(lang) {
 		sep = "："
 	}
-	fmt.Fprintf(w, "%s%s%s\n", word.In(lang), sep, clean(e.Message.In(lang)))
+	message := clean(e.Message.In(lang))
+	fmt.Fprintf(w, "%s%s%s\n", word.In(lang), sep, message)
 	for _, f := range e.Fields {
-		fmt.Fprintf(w, "  %s: %s\n", clean(f.Path), clean(f.Message.In(lang)))
+		// A server that refuses one field says it in its message.
+		if line := clean(f.Path) + ": " + clean(f.Message.In(lang)); line != message {
+			fmt.Fprintf(w, "  %s\n", line)
+		}
 	}
 	if e.Code == fault.Internal && e.Unwrap() != nil {
 		fmt.Fprintf(w, "  %s%s%s\n", cause.In(lang), sep, clean(e.Unwrap().Error()))

@@ -35,6 +35,7 @@ type Settings struct {
 	LogLevel      string
 	LogFormat     string
 	ArchiveAfter  time.Duration
+	Quantum       time.Duration
 	Processes     int
 	TenantUIDs    Range
 	TLSCert       string
@@ -78,6 +79,7 @@ var table = []entry{
 	{"log.level", "info", "debug, info, warn or error", func(s *Settings) value { return (*text)(&s.LogLevel) }},
 	{"log.format", "text", "text or json", func(s *Settings) value { return (*text)(&s.LogFormat) }},
 	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},
+	{"quantum", "10m", "how long a task stands as it is before an equal may have its place, or before it grows", func(s *Settings) value { return (*span)(&s.Quantum) }},
 	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
 	{"tenants.uids", "1900000000-1900065535", "uids for projects, one each, when run as root; nobody else on the machine may use them", func(s *Settings) value { return &s.TenantUIDs }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},

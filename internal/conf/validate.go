@@ -36,6 +36,9 @@ func (s *Settings) Validate() []fault.Field {
 	if s.ArchiveAfter < 0 || s.ArchiveAfter > 366*24*time.Hour {
 		add("archive.after", "%s is out of range: 0s to 8784h are allowed.", "%s 超出范围：允许 0s 到 8784h。", s.ArchiveAfter)
 	}
+	if s.Quantum < time.Second || s.Quantum > 366*24*time.Hour {
+		add("quantum", "%s is out of range: 1s to 8784h are allowed.", "%s 超出范围：允许 1s 到 8784h。", s.Quantum)
+	}
 	if s.Processes < 0 || s.Processes > 1_000_000 {
 		add("processes", "%d is out of range: 0 to 1000000 are allowed.", "%d 超出范围：允许 0 到 1000000。", s.Processes)
 	}

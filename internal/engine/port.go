@@ -51,8 +51,16 @@ type Replica struct {
 	Standby *api.Standby `json:"standby,omitempty"`
 	// Recipe is what the framework adds; nil for plain commands. Command is the recipe's already.
 	Recipe *Recipe `json:"recipe,omitempty"`
+	// Elastic is set where the number of ranks may change.
+	Elastic *Elastic `json:"elastic,omitempty"`
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
+}
+
+// Elastic is what the ranks of an elastic task need to know about its size.
+type Elastic struct {
+	World int           `json:"world"` // ranks it asked for
+	Batch api.BatchRule `json:"batch"`
 }
 
 // Recipe is the environment and the files of a framework. ${FERMI_RECIPE} and ${FERMI_OUTPUT} in them

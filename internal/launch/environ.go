@@ -133,7 +133,12 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 				}
 			}
 		}
-		if g.World > 1 && (replica.Recipe == nil || !replica.Recipe.Bare) {
+		if e := replica.Elastic; e != nil {
+			env.set("FERMI_ELASTIC", "1")
+			env.set("FERMI_BASE_WORLD_SIZE", strconv.Itoa(e.World))
+			env.set("FERMI_BATCH", string(e.Batch))
+		}
+		if (g.World > 1 || replica.Elastic != nil) && (replica.Recipe == nil || !replica.Recipe.Bare) {
 			for name, value := range map[string]string{
 				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),
 				"GROUP_RANK": strconv.Itoa(g.FirstRank / n), "MASTER_ADDR": host, "MASTER_PORT": port,

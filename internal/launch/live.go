@@ -146,6 +146,7 @@ func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (
 				return link.Generation{}, err
 			}
 			prepare = false
+			l.ranks.prepared()
 		case <-l.orders.wake:
 		case <-l.clock.After(recordPoll):
 		}

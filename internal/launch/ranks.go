@@ -21,6 +21,7 @@ type ranks struct {
 	saved   []bool          // which have saved in this generation
 	steps   []int64         // the newest step each reported
 	mark    int64           // the watermark of now
+	asked   bool            // frozen by the leader's word
 	frozen  bool            // a rank failed: nothing may be overwritten that the leader may choose
 	stopped *wordStop
 	roles   map[string]wordRole // the newest; nil: never told
@@ -45,7 +46,7 @@ func newRanks(n int, tell func(link.Ranks)) *ranks {
 func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.now, r.mark, r.frozen = g, g.Restore, false
+	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
 	for i := range r.held {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
 		r.steps[i], r.saved[i] = g.Restore, false
@@ -85,6 +86,14 @@ func (r *ranks) preflighted(report *preflight.Report) {
 	r.report()
 }
 
+// prepared tells the leader that nothing has to be brought any more.
+func (r *ranks) prepared() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Prepared = true
+	r.report()
+}
+
 func (r *ranks) failed(e *link.RankExit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +104,7 @@ func (r *ranks) failed(e *link.RankExit) {
 // report tells the newest, mu held.
 func (r *ranks) report() {
 	r.pending = false
-	r.said.Held = r.common()
+	r.said.Held, r.said.Frozen = r.common(), r.frozen || r.asked
 	r.said.Step, r.said.Watched = slices.Min(r.steps), r.stall.watched()
 	r.tell(r.said)
 }
@@ -177,9 +186,20 @@ func (r *ranks) watermark(generation, step int64) {
 	}
 }
 
+// freeze is the leader's word that it is about to open another generation, or is not any more: what it
+// knows that is held must be so until then, while the ranks go on.
+func (r *ranks) freeze(generation int64, asked bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if generation == r.now.Number && r.asked != asked {
+		r.asked = asked
+		r.report()
+	}
+}
+
 // raise tells the ranks of a newer watermark, mu held.
 func (r *ranks) raise(step int64) {
-	if step <= r.mark || r.frozen {
+	if step <= r.mark || r.frozen || r.asked {
 		return
 	}
 	r.mark = step

@@ -43,6 +43,7 @@ type Generation struct {
 	Preflight *preflight.Round
 	Ports     []int  // of all launchers, in rank order; none: nobody asks for them
 	Key       string // that only the launchers of the attempt know; the hub gives it where there are ports
+	Frozen    bool   // with the running one: what is held stays until the next one
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -60,6 +61,8 @@ type Ranks struct {
 	Facts      *preflight.Facts  // until it has started a generation; nil: it looks at none
 	Preflight  *preflight.Report // likewise; of the newest round
 	Ports      []int             // reserved for its processes for as long as it lives
+	Prepared   bool              // a generation would start at once
+	Frozen     bool              // Held stays until the next generation
 }
 
 // RankState is what a rank that makes no progress does.
@@ -87,7 +90,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
-		Preflight: preflightMessage(g.Preflight),
+		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen,
 	}
 }
 
@@ -95,7 +98,7 @@ func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
-		Preflight: preflightOf(m.GetPreflight()),
+		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(),
 	}
 }
 
@@ -215,6 +218,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.HungAtUnixNano = r.HungAt.UnixNano()
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
+	out.Prepared, out.Frozen = r.Prepared, r.Frozen
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -235,6 +239,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
+	out.Prepared, out.Frozen = m.GetPrepared(), m.GetFrozen()
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -286,7 +291,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
-		old.GetHungAtUnixNano() != m.GetHungAtUnixNano() ||
+		old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound()
 }
 

@@ -48,6 +48,7 @@ func trainCommand(both func(en, zh string) string) *cobra.Command {
 	f.IntVar(&o.Hidden, "hidden", o.Hidden, both("width of the hidden layers", "隐藏层宽度"))
 	f.Uint64Var(&o.Seed, "seed", o.Seed, both("seed; the same seed gives the same bits", "随机种子；相同种子得到逐位相同的结果"))
 	f.IntVar(&o.LogEvery, "log-every", o.LogEvery, both("steps between log lines", "日志间隔步数"))
+	f.IntVar(&o.Shards, "shards", o.Shards, both("the same bits with any number of ranks up to this", "在不超过该数量的任意进程数下得到逐位相同的结果"))
 	f.DurationVar(&o.StepTime, "step-time", o.StepTime, both("wait after each step, such as 100ms", "每步之后的等待时间，如 100ms"))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		merged, err := merge(cmd, o)
@@ -85,6 +86,7 @@ func merge(cmd *cobra.Command, flags Options) (Options, error) {
 	set("hidden", func() { o.Hidden = flags.Hidden })
 	set("seed", func() { o.Seed = flags.Seed })
 	set("log-every", func() { o.LogEvery = flags.LogEvery })
+	set("shards", func() { o.Shards = flags.Shards })
 	set("step-time", func() { o.StepTime = flags.StepTime })
 	return o, err
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // freeAddress is one where nobody listens, kept for the test as a launcher keeps it.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -232,22 +232,22 @@ func TestSlots(t *testing.T) {
 			at = slotHeader + rnd.IntN(len(raw)-slotHeader)
 		}
 		bad[at] ^= 1 << rnd.IntN(8)
-		if _, _, err := parseSlot(bad, p); err == nil {
+		if _, _, err := parseSlot(bad); err == nil {
 			t.Fatalf("a flipped bit of byte %d went unseen", at)
 		}
-		if _, _, err := parseSlot(raw[:rnd.IntN(len(raw))], p); err == nil {
+		if _, _, err := parseSlot(raw[:rnd.IntN(len(raw))]); err == nil {
 			t.Fatal("a torn slot was taken")
 		}
 	}
-	if _, _, err := parseSlot(raw, p); err != nil {
+	if _, _, err := parseSlot(raw); err != nil {
 		t.Error("the whole one was not:", err)
 	}
 }
 
 func FuzzSlot(f *testing.F) {
-	f.Add([]byte("FERMIL0\x01"), 0)
-	f.Fuzz(func(t *testing.T, raw []byte, rank int) {
-		if step, data, err := parseSlot(raw, Place{Rank: rank, World: 1}); err == nil && (step <= 0 || len(data) > len(raw)) {
+	f.Add([]byte("FERMIL0\x01"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if step, data, err := parseSlot(raw); err == nil && (step <= 0 || len(data) > len(raw)) {
 			t.Fatal(step, len(data))
 		}
 	})

@@ -128,7 +128,7 @@ func TestFromEnvironment(t *testing.T) {
 			"FERMI_HP_STEPS": "7", "FERMI_HP_BATCH": "8", "FERMI_HP_LR": "0.1", "FERMI_HP_HIDDEN": "9",
 			"FERMI_HP_SEED": "3", "FERMI_HP_LOG_EVERY": "2", "FERMI_HP_STEP_TIME": "0.25", "FERMI_OUTPUT": "/o",
 		}, func(o *Options) {
-			*o = Options{7, 8, 0.1, 9, 3, 2, 250 * time.Millisecond, "/o", Place{World: 1}}
+			*o = Options{7, 8, 0.1, 9, 3, 2, 250 * time.Millisecond, "/o", 0, Place{World: 1}}
 		}, false},
 		{"span", map[string]string{"FERMI_HP_STEP_TIME": "20ms"}, func(o *Options) { o.StepTime = 20 * time.Millisecond }, false},
 		{"bad", map[string]string{"FERMI_HP_STEPS": "many"}, nil, true},

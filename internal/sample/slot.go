@@ -49,7 +49,7 @@ func openSlots(p Place) (*slots, error) {
 			return nil, err
 		}
 		s.list[i] = &slot{f: f}
-		if step, _, err := s.list[i].read(p); err == nil {
+		if step, _, err := s.list[i].read(); err == nil {
 			s.list[i].step = step
 		}
 	}
@@ -76,7 +76,7 @@ func (s *slots) restore(step int64) (data []byte, err error) {
 	for _, slot := range s.list {
 		switch {
 		case slot.step == step && step > 0:
-			_, data, err = slot.read(s.place)
+			_, data, err = slot.read()
 		case slot.step > step:
 			if err := slot.wipe(); err != nil {
 				return nil, err
@@ -146,15 +146,16 @@ func chunkSums(data []byte) []byte {
 var errNoSlot = errors.New("no whole state")
 
 // read verifies every byte.
-func (s *slot) read(p Place) (step int64, data []byte, err error) {
+func (s *slot) read() (step int64, data []byte, err error) {
 	all, err := io.ReadAll(io.NewSectionReader(s.f, 0, 1<<40))
 	if err != nil {
 		return 0, nil, err
 	}
-	return parseSlot(all, p)
+	return parseSlot(all)
 }
 
-func parseSlot(all []byte, p Place) (step int64, data []byte, err error) {
+// parseSlot does not ask whose rank it was: all ranks have the same state.
+func parseSlot(all []byte) (step int64, data []byte, err error) {
 	if len(all) < slotHeader || crc32.ChecksumIEEE(all[:slotFields]) != binary.LittleEndian.Uint32(all[slotFields:]) || string(all[:8]) != string(slotMagic) {
 		return 0, nil, errNoSlot
 	}
@@ -162,7 +163,7 @@ func parseSlot(all []byte, p Place) (step int64, data []byte, err error) {
 	long := func(i int) uint64 { return binary.LittleEndian.Uint64(all[24+8*i:]) }
 	step, body := int64(long(1)), all[slotHeader:]
 	n, tree, table := long(2), long(3), long(4)
-	if word(0) != slotWhole || word(1) != uint32(p.Rank) || word(2) != uint32(p.World) || step <= 0 || n > uint64(len(body)) || tree > uint64(len(body))-n || table > uint64(len(body))-n-tree {
+	if word(0) != slotWhole || step <= 0 || n > uint64(len(body)) || tree > uint64(len(body))-n || table > uint64(len(body))-n-tree {
 		return 0, nil, errNoSlot
 	}
 	data = body[:n]

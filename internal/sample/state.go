@@ -41,10 +41,15 @@ func (t *trainer) step(r *ring, stop bool) (stopped bool, err error) {
 	}
 	p := t.o.Place
 	n := max(p.World, 1)
-	share := t.batch[p.Rank*len(t.batch)/n : (p.Rank+1)*len(t.batch)/n]
-	t.grad.clear()
-	t.model.batchOf(t.work, share, len(t.batch), t.grad)
-	if stopped, err = t.reduce(r, stop); err != nil {
+	if t.o.Shards > 0 {
+		stopped, err = t.shards(r, stop)
+	} else {
+		share := t.batch[p.Rank*len(t.batch)/n : (p.Rank+1)*len(t.batch)/n]
+		t.grad.clear()
+		t.model.batchOf(t.work, share, len(t.batch), t.grad)
+		stopped, err = t.reduce(r, stop)
+	}
+	if err != nil {
 		return false, err
 	}
 	t.opt.apply(t.model, t.grad)

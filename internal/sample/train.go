@@ -27,6 +27,9 @@ type Options struct {
 	StepTime time.Duration
 	// Output is the folder for model.json and metrics.jsonl; "" writes nothing.
 	Output string
+	// Shards makes the bits independent of the number of ranks: gradients are of so many fixed parts of
+	// a batch, and summed in their order. 0: of one part a rank, as fast as can be.
+	Shards int
 	// Place is among which other ranks.
 	Place Place
 }
@@ -49,6 +52,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("hidden must be between 1 and 4096, not %d", o.Hidden)
 	case o.LogEvery < 1:
 		return fmt.Errorf("log-every must be at least 1, not %d", o.LogEvery)
+	case o.Shards < 0 || o.Shards > maxShards || o.Shards > 0 && o.Shards < o.Place.World:
+		return fmt.Errorf("shards must be 0, or at least one for each of the %d ranks and at most %d, not %d", o.Place.World, maxShards, o.Shards)
 	case o.StepTime < 0 || o.StepTime > time.Hour:
 		return fmt.Errorf("step-time must be between 0 and 1h, not %s", o.StepTime)
 	}
@@ -73,6 +78,7 @@ func (o Options) FromEnvironment(getenv func(string) string) (Options, error) {
 	read("BATCH", integer(&o.Batch))
 	read("HIDDEN", integer(&o.Hidden))
 	read("LOG_EVERY", integer(&o.LogEvery))
+	read("SHARDS", integer(&o.Shards))
 	read("LR", func(v string) (err error) { o.Rate, err = strconv.ParseFloat(v, 64); return err })
 	read("SEED", func(v string) (err error) { o.Seed, err = strconv.ParseUint(v, 10, 64); return err })
 	read("STEP_TIME", func(v string) (err error) { o.StepTime, err = parseSpan(v); return err })
@@ -105,6 +111,8 @@ type saved struct {
 	*Model
 }
 
+const maxShards = 4096
+
 // examples is the size of the training set.
 const examples = 1024
 
@@ -128,15 +136,15 @@ func Train(ctx context.Context, o Options, out io.Writer) (Result, error) {
 		return Result{}, err
 	}
 	defer boss.close()
-	at, err := t.resume(kept, boss)
-	if err != nil {
-		return Result{}, err
-	}
 	around, err := joinRing(ctx, o.Place)
 	if err != nil {
 		return Result{}, err
 	}
 	defer around.close()
+	at, err := t.resume(kept, boss, around)
+	if err != nil {
+		return Result{}, err
+	}
 	metrics, err := openMetrics(o.Output, at.Step)
 	if err != nil {
 		return Result{}, err
@@ -186,14 +194,25 @@ func (t *trainer) finish(ctx context.Context, at Result, out io.Writer, metrics 
 	return at, nil
 }
 
-// resume goes on where the launcher says: with the state of that step, or from the beginning.
-func (t *trainer) resume(kept *slots, boss *launcher) (at Result, err error) {
+// resume goes on where the launcher says: with the state of that step, or from the beginning. A rank
+// that is new takes the state of one that has it, and keeps it.
+func (t *trainer) resume(kept *slots, boss *launcher, around *ring) (at Result, err error) {
 	if kept == nil || boss == nil {
 		return at, nil
 	}
-	data, err := kept.restore(boss.restore)
-	if err == nil && boss.restore > 0 {
+	own, err := kept.restore(boss.restore)
+	if boss.restore == 0 {
+		return at, err
+	}
+	data, err := around.share(own, err)
+	if err == nil {
 		err = t.restore(data)
+	}
+	if err == nil && own == nil {
+		var saved bool
+		if saved, err = kept.save(boss.restore, boss.restore, data); saved && err == nil {
+			boss.say("saved", map[string]any{"step": boss.restore, "bytes": len(data), "seconds": 0})
+		}
 	}
 	if err != nil {
 		boss.say("held", map[string]any{"steps": kept.held()}) // so that an older one is chosen next

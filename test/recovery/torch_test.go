@@ -30,30 +30,36 @@ type torchRun struct {
 
 func (w *world) torch(name string, steps int, env ...api.EnvVar) torchRun {
 	w.t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { os.RemoveAll(dir) })
-	script, err := os.ReadFile("../../sdk/python/tests/train_ddp.py")
-	if err := errors.Join(err, os.Chmod(dir, 0o777), os.WriteFile(filepath.Join(dir, "train.py"), script, 0o644)); err != nil {
-		w.t.Fatal(err)
-	}
-	_, err = w.cl.Submit(w.t.Context(), &api.TrainingTask{
+	return w.torchTask(&api.TrainingTask{
 		Meta: api.Meta{Name: name},
 		Spec: api.TrainingTaskSpec{
-			Restart: &api.RestartPolicy{MaxRestarts: 1000}, Code: &api.Code{Folder: dir},
+			Restart: &api.RestartPolicy{MaxRestarts: 1000},
 			Roles: []api.Role{{
 				Name: "worker", Ranks: torchRanks, Resources: api.Resources{CPU: 1000, Memory: 4 << 30}, Standby: &api.Standby{Preload: []string{"torch"}},
-				Command: []string{torchPython, "train.py"},
-				Env:     append(env, []api.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "STEPS", Value: strconv.Itoa(steps)}, {Name: "OUT", Value: "out"}, {Name: "TRACE", Value: "trace"}}...),
+				Command: []string{torchPython, "train_ddp.py"}, Env: env,
 			}},
 		},
-	}, false)
+	}, steps)
+}
+
+// torchTask submits a task with the SDK's scripts as its code.
+func (w *world) torchTask(task *api.TrainingTask, steps int) torchRun {
+	w.t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "f")
+	if err == nil {
+		w.t.Cleanup(func() { os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o777)
+	}
+	for _, name := range []string{"train_ddp.py", "train_virtual.py"} {
+		script, missing := os.ReadFile("../../sdk/python/tests/" + name)
+		err = errors.Join(err, missing, os.WriteFile(filepath.Join(dir, name), script, 0o644))
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return torchRun{training{name, w.task(name).Meta.ID}, dir}
+	task.Spec.Code = &api.Code{Folder: dir}
+	task.Spec.Roles[0].Env = append(task.Spec.Roles[0].Env, []api.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "STEPS", Value: strconv.Itoa(steps)}, {Name: "OUT", Value: "out"}, {Name: "TRACE", Value: "trace"}}...)
+	return torchRun{w.create(task), dir}
 }
 
 // at is where a rank is: its generation, step and own pid; zero before its first step.
@@ -85,7 +91,7 @@ func (w *world) interruptTorch(r torchRun, rank, after, steps int) (killed int, 
 func (w *world) digests(r torchRun) string {
 	w.t.Helper()
 	w.eventually(r.name+" has ended", func() bool { return w.task(r.name).Status.Phase.Finished() })
-	if s := w.task(r.name).Status; s.Phase != api.PhaseCompleted || s.Attempt != 1 {
+	if s := w.task(r.name).Status; s.Phase == api.PhaseFailed || s.Attempt != 1 {
 		w.t.Fatalf("%s ended %s in attempt %d: %s %+v", r.name, s.Phase, s.Attempt, s.Message, s.Failure)
 	}
 	var all strings.Builder

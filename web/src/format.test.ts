@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Node, Placement } from "./api/client";
-import { bytes, duration, picture, said, slots } from "./format";
+import type { Node, Placement, Task } from "./api/client";
+import { bytes, duration, picture, said, sizes, slots } from "./format";
 import { en } from "./i18n/en";
 import { zh } from "./i18n/zh";
 
@@ -23,6 +23,14 @@ test("a text falls back to the other language", () => {
   expect(said({ en: "a", zh: "甲" }, "zh")).toBe("甲");
   expect(said({ en: "a" }, "zh")).toBe("a");
   expect(said(undefined, "en")).toBe("");
+});
+
+test("an elastic task says between how many it may have", () => {
+  const task = (role: object, running = 0) =>
+    ({ spec: { roles: [role] }, status: { replicas: { running } } }) as unknown as Task;
+  expect(sizes(task({ replicas: 4, minReplicas: 2 }, 3))).toBe("3 / 2–4");
+  expect(sizes(task({ replicas: 2, maxReplicas: 8 }))).toBe("0 / 2–8");
+  expect(sizes(task({ replicas: 2, minReplicas: 2, maxReplicas: 2 }, 2))).toBe("");
 });
 
 function pack(entries: [number, bigint][]): string {

@@ -64,6 +64,14 @@ export function title(object: { metadata: { displayName?: string; name?: string;
   return displayName || name || id || "—";
 }
 
+/** How many replicas an elastic task has, and between how many it may have; "" where that is fixed. */
+export function sizes(task: Task): string {
+  const roles = task.spec.roles ?? [];
+  const low = roles.reduce((n, r) => n + (r.minReplicas ?? r.replicas ?? 1), 0);
+  const high = roles.reduce((n, r) => n + (r.maxReplicas ?? r.replicas ?? 1), 0);
+  return low === high ? "" : `${task.status?.replicas?.running ?? 0} / ${low}–${high}`;
+}
+
 /** The replicas and devices a task asks for. */
 export function wish(task: Task): { replicas: number; devices: number; type: string } {
   const roles = task.spec.roles ?? [];

@@ -25,6 +25,9 @@ type Config struct {
 	// Host and Processes bound what virtual nodes really start on this machine.
 	Host      string
 	Processes int
+	// Quantum is the planner's: for how long a gang stands as it is before an equal may have its place,
+	// or before it grows. 0: ten minutes.
+	Quantum time.Duration
 	// Past is what a new leader learns from; nil: nothing.
 	Past Past
 }
@@ -184,9 +187,11 @@ func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, wake time.Time) {
 	retry = c.clear(ctx, epoch)
 	retry = c.drain(ctx, epoch) || retry
+	again, giveUp := c.replace(ctx, epoch)
+	retry = retry || again
 	for ctx.Err() == nil {
 		c.mu.Lock()
-		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{})
+		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{Quantum: c.cfg.Quantum})
 		bases := make([]*api.TrainingTask, len(res.Decisions))
 		for i, d := range res.Decisions {
 			bases[i] = c.m.tasks[d.Workload.ID]
@@ -198,11 +203,20 @@ func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, w
 		if c.preempt(ctx, epoch, res.Evictions) {
 			retry = true
 		}
+		retry = c.resize(ctx, epoch, res.Resizes) || retry
 		if !res.More {
-			return retry, res.Wake
+			return retry, sooner(res.Wake, giveUp)
 		}
 	}
 	return retry, wake
+}
+
+// sooner is the first of two times; zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // reasonPreempted is why a gang had to go that gave way to another.

@@ -24,6 +24,8 @@ type model struct {
 	stands  map[string]*api.Placement    // by task id
 	on      map[uint32]map[string]bool   // node → ids of tasks that stand on it
 	doubts  map[string]*api.Placement    // by task id: as it was before a write that may have reserved a place
+	lost    map[string]bool              // ids of tasks that look for others in the stead of lost replicas
+	in      map[uint32]string            // node → zone
 	drains  map[uint32]uint64            // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32            // node name → number
 	zones   map[string]*api.Zone
@@ -45,7 +47,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host, trials: cost.NewTrials(),
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{},
+		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]string{},
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -117,6 +119,7 @@ func (m *model) setNode(n *api.Node) {
 	if n.Spec.Virtual {
 		s.Host = m.host
 	}
+	m.in[s.Number] = s.Zone
 	if err := m.cluster.SetNode(s); err != nil {
 		m.log.Error("a node can't be used", "node", n.Meta.Name, "error", err)
 		return
@@ -161,6 +164,10 @@ func (m *model) stand(p *api.Placement, stands bool) {
 	} else {
 		delete(m.stands, p.Spec.TaskID)
 	}
+	delete(m.lost, p.Spec.TaskID)
+	if stands && p.Spec.Lost != nil {
+		m.lost[p.Spec.TaskID] = true
+	}
 	for _, r := range p.Spec.Roles {
 		for _, s := range r.Slots {
 			if !stands {
@@ -185,6 +192,7 @@ func (m *model) dropNode(name string) {
 		return
 	}
 	delete(m.nodes, name)
+	delete(m.in, number)
 }
 
 // setTask files a task under invariant 1.
@@ -221,7 +229,8 @@ func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 	id := p.Spec.TaskID
 	m.queues.Remove(id)
 	m.placed[p.Meta.Project+"/"+p.Meta.Name] = id
-	if old := m.stands[id]; old != nil {
+	old := m.stands[id]
+	if old != nil {
 		m.stand(old, false)
 	}
 	m.stand(p, true)
@@ -229,7 +238,10 @@ func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 	held, known := m.cluster.Held(id)
 	var err error
 	switch {
-	case known && !slices.EqualFunc(held, at, slices.Equal):
+	case known && slices.EqualFunc(held, at, slices.Equal):
+	case known && old != nil && old.Spec.Attempt == p.Spec.Attempt && old.Spec.PlacedAt.Equal(p.Spec.PlacedAt): // more or fewer replicas, or one elsewhere
+		err = sched.Resized(m.now(), m.cluster, m.queues, id, at)
+	case known:
 		err = sched.Moved(m.now(), m.cluster, m.queues, id, at, p.Spec.PlacedAt)
 	case !known && w != nil:
 		if err = m.cluster.Hold(id, w.Roles, at); err == nil {
@@ -247,6 +259,9 @@ func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 // leaves notes who was asked to leave, and holds the place that is reserved for it.
 func (m *model) leaves(p *api.Placement) error {
 	id, e := p.Spec.TaskID, p.Spec.Evict
+	if p.Spec.Shrink != nil {
+		m.queues.Leaving(id)
+	}
 	if e == nil || len(e.To) == 0 {
 		m.cluster.Unreserve(id)
 	}
@@ -333,7 +348,11 @@ func roles(t *api.TrainingTask) []sched.Role {
 		if types := r.Resources.Accelerators.Types(); len(types) > 1 {
 			need.DeviceTypes = types
 		}
-		out = append(out, sched.Role{Name: r.Name, Replicas: r.Replicas, Need: need})
+		role := sched.Role{Name: r.Name, Replicas: r.Replicas, Need: need}
+		if low, high := r.Range(); low != high { // 0 is as many as it asks for
+			role.Min, role.Max = low, high
+		}
+		out = append(out, role)
 	}
 	return out
 }

@@ -122,6 +122,7 @@ func (p *preview) move(w *sched.Workload, wish MoveWish) (out planned, err error
 		return out, fault.New(fault.Conflict, "AlreadyThere", fault.T("The task is in %s already.", "该任务已在 %s。", wish.Zone))
 	}
 	out.loss, _ = m.queues.Loss(p.now, id)
+	w = sized(w, out.from)
 	var ok bool
 	if out.to, ok = sched.Elsewhere(m.cluster, m.queues, w); !ok {
 		out.why = sched.ExplainElsewhere(m.cluster, m.queues, w)
@@ -189,7 +190,8 @@ func (m *model) reserve(id string) []api.RoleAssignment {
 	if !ok {
 		return nil
 	}
-	at, ok := sched.Elsewhere(m.cluster, m.queues, w)
+	held, _ := m.cluster.Held(id)
+	at, ok := sched.Elsewhere(m.cluster, m.queues, sized(w, held))
 	if !ok || m.cluster.Reserve(id, at) != nil {
 		return nil
 	}

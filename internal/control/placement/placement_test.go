@@ -51,7 +51,7 @@ func commit(t testing.TB, s *store.Store, ops ...store.Op) {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+	for deadline := time.Now().Add(60 * time.Second); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatal("never: " + what)
 		}

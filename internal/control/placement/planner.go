@@ -9,7 +9,8 @@ import (
 )
 
 // Planner is the controller's own view of the cluster with no store behind it: the simulator feeds
-// it the same objects and gets the same decisions. Not safe for concurrent use.
+// it the same objects and gets the same decisions. Elastic tasks keep the size they ask for. Not safe
+// for concurrent use.
 type Planner struct {
 	m   *model
 	now time.Time
@@ -35,10 +36,12 @@ func (p *Planner) Queue(q *api.Queue) {
 }
 
 // Submit lets a task wait.
-func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(t) }
+func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(fixedSize(t)) }
 
 // Stand says that a task has this placement since before the planner was made.
-func (p *Planner) Stand(t *api.TrainingTask, at *api.Placement) { p.m.setPlacement(at, workload(t)) }
+func (p *Planner) Stand(t *api.TrainingTask, at *api.Placement) {
+	p.m.setPlacement(at, workload(fixedSize(t)))
+}
 
 // Learn says how long a task ran that has ended before the planner was made.
 func (p *Planner) Learn(t *api.TrainingTask, ran time.Duration) { p.m.queues.Learn(workload(t), ran) }
@@ -65,7 +68,7 @@ func (p *Planner) End(t *api.TrainingTask) {
 // Requeue takes a task off its nodes and lets it wait again.
 func (p *Planner) Requeue(t *api.TrainingTask) {
 	p.m.stop(t.Meta.ID, false)
-	p.m.setTask(t)
+	p.m.setTask(fixedSize(t))
 }
 
 // Waiting counts the tasks that wait.

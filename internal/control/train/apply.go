@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -55,6 +56,11 @@ func (c *Controller) commit(ctx context.Context, s seen, p plan) (*api.TrainingT
 	if p.dropPlace {
 		ops = append(ops, store.Delete(api.KeyOf(s.placement), s.placement.Meta.Revision))
 	}
+	if p.resize != nil {
+		next := store.Clone(s.placement)
+		next.Spec, next.Meta.UpdatedAt = *p.resize, task.Meta.UpdatedAt
+		ops = append(ops, store.Update(next))
+	}
 	if p.moveOn {
 		ops = append(ops, store.Update(movedOn(s.placement, task)))
 	}
@@ -69,7 +75,7 @@ func (c *Controller) commit(ctx context.Context, s seen, p plan) (*api.TrainingT
 // movedOn is the placement of a task that has left its place for the one reserved for it.
 func movedOn(p *api.Placement, task *api.TrainingTask) *api.Placement {
 	next := store.Clone(p)
-	next.Spec.Roles, next.Spec.Evict = p.Spec.Evict.To, nil
+	next.Spec.Roles, next.Spec.Evict, next.Spec.Shrink, next.Spec.Lost = p.Spec.Evict.To, nil, nil, nil
 	next.Spec.PlacedAt = task.Meta.UpdatedAt
 	if task.Status.Phase != api.PhasePending { // its next attempt is in the same transaction
 		next.Spec.Attempt = task.Status.Attempt
@@ -113,14 +119,26 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	for _, i := range p.goAhead {
 		g := s.orderFor(i, task.Status, hold)
 		g.Roles, g.RoleTable = roles, table
-		if err := c.cfg.Hub.Go(s.members[i].name, s.members[i].attempt, g); err != nil && !fault.Is(err, fault.Unavailable) {
-			errs = append(errs, err) // not attached any more: it comes back
-		}
+		errs = append(errs, c.order(&s.members[i], g))
+	}
+	for _, i := range p.freeze {
+		g := s.orderFor(i, task.Status, true)
+		g.FirstRank, g.Frozen = 0, true // it runs: its ranks are those it was told before
+		errs = append(errs, c.order(&s.members[i], g))
 	}
 	for _, name := range p.remove {
 		errs = append(errs, c.cfg.Engine.Remove(ctx, name))
 	}
 	return errors.Join(errs...)
+}
+
+// order tells a member about a generation; one that is not attached any more comes back.
+func (c *Controller) order(m *member, g link.Generation) error {
+	err := c.cfg.Hub.Go(m.name, m.attempt, g)
+	if fault.Is(err, fault.Unavailable) {
+		return nil
+	}
+	return err
 }
 
 // stillLeading is a fenced write that changes nothing: it fails when somebody else leads, and gives
@@ -144,6 +162,8 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 			return err
 		}
 	}
+	s.members = s.everybody()
+	s.table()
 	made, err := c.recipe(s, task)
 	if err != nil {
 		return err
@@ -155,7 +175,7 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			r := c.replica(s, i, task)
+			r := c.replica(&s.members[i], task)
 			r.UID = uid
 			withRecipe(&r, made, s.members[i].place)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
@@ -165,14 +185,16 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 	return errors.Join(errs...)
 }
 
-// replica is what the engine is told about member i.
-func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Replica {
-	m := s.members[i]
+// replica is what the engine is told about a member.
+func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 	r := engine.Replica{
 		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
 		Attempt: m.attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.ranks, Node: m.node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
+	}
+	if task.Spec.Elastic() {
+		r.Elastic = askedFor(&task.Spec)
 	}
 	for _, role := range task.Spec.Roles {
 		if role.Name == m.role {
@@ -190,32 +212,22 @@ func (c *Controller) replica(s seen, i int, task *api.TrainingTask) engine.Repli
 	if o := task.Spec.Outputs; o != nil {
 		r.OutputLogs = o.Logs
 	}
-	slot := slotOf(s.placement, m.role, m.index)
-	if n := c.node(slot.Node); n != nil {
+	if n := c.node(m.number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
-		r.Devices = devicesOf(n, slot)
+		r.Devices = devicesOf(n, m.devices)
 	}
 	return r
 }
 
 // devicesOf are the assigned ones.
-func devicesOf(n *api.Node, slot api.Slot) []api.Device {
+func devicesOf(n *api.Node, mask uint64) []api.Device {
 	var out []api.Device
 	for bit, d := range n.Spec.Devices {
-		if slot.Devices&(1<<bit) != 0 {
+		if mask&(1<<bit) != 0 {
 			out = append(out, d)
 		}
 	}
 	return out
-}
-
-func slotOf(p *api.Placement, role string, index int) api.Slot {
-	for _, r := range p.Spec.Roles {
-		if r.Role == role && index < len(r.Slots) {
-			return r.Slots[index]
-		}
-	}
-	return api.Slot{}
 }
 
 // leave takes a finished task out of the store: to history, or for good.

@@ -233,7 +233,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 		known[ob.Name] = ob
 	}
 	s.stay = c.staysIn(s.task)
-	s.members = c.members(s, known)
+	c.muster(&s, known)
 	s.table()
 	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
 		if _, err := c.recipe(s, s.task); err != nil {
@@ -259,21 +259,22 @@ func (s *seen) torn() bool {
 }
 
 // members lists the replicas the current attempt must have, and takes them out of known.
-func (c *Controller) members(s seen, known map[engine.Name]engine.Observation) []member {
-	if s.placement == nil {
-		return nil
-	}
+func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engine.Name]engine.Observation) []member {
 	var out []member
 	ranks := map[string]int{}
 	for i := range s.task.Spec.Roles {
 		ranks[s.task.Spec.Roles[i].Name] = recipe.Started(s.task.Spec.Framework, &s.task.Spec.Roles[i])
 	}
-	for _, role := range s.placement.Spec.Roles {
+	for _, role := range roles {
 		for i, slot := range role.Slots {
-			attempt := s.task.Status.AttemptOf(role.Role)
-			m := member{name: engine.NameOf(s.task.Meta.ID, role.Role, i, attempt), role: role.Role, index: i, attempt: attempt, number: slot.Node, devices: slot.Devices, ranks: max(ranks[role.Role], 1)}
+			index, attempt := role.Index(i), s.task.Status.AttemptOf(role.Role)
+			m := member{
+				name: engine.NameOf(s.task.Meta.ID, role.Role, index, attempt), role: role.Role, index: index, attempt: attempt,
+				number: slot.Node, devices: slot.Devices, ranks: max(ranks[role.Role], 1),
+			}
 			if n := c.node(slot.Node); n != nil {
 				m.node, m.zone, m.leaf = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf
+				m.usable = n.Status.Ready && !n.Spec.Cordoned && n.Meta.DeletedAt == nil
 			}
 			if ob, ok := known[m.name]; ok {
 				m.state, m.started, m.exit = ob.State, ob.Started, ob.Exit

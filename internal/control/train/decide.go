@@ -18,6 +18,8 @@ type seen struct {
 	members   []member       // of the current attempt, in the placement's order; empty without one
 	order     []int          // of members, as ranks go
 	world     int            // ranks of all members
+	joining   []member       // replicas of an elastic task that take part from the next generation on
+	surplus   []member       // replicas that it gives up; they are among others as well
 	others    []engine.Observation
 	// unfit says why the framework can't be started on this placement; nil where it can, or is plain.
 	unfit *fault.Error
@@ -44,9 +46,10 @@ type member struct {
 	zone     string
 	leaf     string
 	devices  uint64
-	ranks    int // processes
-	first    int // rank of its first one
-	place    int // in the order of ranks
+	ranks    int  // processes
+	first    int  // rank of its first one
+	usable   bool // its node takes work
+	place    int  // in the order of ranks
 	attached bool
 	said     link.Ranks   // the newest by its launcher; zero: nothing
 	state    engine.State // "": the engine does not know it
@@ -62,11 +65,13 @@ type plan struct {
 	usage     bool // write the usage rows of members that run or ended first
 	commit    bool // status changed, or the placement must go or change
 	dropPlace bool
-	moveOn    bool  // the place reserved for it becomes its place
-	start     []int // members
+	moveOn    bool               // the place reserved for it becomes its place
+	resize    *api.PlacementSpec // its place, with replicas that came or went; nil: as it is
+	start     []int              // members, and behind them who joins
 	stop      []engine.Name
 	goAhead   []int // members
 	check     []int // members that are asked for their preflight
+	freeze    []int // members whose ranks keep what they hold until the next generation
 	remove    []engine.Name
 	archive   bool   // move the task to history
 	erase     bool   // delete the task and its bytes
@@ -88,7 +93,7 @@ type event struct {
 func decide(s seen, now time.Time) plan {
 	p := plan{status: s.task.Status}
 	p.status.Restarts, p.status.Roles = slices.Clone(p.status.Restarts), slices.Clone(p.status.Roles)
-	s.sweepOthers(&p)
+	s.sweepOthers(&p, now)
 	wanted := !s.task.Spec.Stop && s.task.Meta.DeletedAt == nil
 	switch {
 	case p.status.Phase == "":
@@ -101,6 +106,8 @@ func decide(s seen, now time.Time) plan {
 		s.unplaced(&p, now)
 	case s.placement.Spec.Evict != nil:
 		s.leave(&p, now)
+	case s.placement.Spec.Shrink != nil && s.settled():
+		s.shrunk(&p)
 	case p.status.Phase == api.PhasePending:
 		s.begin(&p, now)
 	default:
@@ -129,12 +136,15 @@ func (p *plan) tell(warning bool, reason, once string, message fault.Text) {
 }
 
 // sweepOthers ends and removes replicas that are not of the current attempt.
-func (s *seen) sweepOthers(p *plan) {
+func (s *seen) sweepOthers(p *plan, now time.Time) {
+	spared := s.spared(p, now)
 	for _, o := range s.others {
-		switch o.State {
-		case engine.StateDone:
+		switch {
+		case o.State == engine.StateDone:
 			p.remove = append(p.remove, o.Name)
-		case engine.StateExited: // hands over
+			p.usage = p.usage || len(s.surplus) > 0
+		case o.State == engine.StateExited: // hands over
+		case slices.Contains(spared, o.Name):
 		default:
 			p.stop = append(p.stop, o.Name)
 		}
@@ -189,8 +199,7 @@ func (s *seen) stopping(p *plan, now time.Time) {
 // endAll stops what runs; true when every replica that ever was has handed over.
 func (s *seen) endAll(p *plan) bool {
 	over := true
-	for i := range s.members {
-		m := &s.members[i]
+	for _, m := range s.everybody() {
 		if m.state == "" || m.state == engine.StateDone {
 			continue
 		}
@@ -323,6 +332,9 @@ func (s *seen) proceed(p *plan, now time.Time) {
 		s.refused(p, now)
 		return
 	}
+	if s.lose(p, now) {
+		return
+	}
 	parts := s.parts()
 	lost := func(part *seen) *api.ReplicaFailure { return part.firstFailure(p.status.Rendezvous != nil) }
 	if part, fail := earliest(parts, p, lost); fail != nil {
@@ -332,6 +344,9 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	if p.status.Replicas.Succeeded == len(s.members) {
 		s.complete(p, now)
 		return
+	}
+	if s.resize(p, now) {
+		return // whatever failed meanwhile was of a generation that is over
 	}
 	var wait time.Duration
 	failed := func(part *seen) *api.ReplicaFailure {

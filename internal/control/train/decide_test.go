@@ -364,7 +364,7 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 		m.said.RoleTable = table
 		if m.said.Generation < number {
 			m.state = engine.StateRunning
-			m.said.Generation, m.said.Failed, m.said.Hung = number, nil, nil
+			m.said.Generation, m.said.Failed, m.said.Hung, m.said.Frozen = number, nil, nil, false
 		}
 	}
 	for _, name := range p.stop {

@@ -34,5 +34,7 @@
 //  5. A replica's folder goes only after 4.
 //  6. A task that moves has both places until its processes have ended, and the new one from then
 //     on: one transaction makes it the place of the next attempt.
-//  7. The watermark is a step that every rank holds, so the newest common step is never overwritten.
+//  7. An elastic task's placement says which replicas there shall be. A newcomer takes part only from a
+//     generation on that was opened when all were ready; a slot goes only after its processes have ended.
+//  8. The watermark is a step that every rank holds, so the newest common step is never overwritten.
 package train

@@ -83,8 +83,8 @@ func (s *seen) lead() *member {
 func (s *seen) open(p *plan, world int) {
 	p.status.Generation++
 	p.status.Rendezvous = &api.Rendezvous{
-		Members: s.membersHash(), World: world, Restore: s.newestHeld(),
-		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port),
+		Members: s.membersHash(), World: world, Restore: s.restorable(),
+		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(),
 	}
 	if s.whole == nil { // frameworks that ask for ports have no roles that restart by themselves
 		for _, i := range s.order {
@@ -97,8 +97,8 @@ func (s *seen) open(p *plan, world int) {
 	}
 }
 
-// newestHeld is the newest step that every launcher's ranks hold; 0: none.
-func (s *seen) newestHeld() int64 {
+// heldByAll is the newest step that every launcher's ranks hold; 0: none.
+func (s *seen) heldByAll() int64 {
 	held := make([][]int64, len(s.members))
 	for i := range s.members {
 		held[i] = s.members[i].said.Held
@@ -121,8 +121,8 @@ func newestCommon(held [][]int64) int64 {
 
 // follow sees to it that everybody attached has started the open generation.
 func (s *seen) follow(p *plan) {
-	if !s.all().meet() {
-		return
+	if s.changed(p) || !s.all().meet() {
+		return // their ranks are others by now, or not all of them are known
 	}
 	_, table := s.all().addresses()
 	for i := range s.members {
@@ -144,7 +144,7 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 		s.all().endAll(p)
 		return
 	}
-	if slices.ContainsFunc(s.members, func(m member) bool { return m.ended() }) {
+	if s.anyEnded() {
 		s.endAll(p) // a member that is through can't start again: a new attempt, if any
 		return
 	}
@@ -162,7 +162,7 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 	if !swapping(p) {
 		p.status.Restarts = append(recent, now)
 	}
-	s.open(p, p.status.Rendezvous.World)
+	s.open(p, cmp.Or(s.world, p.status.Rendezvous.World))
 	p.status.Reason = "Restarting"
 	n := len(p.status.Restarts)
 	p.status.Message = fault.Text{

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"slices"
+
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/recipe"
@@ -23,9 +25,8 @@ func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, err
 	for _, i := range s.order {
 		m := &s.members[i]
 		g := recipe.Group{Role: m.role, Index: m.index, Node: m.node, Address: here, Ranks: ranks[m.role]}
-		slot := slotOf(s.placement, m.role, m.index)
-		if n := c.node(slot.Node); n != nil {
-			g.Devices = devicesOf(n, slot)
+		if n := c.node(m.number); n != nil {
+			g.Devices = devicesOf(n, m.devices)
 		}
 		in.Groups = append(in.Groups, g)
 	}
@@ -38,6 +39,11 @@ func withRecipe(r *engine.Replica, made *recipe.Recipe, place int) {
 		return
 	}
 	ranks := made.Group(place)
+	if r.Elastic != nil {
+		for i := range ranks {
+			ranks[i].Env = slices.DeleteFunc(slices.Clone(ranks[i].Env), ofGeneration)
+		}
+	}
 	r.Command = ranks[0].Command
 	r.Recipe = &engine.Recipe{Env: ranks[0].Env, Files: made.Files()}
 	r.Recipe.Ports, r.Recipe.Table = made.Ports(place)
@@ -55,4 +61,14 @@ func standbyOf(spec *api.TrainingTaskSpec, role *api.Role) *api.Standby {
 		return role.Standby
 	}
 	return &api.Standby{Preload: []string{"torch"}}
+}
+
+// ofGeneration says that a variable is another one in every generation of an elastic task: the launcher
+// sets it.
+func ofGeneration(v api.EnvVar) bool {
+	switch v.Name {
+	case "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
+		return true
+	}
+	return false
 }

@@ -32,6 +32,7 @@ func onNodes(fw api.Framework, devices int, types ...string) (*Controller, seen)
 		slots = append(slots, api.Slot{Node: n.Spec.Number, Devices: 1<<devices - 1})
 		s.members = append(s.members, at(i, 1, "", false, nil))
 		s.members[i].ranks = recipe.Started(fw, &s.task.Spec.Roles[0])
+		s.members[i].number, s.members[i].devices = n.Spec.Number, 1<<devices-1
 	}
 	s.table()
 	s.placement.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: slots}}
@@ -46,7 +47,7 @@ func TestRecipeOfAPlacement(t *testing.T) {
 	}
 	var ports []string
 	for i := range s.members {
-		r := c.replica(s, i, s.task)
+		r := c.replica(&s.members[i], s.task)
 		withRecipe(&r, made, i)
 		env := map[string]string{}
 		for _, v := range r.Recipe.Env {
@@ -88,7 +89,7 @@ func TestRecipeOfSeveralRanks(t *testing.T) {
 		t.Fatal(s.world, err)
 	}
 	for i := range s.members {
-		r := c.replica(s, i, s.task)
+		r := c.replica(&s.members[i], s.task)
 		withRecipe(&r, made, s.members[i].place)
 		if r.Ranks != 2 || len(r.Recipe.Each) != 2 {
 			t.Fatalf("%d ranks with %d environments", r.Ranks, len(r.Recipe.Each))
@@ -134,7 +135,7 @@ func TestUnfitPlacements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := one.replica(o, 0, o.task)
+	r := one.replica(&o.members[0], o.task)
 	if withRecipe(&r, made, 0); strings.Join(r.Command, " ") != "mpirun --hostfile ${FERMI_RECIPE}/hostfile -np 4 python t.py" {
 		t.Errorf("%q", r.Command)
 	}

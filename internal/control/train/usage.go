@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -13,9 +14,10 @@ import (
 // keyed by replica, so writing twice is writing once. It comes before the commit that could let a
 // record go: a crash in between writes the same rows again.
 func (c *Controller) writeUsage(ctx context.Context, s seen) error {
-	rows := make([]history.UsageRow, 0, len(s.members))
-	for i := range s.members {
-		if row, ok := c.usageRow(s, i); ok {
+	all := slices.Concat(s.members, s.joining, s.surplus)
+	rows := make([]history.UsageRow, 0, len(all))
+	for i := range all {
+		if row, ok := c.usageRow(s.task, &all[i]); ok {
 			rows = append(rows, row)
 		}
 	}
@@ -56,17 +58,16 @@ func (c *Controller) writeRun(ctx context.Context, s seen, p plan) error {
 	return c.cfg.History.PutRun(ctx, history.RunOf(&task, len(nodes), history.Together(rows)))
 }
 
-// usageRow is member i's row; ok is false while it has neither started nor ended.
-func (c *Controller) usageRow(s seen, i int) (history.UsageRow, bool) {
-	m := &s.members[i]
+// usageRow is a member's row; ok is false while it has neither started nor ended.
+func (c *Controller) usageRow(task *api.TrainingTask, m *member) (history.UsageRow, bool) {
 	if m.started.IsZero() && m.exit == nil {
 		return history.UsageRow{}, false
 	}
-	r := c.replica(s, i, s.task)
+	r := c.replica(m, task)
 	row := history.UsageRow{
 		Replica: string(m.name), TaskID: r.TaskID, Project: r.Project, Owner: r.Owner, Zone: r.Zone, Node: r.Node,
 		Devices: len(r.Devices), Type: r.Resources.Accelerators.Type, CPU: r.Resources.CPU, Memory: r.Resources.Memory,
-		Thousandths: int64(len(r.Devices)) * r.Resources.Accelerators.Share.Of(), Spot: s.task.Spec.Preemptible, Start: m.started,
+		Thousandths: int64(len(r.Devices)) * r.Resources.Accelerators.Share.Of(), Spot: task.Spec.Preemptible, Start: m.started,
 	}
 	if len(r.Devices) > 0 {
 		row.Type = r.Devices[0].Type

@@ -110,7 +110,7 @@ func (c *Controller) tellPart(s *seen, generation int64, told map[int]mark, k in
 			return nil // not all are there yet
 		}
 	}
-	step := s.newestHeld()
+	step := s.heldByAll()
 	if now := (mark{generation, step}); step > 0 && told[k] != now {
 		told[k] = now
 		for i := range s.members {
@@ -124,6 +124,9 @@ func (c *Controller) tellPart(s *seen, generation int64, told map[int]mark, k in
 
 // holds says whether launchers shall wait for another generation after a failure.
 func (c *Controller) holds(s seen, task *api.TrainingTask) bool {
+	if s.elastic() {
+		return true // its ranks may fail of a change that is meant
+	}
 	_, left := s.budget(&plan{status: task.Status}, c.cfg.Clock.Now().UTC())
 	return left > 0
 }

@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
@@ -172,11 +174,14 @@ func TestAllOrNone(t *testing.T) {
 }
 
 // TestConnectionsCutInTheMiddle: while every connection is cut again and again, keyed writes are
-// acknowledged and stand there once.
+// acknowledged and stand there once. The next cut comes when every writer has got on since the last
+// one: faster than that nobody could write on a slow machine.
 func TestConnectionsCutInTheMiddle(t *testing.T) {
 	url := pgtest.New(t)
 	s := openAt(t, url)
 	ctx, cancel := context.WithCancel(context.Background())
+	const writers, per = 4, 200
+	var written [writers]atomic.Int64
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
 		conn, err := pgx.Connect(context.Background(), url)
@@ -185,19 +190,26 @@ func TestConnectionsCutInTheMiddle(t *testing.T) {
 			return
 		}
 		defer conn.Close(context.Background())
+		var before [writers]int64
 		for ctx.Err() == nil {
-			if _, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid), pg_sleep(0.1) FROM pg_stat_activity
+			if _, err := conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 				WHERE datname = current_database() AND pid <> pg_backend_pid()`); err != nil && ctx.Err() == nil {
 				t.Error(err)
 				return
 			}
+			for w := range before {
+				for before[w] == written[w].Load() && ctx.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				before[w] = written[w].Load()
+			}
 		}
 	})
 	var wg sync.WaitGroup
-	const writers, per = 4, 200
 	for w := range writers {
 		wg.Go(func() {
 			for i := range per {
+				written[w].Add(1)
 				if err := s.AddEvents(context.Background(), history.Event{ID: fmt.Sprint("w", w), Reason: fmt.Sprint(i)}); err != nil {
 					t.Errorf("%v", err)
 				}

@@ -554,6 +554,7 @@ type Go struct {
 	Roles         []*RoleTable           `protobuf:"bytes,15,rep,name=roles,proto3" json:"roles,omitempty"`                          // where the replicas of every role are; none where there is one role
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
 	Preflight     *Preflight             `protobuf:"bytes,17,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // set: start nothing, but do this
+	Frozen        bool                   `protobuf:"varint,20,opt,name=frozen,proto3" json:"frozen,omitempty"`                       // with the running generation: raise no watermark, the next one is about to be opened
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -684,6 +685,13 @@ func (x *Go) GetPreflight() *Preflight {
 		return x.Preflight
 	}
 	return nil
+}
+
+func (x *Go) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
 }
 
 // Preflight asks a launcher to listen on its ports and to connect to peers.
@@ -1080,6 +1088,8 @@ type Ranks struct {
 	Facts          *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                          // until it has started a generation
 	Preflight      *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // likewise; the newest round
 	Ports          []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                  // reserved for its processes for as long as it lives
+	Frozen         bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                       // what is held stays: the next generation can go on from it
+	Prepared       bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                   // code and folders are there: a generation would start at once
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1203,6 +1213,20 @@ func (x *Ranks) GetPorts() []int32 {
 		return x.Ports
 	}
 	return nil
+}
+
+func (x *Ranks) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+func (x *Ranks) GetPrepared() bool {
+	if x != nil {
+		return x.Prepared
+	}
+	return false
 }
 
 type RankExit struct {
@@ -3194,7 +3218,7 @@ const file_link_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x03R\asession\":\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\x90\x03\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xa8\x03\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -3213,7 +3237,8 @@ const file_link_proto_rawDesc = "" +
 	"\x05roles\x18\x0f \x03(\v2\x18.fermi.link.v1.RoleTableR\x05roles\x12\x1d\n" +
 	"\n" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x126\n" +
-	"\tpreflight\x18\x11 \x01(\v2\x18.fermi.link.v1.PreflightR\tpreflight\"[\n" +
+	"\tpreflight\x18\x11 \x01(\v2\x18.fermi.link.v1.PreflightR\tpreflight\x12\x16\n" +
+	"\x06frozen\x18\x14 \x01(\bR\x06frozen\"[\n" +
 	"\tPreflight\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\tR\x05round\x128\n" +
 	"\atargets\x18\x02 \x03(\v2\x1e.fermi.link.v1.PreflightTargetR\atargets\"]\n" +
@@ -3242,7 +3267,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xc0\x03\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xf4\x03\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3260,7 +3285,9 @@ const file_link_proto_rawDesc = "" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x12.\n" +
 	"\x05facts\x18\x11 \x01(\v2\x18.fermi.link.v1.NodeFactsR\x05facts\x12<\n" +
 	"\tpreflight\x18\x12 \x01(\v2\x1e.fermi.link.v1.PreflightReportR\tpreflight\x12\x14\n" +
-	"\x05ports\x18\x1e \x03(\x05R\x05ports\"\xfe\x01\n" +
+	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12\x16\n" +
+	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12\x1a\n" +
+	"\bprepared\x18\x14 \x01(\bR\bprepared\"\xfe\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +

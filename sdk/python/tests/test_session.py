@@ -10,8 +10,29 @@ import shutil
 import threading
 import unittest
 
+import fermi
 from fermi import _agree, _link, _session
 from tests import standin
+
+
+class BatchShare(unittest.TestCase):
+    def test_the_parts_of_all_ranks_are_the_batch(self):
+        for world in (1, 2, 3, 4, 6, 8, 9):
+            parts = []
+            for rank in range(world):
+                env = {"RANK": str(rank), "WORLD_SIZE": str(world), "FERMI_BASE_WORLD_SIZE": "8", "FERMI_BATCH": "keepGlobal"}
+                _session.begin(_session.Session(env))
+                self.addCleanup(_session.begin, None)
+                share = fermi.batch_share()
+                self.assertEqual((share.of, share.lr), (max(8, world), 1.0))
+                parts += share.parts
+            self.assertEqual(parts, list(range(max(8, world))))
+
+    def test_or_the_learning_rate_is_scaled(self):
+        _session.begin(_session.Session({"RANK": "1", "WORLD_SIZE": "2", "FERMI_BASE_WORLD_SIZE": "8", "FERMI_BATCH": "rescaleLR"}))
+        self.addCleanup(_session.begin, None)
+        share = fermi.batch_share()
+        self.assertEqual((share.parts, share.of, share.lr), (range(1, 2), 2, 0.25))
 
 
 class Wire(unittest.TestCase):

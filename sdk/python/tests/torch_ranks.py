@@ -106,10 +106,34 @@ def cost():
         print("1.3 M parameters, %d shards on %d ranks: DDP %.1f ms, virtual ranks %.1f ms" % (shards, dist.get_world_size(), *(sorted(t)[12] * 1e3 for t in times.values())))
 
 
+def handover():
+    """Only rank 1 holds the step; the last rank's older steps fill its slots. All end with rank 1's bits, in slots of their own."""
+    import tempfile
+
+    from fermi import _session, checkpoint
+
+    session = _session.current()
+    session.elastic = True
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        memory = checkpoint.L0(folder, session)
+        if dist.get_rank() == 1:
+            memory.save(4, {"w": torch.arange(3_000_000, dtype=torch.float64) / 7, "n": 5, "list": [1, "two"]})
+        elif dist.get_rank() == dist.get_world_size() - 1:
+            for step in (1, 2, 3):
+                memory.save(step, {"w": torch.zeros(3)})
+        memory.flush()
+        session.restore = session.watermark = 4
+        got = memory.restore()
+        kept = memory.held()
+        print(digest(got.state), got.step, 4 in kept, flush=True)
+        memory.close()
+    dist.barrier()
+
+
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    {"virtual": virtual, "compression": compression, "agreement": agreement, "cost": cost}[sys.argv[1]]()
+    {"virtual": virtual, "compression": compression, "agreement": agreement, "cost": cost, "handover": handover}[sys.argv[1]]()
     dist.destroy_process_group()
 
 

@@ -147,6 +147,11 @@ class Modes(Ranks):
         self.assertEqual(run("changing", (6, 4), (12, 2), (18, 3), (24, 4)), whole)
         self.assertEqual(run("alone", (24, 1)), whole)
 
+    def test_a_newcomer_takes_the_state_of_a_peer(self):
+        lines = self.outputs(self.launcher(["torch_ranks.py", "handover"], 3))
+        whole = [line for line in lines if line.endswith(" 4 True")]
+        self.assertEqual((len(whole), len(set(whole))), (3, 1), lines)
+
     def test_the_cost_of_virtual_ranks(self):
         for world in (2, 4):
             (line,) = self.outputs(self.launcher(["torch_ranks.py", "cost"], world))

@@ -1573,6 +1573,17 @@ export interface components {
             /** Format: date-time */
             time: string;
         };
+        Loss: {
+            /** @description Replicas by role. */
+            roles: {
+                [key: string]: number;
+            };
+            /**
+             * Format: date-time
+             * @description How long a replacement is waited for.
+             */
+            until: string;
+        };
         MeasuredLatency: {
             /** Format: date-time */
             at: string;
@@ -1839,9 +1850,11 @@ export interface components {
              */
             attempt: number;
             evict?: components["schemas"]["Eviction"];
+            lost?: components["schemas"]["Loss"];
             /** Format: date-time */
             placedAt: string;
             roles: components["schemas"]["RoleAssignment"][] | null;
+            shrink?: components["schemas"]["Shrinking"];
             taskId: string;
         };
         PreflightFinding: {
@@ -2172,6 +2185,10 @@ export interface components {
             path: string;
         };
         Rendezvous: {
+            /** @description Elastic tasks: by role, the index below which replicas are members. */
+            below?: {
+                [key: string]: number;
+            };
             /** @description host:port of rank 0. */
             lead: string;
             /** @description Hash of which replica has which ranks. */
@@ -2308,8 +2325,18 @@ export interface components {
             sharedMemory?: string;
         };
         RestartPolicy: {
+            /**
+             * @description Another name for window.
+             * @example 1h30m
+             */
+            interval?: string;
             /** Format: int64 */
             maxRestarts: number;
+            /**
+             * @description Longest wait for a replacement of a lost replica before an elastic task goes on with fewer; 30s when absent.
+             * @example 1h30m
+             */
+            rdzvTimeout?: string;
             /**
              * @description 1h when absent.
              * @example 1h30m
@@ -2320,9 +2347,15 @@ export interface components {
             args?: string[] | null;
             command?: string[] | null;
             env?: components["schemas"]["EnvVar"][] | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Elastic: it grows up to so many; replicas when absent.
+             */
             maxReplicas?: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Elastic: it starts and goes on with so few; replicas when absent.
+             */
             minReplicas?: number;
             /** @description worker when absent. */
             name?: string;
@@ -2350,6 +2383,13 @@ export interface components {
             workingDir?: string;
         };
         RoleAssignment: {
+            /** @description Of the replicas, where some came or went; absent: counted from 0. */
+            indexes?: number[] | null;
+            /**
+             * Format: int64
+             * @description Indexes from here on were never used; absent: from the number of slots on.
+             */
+            next?: number;
             role: string;
             /** @description 12 bytes a replica: the node's number and a mask of its devices, big-endian. */
             slots: string;
@@ -2437,6 +2477,13 @@ export interface components {
              * @description When it was submitted, or started.
              */
             since?: string;
+        };
+        Shrinking: {
+            /** Format: date-time */
+            at: string;
+            keep: components["schemas"]["RoleAssignment"][] | null;
+            message: components["schemas"]["Text"];
+            reason: string;
         };
         SignInBody: {
             /** @description A one-time code, alone. */
@@ -2612,6 +2659,11 @@ export interface components {
             status?: components["schemas"]["TrainingTaskStatus"];
         };
         TrainingTaskSpec: {
+            /**
+             * @description Elastic tasks: keepGlobal (when absent) keeps the batch of all ranks by accumulating gradients, rescaleLR keeps each rank's and scales the learning rate; the SDK says how.
+             * @enum {string}
+             */
+            batch?: "keepGlobal" | "rescaleLR";
             code?: components["schemas"]["Code"];
             /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
             credentials?: components["schemas"]["CredentialRef"][] | null;

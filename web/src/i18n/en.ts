@@ -212,5 +212,6 @@ export const en: Catalogue = {
   "unit.devices": "{{count}} × {{type}}",
   "unit.anyDevice": "accelerator",
   "unit.replicas": "{{count}} replicas",
+  "unit.elastic": "{{range}} replicas (elastic)",
   "unit.cpuOnly": "CPU only",
 };

@@ -211,6 +211,7 @@ export const zh = {
   "unit.devices": "{{count}} × {{type}}",
   "unit.anyDevice": "加速卡",
   "unit.replicas": "{{count}} 副本",
+  "unit.elastic": "{{range}} 副本（弹性）",
   "unit.cpuOnly": "仅 CPU",
 } as const;
 

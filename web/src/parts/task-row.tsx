@@ -1,7 +1,7 @@
 import { Group, Stack, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Task } from "../api/client";
-import { duration, ran, said, title, wish } from "../format";
+import { duration, ran, said, sizes, title, wish } from "../format";
 import { AnchorLink } from "./link";
 import { useLanguage } from "./now";
 import { PhaseBadge } from "./phase";
@@ -26,7 +26,9 @@ export function Wish({ task }: { task: Task }) {
   const parts: string[] = [
     devices > 0 ? t("unit.devices", { count: devices, type: type || t("unit.anyDevice") }) : t("unit.cpuOnly"),
   ];
-  if (replicas > 1) parts.push(t("unit.replicas", { count: replicas }));
+  const range = sizes(task);
+  if (range) parts.push(t("unit.elastic", { range }));
+  else if (replicas > 1) parts.push(t("unit.replicas", { count: replicas }));
   return <>{parts.join(" · ")}</>;
 }
 

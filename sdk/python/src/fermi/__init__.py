@@ -23,6 +23,7 @@ import signal
 import sys
 
 from . import _agree, _session, checkpoint
+from ._elastic import batch_share
 from ._rejoin import rejoin
 from ._session import Left
 from ._version import VERSION as __version__
@@ -33,6 +34,7 @@ __all__ = [
     "Left",
     "Sampler",
     "VirtualRanks",
+    "batch_share",
     "checkpoint",
     "close",
     "generation",

@@ -29,6 +29,9 @@ class Session:
             raise ValueError("RANK is %d of WORLD_SIZE %d" % (self.rank, self.world))
         self.shm = environ.get("FERMI_SHM") or None
         self.task = environ.get("FERMI_TASK", "")
+        self.elastic = environ.get("FERMI_ELASTIC") == "1"  # the number of ranks may change
+        self.base_world = _number(environ, "FERMI_BASE_WORLD_SIZE", self.world)  # ranks the task asked for
+        self.batch = environ.get("FERMI_BATCH", "keepGlobal")
         self.link = None
         self.restore = None  # the step to restore, None: nothing
         self.watermark = None  # newest step whole on every rank

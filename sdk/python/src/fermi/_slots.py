@@ -154,6 +154,10 @@ class Slot:
         self.header = header
         return end
 
+    def bytes(self, length):
+        """A view of the data's place; release it after use."""
+        return memoryview(self._map)[DATA : DATA + length]
+
     def read(self):
         """(tree, view of the data) of a slot that verify or commit found whole; release the view after use."""
         tree, table, _ = _places(self.header.data, self.header.tree, self.header.table)

@@ -20,7 +20,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from . import _session, _slots, _tree
+from . import _elastic, _session, _slots, _tree
 
 SLOTS = 3
 STUCK = 4  # skips in a row before steps are offered
@@ -69,7 +69,7 @@ class L0:
         """The steps that are whole here, every byte read; what is not whole, or another rank's, is emptied."""
         for slot in self._slots:
             header = slot.verify()
-            if header is None or header.rank != self._session.rank:
+            if header is None or header.rank != self._session.rank and not self._session.elastic:
                 slot.wipe()
         return sorted({s.header.step for s in self._slots if s.header})
 
@@ -191,13 +191,22 @@ class L0:
         step = self._session.restore
         if step is None:
             return None
-        for slot in self._slots:
-            if slot.header and slot.header.step == step:
-                tree, data = slot.read()
-                with data:
-                    return Restored(step, _tree.decode(tree, data))
+        slot = next((s for s in self._slots if s.header and s.header.step == step), None)
+        if self._session.elastic:
+            slot = _elastic.share(self._session, slot, self._room)
+        if slot is not None:
+            tree, data = slot.read()
+            with data:
+                return Restored(step, _tree.decode(tree, data))
         self._session.send("held", {"steps": sorted(s.header.step for s in self._slots if s.header)}, must=True)
         raise RestoreError("step %d is to be restored, and rank %d does not hold it" % (step, self._session.rank))
+
+    def _room(self, data, tree):
+        """An empty slot with room for a peer's state; nothing older than the step to restore is needed."""
+        slot = next(s for s in self._slots if s.header is None or s.header.step < self._session.restore)
+        slot.wipe()
+        slot.reserve(data, tree)
+        return slot
 
     def close(self):
         self.flush()

@@ -1,0 +1,25 @@
+package app
+
+import (
+	"os"
+	"runtime/debug"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// collectLater lets the collector wait while a server reads all there is, of which it keeps most:
+// until the heap has four times its size, but not beyond a quarter of the machine. The answer ends
+// that. Who sets GOGC or GOMEMLIMIT knows better.
+func collectLater() (end func()) {
+	var info unix.Sysinfo_t
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" || unix.Sysinfo(&info) != nil {
+		return func() {}
+	}
+	percent := debug.SetGCPercent(300)
+	limit := debug.SetMemoryLimit(int64(info.Totalram) * int64(info.Unit) / 4)
+	return sync.OnceFunc(func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+}

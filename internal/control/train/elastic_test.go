@@ -1,0 +1,318 @@
+package train
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+func between(low, replicas, high int) *api.TrainingTask {
+	tk := task(api.PhasePending, 0, 0)
+	tk.Spec.Roles[0].Replicas, tk.Spec.Roles[0].MinReplicas, tk.Spec.Roles[0].MaxReplicas = replicas, &low, &high
+	tk.Spec.Restart = &api.RestartPolicy{MaxRestarts: 3}
+	return tk
+}
+
+// stage is an elastic task, its engine and its planner.
+type stage struct {
+	t     *rapid.T
+	tk    *api.TrainingTask
+	pl    *api.Placement
+	world map[engine.Name]*member
+	ever  map[engine.Name]bool
+	node  uint32
+}
+
+// look is what observe would see.
+func (g *stage) look() seen {
+	s := seen{task: g.tk, placement: g.pl, archiveAfter: time.Hour}
+	find := func(roles []api.RoleAssignment) (out []member) {
+		for _, r := range roles {
+			for i, slot := range r.Slots {
+				m := at(r.Index(i), g.tk.Status.Attempt, "", false, nil)
+				if known := g.world[m.name]; known != nil {
+					m = *known
+				}
+				m.number, m.usable = slot.Node, slot.Node%3 != 0
+				out = append(out, m)
+			}
+		}
+		return out
+	}
+	current := map[engine.Name]bool{}
+	if g.pl != nil {
+		roles := g.pl.Spec.Roles
+		if g.pl.Spec.Shrink != nil {
+			roles = g.pl.Spec.Shrink.Keep
+			for _, m := range find(g.pl.Spec.Roles) {
+				if !has(roles, &m) {
+					s.surplus = append(s.surplus, m)
+				}
+			}
+		}
+		s.members = find(roles)
+		for i := range s.members {
+			current[s.members[i].name] = true
+		}
+		s.admit()
+		s.table()
+	}
+	for _, name := range sortedNames(g.world) {
+		if !current[name] {
+			s.others = append(s.others, engine.Observation{Name: name, State: g.world[name].state, Exit: g.world[name].exit})
+		}
+	}
+	return s
+}
+
+// plan is the planner's part: it grows and shrinks what stands, as the placement controller does.
+func (g *stage) plan() {
+	if g.pl == nil || g.pl.Spec.Evict != nil || g.pl.Spec.Shrink != nil {
+		return
+	}
+	next := *g.pl
+	role := next.Spec.Roles[0]
+	low, high := g.tk.Spec.Roles[0].Range()
+	switch rapid.IntRange(0, 5).Draw(g.t, "planner") {
+	case 0:
+		if len(role.Slots) < high {
+			g.node++
+			next.Spec.Roles = []api.RoleAssignment{role.Add(api.Slot{Node: g.node})}
+			if next.Spec.Lost != nil {
+				next.Spec.Lost = &api.Loss{Until: next.Spec.Lost.Until}
+			}
+		}
+	case 1:
+		if len(role.Slots) > low && next.Spec.Lost == nil {
+			next.Spec.Shrink = &api.Shrinking{At: now, Keep: []api.RoleAssignment{role.Keep(func(i int) bool { return i < low })}}
+		}
+	}
+	g.pl = &next
+}
+
+// check holds a plan against what must never be.
+func (g *stage) check(s seen, p plan) {
+	if p.status.Attempt < g.tk.Status.Attempt || p.status.Generation < g.tk.Status.Generation {
+		g.t.Fatal("attempt or generation went back")
+	}
+	if len(p.goAhead) > 0 {
+		if r := p.status.Rendezvous; r == nil || r.Members != s.membersHash() || r.World != s.world {
+			g.t.Fatalf("told of another table than the open one: %+v", r)
+		}
+		if p.status.Generation > g.tk.Status.Generation && s.few() {
+			g.t.Fatalf("a generation of %d", len(s.members))
+		}
+	}
+	if p.resize == nil {
+		return
+	}
+	for _, name := range sortedNames(g.world) { // what a slot is taken from has ended
+		m := g.world[name]
+		stood, stands := has(s.placement.Spec.Roles, m), has(p.resize.Roles, m)
+		if stood && !stands && p.resize.Evict == nil && name == engine.NameOf("task-1", m.role, m.index, g.tk.Status.Attempt) && !m.ended() {
+			g.t.Fatalf("%s lost its slot while it was %s", name, m.state)
+		}
+	}
+}
+
+// act carries a plan out, up to where the leader is killed.
+func (g *stage) act(s seen, p plan) {
+	if p.commit {
+		g.tk = &api.TrainingTask{Meta: g.tk.Meta, Spec: g.tk.Spec, Status: p.status}
+		switch {
+		case p.dropPlace:
+			g.pl = nil
+		case p.resize != nil:
+			g.pl = &api.Placement{Meta: g.pl.Meta, Spec: *p.resize}
+		}
+	}
+	if rapid.IntRange(0, 9).Draw(g.t, "killed") == 0 {
+		return // nothing of what it had written was done
+	}
+	all := s.everybody()
+	for _, i := range p.start {
+		if g.ever[all[i].name] {
+			g.t.Fatalf("%s was started twice", all[i].name)
+		}
+		g.ever[all[i].name] = true
+	}
+	s.members = all
+	play(g.t, g.world, s, p)
+	for _, i := range p.freeze {
+		if m := g.world[s.members[i].name]; m != nil {
+			m.said.Frozen = true
+		}
+	}
+	for _, name := range sortedNames(g.world) {
+		m := g.world[name]
+		m.said.Prepared = m.said.Port != 0 && (m.said.Prepared || rapid.Bool().Draw(g.t, "prepared"))
+	}
+}
+
+// TestEveryElasticLifeEnds: whatever planner, engine and ranks do, and wherever the leader is killed, the
+// table that is told is the one that was written, no slot is given up before its processes have ended,
+// no name is used twice, and the task comes to an end.
+func TestEveryElasticLifeEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &stage{t: t, tk: between(2, 3, 5), world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 3}
+		place := func() {
+			g.pl = placed()
+			g.pl.Spec.Attempt = g.tk.Status.Attempt + 1
+			g.pl.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 1}, {Node: 2}, {Node: 3}}}}
+		}
+		for turn := range 1000 {
+			clock := now.Add(time.Duration(turn) * 5 * time.Second)
+			if turn == 200 {
+				g.tk.Spec.Stop = rapid.Bool().Draw(t, "stop")
+			}
+			if g.pl == nil && g.tk.Status.Phase == api.PhasePending {
+				place()
+			}
+			g.plan()
+			s := g.look()
+			p := decide(s, clock)
+			g.check(s, p)
+			g.act(s, p)
+			if g.tk.Status.Phase.Finished() && len(g.world) == 0 {
+				return
+			}
+		}
+		t.Fatalf("still %s: %+v", g.tk.Status.Phase, g.tk.Status)
+	})
+}
+
+// grownTo is a task whose generation of two runs, with a third on its way.
+func grownTo(state engine.State, attached, frozen bool) seen {
+	tk := between(1, 2, 3)
+	tk.Status.Phase, tk.Status.Attempt, tk.Status.Generation = api.PhaseRunning, 1, 1
+	pl := placed()
+	pl.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 1}, {Node: 2}, {Node: 3}}}}
+	s := seen{task: tk, placement: pl, members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}}
+	for i := range s.members {
+		s.members[i].said.Held = []int64{7, 8 + int64(i)}
+		s.members[i].said.Frozen = frozen
+	}
+	s.table()
+	tk.Status.Rendezvous = &api.Rendezvous{Members: s.membersHash(), World: 2, Below: map[string]int{"worker": 2}}
+	s.members = append(s.members, at(2, 1, state, attached, nil))
+	return s
+}
+
+// TestNewcomer: it is started beside those that train, who are not disturbed until it is ready; it need
+// not hold what they do.
+func TestNewcomer(t *testing.T) {
+	s := grownTo("", false, false)
+	s.admit()
+	s.table()
+	if p := decide(s, now); len(p.start) != 1 || p.start[0] != 2 || len(p.goAhead) != 0 || p.status.Generation != 1 {
+		t.Errorf("not there: %+v", p)
+	}
+	s = grownTo(engine.StateCreated, true, false)
+	s.admit()
+	s.table()
+	if p := decide(s, now); len(p.start)+len(p.goAhead) != 0 || p.status.Generation != 1 {
+		t.Errorf("not prepared: %+v", p)
+	}
+	s = grownTo(engine.StateCreated, true, false)
+	s.members[2].said.Prepared = true
+	s.admit()
+	s.table()
+	if p := decide(s, now); len(p.freeze) != 2 || len(p.goAhead) != 0 || p.status.Generation != 1 {
+		t.Errorf("not safe: %+v", p)
+	}
+	s = grownTo(engine.StateCreated, true, true)
+	s.members[2].said.Prepared = true
+	s.admit()
+	s.table()
+	p := decide(s, now)
+	r := p.status.Rendezvous
+	if len(p.goAhead) != 3 || p.status.Generation != 2 || r.World != 3 || r.Restore != 7 || r.Below["worker"] != 3 || len(p.status.Restarts) != 0 {
+		t.Errorf("ready: %+v %+v", p, r)
+	}
+	s = grownTo(engine.StateExited, false, false)
+	s.members[2].exit = exit(engine.ReasonStartFailed, 127)
+	s.admit()
+	s.table()
+	if p := decide(s, now); p.resize == nil || len(p.resize.Roles[0].Slots) != 2 || p.resize.Roles[0].Next != 3 || p.status.Phase != api.PhaseRunning {
+		t.Errorf("ended before it joined: %+v", p)
+	}
+}
+
+// TestFailsWhileItGrows: a failed rank is answered at once, without who is not there yet.
+func TestFailsWhileItGrows(t *testing.T) {
+	s := grownTo(engine.StateCreated, false, false)
+	s.members[1].said.Failed = &link.RankExit{Rank: 1, Code: 1, Reason: engine.ReasonNonZero, At: now}
+	s.admit()
+	s.table()
+	if p := decide(s, now); len(p.goAhead) != 2 || p.status.Rendezvous.World != 2 || len(p.status.Restarts) != 1 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// lostOne is a task of three whose second launcher was lost, on a node that takes work or not.
+func lostOne(timeout api.Duration, usable bool) seen {
+	s := grownTo(engine.StateRunning, true, false)
+	s.task.Spec.Restart.RdzvTimeout = timeout
+	s.table()
+	s.task.Status.Rendezvous = &api.Rendezvous{Members: s.membersHash(), World: 3, Below: map[string]int{"worker": 3}}
+	s.members[1] = at(1, 1, engine.StateExited, false, exit(engine.ReasonLauncherLost, -1))
+	s.members[1].number, s.members[1].usable = 2, usable
+	return s
+}
+
+// TestLostLauncher: it is told at once, whatever the time for a replacement is; only the smaller generation
+// waits for that, and not longer.
+func TestLostLauncher(t *testing.T) {
+	for timeout, wait := range map[api.Duration]time.Duration{0: 30 * time.Second, api.Duration(time.Minute): time.Minute} {
+		s := lostOne(timeout, false)
+		p := decide(s, now)
+		if p.status.Failure == nil || p.status.Failure.Index != 1 || p.status.Phase != api.PhaseRecovering || len(p.status.Restarts) != 1 || len(p.events) == 0 {
+			t.Fatalf("not told: %+v", p)
+		}
+		if l := p.resize.Lost; !l.Until.Equal(now.Add(wait)) || l.Roles["worker"] != 1 || len(p.resize.Roles[0].Slots) != 2 || p.status.Generation != 1 {
+			t.Fatalf("%s: %+v", wait, p.resize)
+		}
+		s.task.Status, s.placement.Spec = p.status, *p.resize
+		s.members = []member{s.members[0], s.members[2]}
+		for i := range s.members { // their peers are gone: they failed of it
+			s.members[i].said.Failed, s.members[i].said.Frozen = &link.RankExit{Rank: i, Code: 1, Reason: engine.ReasonNonZero, At: now}, true
+		}
+		s.table()
+		if p := decide(s, now.Add(wait-time.Second)); p.status.Generation != 1 || p.wake != time.Second || len(p.stop)+len(p.goAhead) != 0 {
+			t.Errorf("a second early: %+v", p)
+		}
+		p = decide(s, now.Add(wait))
+		if r := p.status.Rendezvous; p.status.Generation != 2 || r.World != 2 || r.Below["worker"] != 3 || p.resize == nil || p.resize.Lost != nil || len(p.goAhead) != 2 || len(p.status.Restarts) != 1 {
+			t.Errorf("in time: %+v %+v", p, r)
+		}
+	}
+}
+
+// TestLostLauncherOfGoodNode: another one is started in its slot.
+func TestLostLauncherOfGoodNode(t *testing.T) {
+	p := decide(lostOne(0, true), now)
+	if r := p.resize.Roles[0]; len(p.resize.Lost.Roles) != 0 || len(r.Slots) != 3 || r.Slots[2].Node != 2 || r.Index(2) != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestLostTooMany: with fewer than it can do with it waits for another place.
+func TestLostTooMany(t *testing.T) {
+	s := lostOne(0, false)
+	low := 3
+	s.task.Spec.Roles[0].MinReplicas, s.task.Spec.Roles[0].Replicas = &low, 3
+	high := 4
+	s.task.Spec.Roles[0].MaxReplicas = &high
+	p := decide(s, now)
+	s.task.Status, s.placement.Spec = p.status, *p.resize
+	s.members = []member{s.members[0], s.members[2]}
+	s.table()
+	if p := decide(s, now.Add(time.Minute)); p.resize == nil || p.resize.Evict == nil || p.status.Generation != 1 {
+		t.Errorf("%+v", p)
+	}
+}
