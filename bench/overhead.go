@@ -226,8 +226,8 @@ func judgeOverhead(r *report, c *harness.Cluster, a, b *racer, used cost) error 
 		return err
 	}
 	r.atLeast("pairs", float64(len(a.median)), 20)
-	r.atLeast("torchrun's step, median [ms]", 1000*quantile(b.median, .5), 100)
-	r.atMost("torchrun's step, median [ms] ", 1000*quantile(b.median, .5), 300)
+	r.atLeast("torchrun's step, median, not too short [ms]", 1000*quantile(b.median, .5), 100)
+	r.atMost("torchrun's step, median, not too long [ms]", 1000*quantile(b.median, .5), 300)
 	r.atMost("slowdown, upper end of its 95 % interval [%]", percent(high), 3)
 	r.atMost("CPU of launcher + SDK [% of the ranks']", 100*(used.launcher+used.sdk)/(used.ranks-used.sdk), 1)
 	r.atMost("launcher's anonymous memory [MB]", anon, 20)
