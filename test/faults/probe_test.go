@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/test/harness"
@@ -170,6 +172,9 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
+	if s := cgroup.Detect(); !s.Limited("memory") {
+		t.Skipf("no memory limits here: %s", s.Reason.EN)
+	}
 	w := newWorld(t)
 	for name, begin := range w.trainings() {
 		begin(name)
@@ -194,12 +199,11 @@ func TestProfile(t *testing.T) {
 	w.submit("plain", 0, "sleep", "1000")
 	w.until("plain", "runs", func(t *api.TrainingTask) bool { return t.Status.Phase == api.PhaseRunning })
 	w.steps("ddp")
-	p := w.profile("ddp", 2)
-	for _, want := range []string{"rank 2 pid", "(most recent call first)", `train.py", line `, "in main"} {
-		if !strings.Contains(p, want) {
-			t.Errorf("%q is missing:\n%s", want, p)
-		}
-	}
+	harness.Eventually(t, "the stacks of rank 2", func() bool { // a busy machine may be too slow for the launcher's patience
+		p := w.profile("ddp", 2)
+		missing := func(want string) bool { return !strings.Contains(p, want) }
+		return !slices.ContainsFunc([]string{"rank 2 pid", "(most recent call first)", `train.py", line `, "in main"}, missing)
+	})
 	before := w.rank("plain", 3)
 	if p := w.profile("plain", 3); !strings.Contains(p, "rank 3 pid "+strconv.Itoa(before.PID)+" state S") || !strings.Contains(p, "system call") || strings.Contains(p, "most recent") {
 		t.Errorf("%s", p)
