@@ -60,8 +60,8 @@ func (f *fairness) wants(j *Job, sign int) {
 	f.of(j.Task.Spec.Queue).want += float64(sign) * float64(j.Devices()) / 1000
 }
 
-func (f *fairness) has(j *Job, sign int) {
-	c, n := f.of(j.Task.Spec.Queue), float64(sign)*float64(j.Devices())/1000
+func (f *fairness) has(j *Job, n float64) {
+	c := f.of(j.Task.Spec.Queue)
 	c.has += n
 	c.want += n
 }

@@ -151,6 +151,10 @@ func (w *world) breakNode(number uint32, again bool) {
 	}
 	slices.SortFunc(victims, func(a, b *life) int { return cmp.Compare(a.job.Task.Meta.ID, b.job.Task.Meta.ID) })
 	for _, l := range victims {
+		if at, ok := l.without(number); ok {
+			w.shrink(l, at, true)
+			continue
+		}
 		w.unplace(l, true)
 	}
 	f := w.cfg.Faults
@@ -179,7 +183,7 @@ func (w *world) failLater(l *life) {
 		return
 	}
 	after := time.Duration(w.rnd.ExpFloat64() / f.JobDay * float64(day))
-	if after < w.rest(l) { // else the end comes first
+	if after < l.rest() { // else the end comes first
 		w.note(event{at: w.now + after, kind: failed, job: l, turn: l.turn})
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -24,6 +25,14 @@ type Job struct {
 type Trace struct {
 	Name string
 	Jobs []Job
+}
+
+// own is a copy whose task may be changed, but for what its roles hold.
+func (j Job) own() *Job {
+	t := *j.Task
+	t.Spec.Roles = slices.Clone(t.Spec.Roles)
+	j.Task = &t
+	return &j
 }
 
 // Devices is how many accelerators the job asks for, in thousandths of one.

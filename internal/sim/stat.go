@@ -20,6 +20,7 @@ type stat struct {
 	cost      map[string]float64 // by queue
 	broken    []breakdown
 	evictions int
+	resizes   int
 	curve     curve
 	zones     map[string]*cost.Zone
 	fair      *fairness
@@ -42,10 +43,11 @@ func (s *stat) waits(j *Job, sign int) {
 	s.fair.wants(j, sign)
 }
 
-// runs says that a job has its devices, or with -1 no longer has.
-func (s *stat) runs(j *Job, sign int) {
-	s.running += float64(sign) * float64(j.Devices()) / 1000
-	s.fair.has(j, sign)
+// runs says that a job has the devices it stands on, or with -1 no longer has.
+func (s *stat) runs(l *life, sign int) {
+	n := float64(sign) * float64(l.devices()) / 1000
+	s.running += n
+	s.fair.has(l.job, n)
 }
 
 // advance lets time pass with nothing changing.
@@ -172,6 +174,7 @@ type Report struct {
 	Stops       int           // preemptions and faults that hit a running job
 	Faults      int           // of nodes
 	Evictions   int           // places taken away for others
+	Resizes     int           // of elastic gangs
 	Lost        float64       // device-hours done twice
 	DeviceHours float64       // in use
 	Missed      int           // deadlines
@@ -215,7 +218,7 @@ func spread(all []time.Duration) Spread {
 func (w *world) report() *Report {
 	r := &Report{
 		Trace: w.cfg.Trace.Name, Seed: w.cfg.Seed, Nodes: len(w.cfg.Nodes), Devices: w.stat.capacity, Jobs: len(w.jobs),
-		Makespan: w.now, Faults: len(w.stat.broken), Evictions: w.stat.evictions, DeviceHours: w.stat.used, Step: w.stat.curve.step,
+		Makespan: w.now, Faults: len(w.stat.broken), Evictions: w.stat.evictions, Resizes: w.stat.resizes, DeviceHours: w.stat.used, Step: w.stat.curve.step,
 	}
 	var waits, jcts, big []time.Duration
 	for i := range w.cfg.Trace.Jobs {

@@ -18,10 +18,12 @@ type Change struct {
 	Add    []string // 4x8:A100@ZONE, or "4 nodes in ZONE": as most of its nodes are
 	Remove []string // "4 nodes in ZONE": the last ones, or the name of a node
 	Weight []string // QUEUE=3 or QUEUE=2x
+	// Elastic, when above 0, is the share of its replicas that any gang could go on with.
+	Elastic float64
 }
 
 // Empty says that nothing is changed.
-func (c *Change) Empty() bool { return len(c.Add)+len(c.Remove)+len(c.Weight) == 0 }
+func (c *Change) Empty() bool { return len(c.Add)+len(c.Remove)+len(c.Weight) == 0 && c.Elastic == 0 }
 
 // String is how the change is named in reports.
 func (c *Change) String() string {
@@ -34,6 +36,9 @@ func (c *Change) String() string {
 			parts = append(parts, p.mark+text)
 		}
 	}
+	if c.Elastic != 0 {
+		parts = append(parts, "elastic "+strconv.FormatFloat(c.Elastic, 'g', 3, 64))
+	}
 	return strings.Join(parts, ", ")
 }
 
@@ -41,6 +46,7 @@ func (c *Change) String() string {
 func (cfg Config) With(c Change) (Config, error) {
 	cfg.Nodes, cfg.Zones, cfg.Queues = slices.Clone(cfg.Nodes), slices.Clone(cfg.Zones), slices.Clone(cfg.Queues)
 	cfg.Trace.Jobs = slices.Clone(cfg.Trace.Jobs)
+	cfg.Elastic = c.Elastic
 	for _, step := range []struct {
 		list []string
 		do   func(string) error

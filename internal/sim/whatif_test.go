@@ -122,12 +122,12 @@ func TestFairness(t *testing.T) {
 	one := func(queue string, devices int) *Job {
 		return &Job{Task: newTask(0, "j", "u", queue, wholeDevices(devices))}
 	}
-	f.has(one("a", 6), +1)
+	f.has(one("a", 6), 6)
 	if _, several := f.index(8); several {
 		t.Error("one queue alone is compared")
 	}
 	f.wants(one("a", 2), +1)
-	f.has(one("b", 2), +1)
+	f.has(one("b", 2), 2)
 	if got, several := f.index(8); got != 1 || !several {
 		t.Errorf("%v, %v", got, several)
 	}

@@ -33,7 +33,9 @@ type Config struct {
 	// Preemptible lets the planner take a place away: the jobs of the trace save when they are asked.
 	// With AsSpecified that is so only for those whose own wish it is.
 	Preemptible, AsSpecified bool
-	// Restart is what beginning again costs.
+	// Elastic, when above 0, lets the gangs of the trace go on with this share of their replicas.
+	Elastic float64
+	// Restart is what beginning again costs, and what a change of a gang's size does.
 	Restart time.Duration
 	// Progress, when not nil, is told the share that is done, now and then.
 	Progress func(share float64)
@@ -64,6 +66,7 @@ type life struct {
 	at      sched.Assignment // nil while waiting
 	turn    int              // counts placements; an event of an older turn is void
 	since   time.Duration    // of this placement
+	begins  time.Duration    // of it: as long nothing is done
 	waited  time.Duration    // since when it waits
 	done    time.Duration    // saved progress
 	first   time.Duration    // first start; never: not yet
@@ -167,6 +170,9 @@ func (cfg *Config) validate() error {
 			return err
 		}
 	}
+	if cfg.Elastic < 0 || cfg.Elastic > 1 {
+		return fault.New(fault.Invalid, "BadShare", fault.T("The share that gangs may shrink to is between 0 and 1, such as 0.5.", "可缩容到的比例应在 0 到 1 之间，例如 0.5。"))
+	}
 	if cfg.Checkpoint < 0 || cfg.Restart < 0 {
 		return fault.New(fault.Invalid, "NegativeTime", fault.T("Checkpoint interval and restart cost can't be negative.", "检查点间隔与重启开销不能为负。"))
 	}
@@ -194,9 +200,10 @@ func newWorld(cfg Config) *world {
 		w.planner.Learn(cfg.Learned[i].Task, cfg.Learned[i].Length)
 	}
 	for i := range cfg.Trace.Jobs {
-		j := &cfg.Trace.Jobs[i]
+		j := cfg.Trace.Jobs[i].own() // the same trace is played in other worlds
 		j.Task.Meta.CreatedAt = cfg.Begin.Add(j.At)
 		j.Task.Spec.Preemptible = cfg.Preemptible && (!cfg.AsSpecified || j.Task.Spec.Preemptible)
+		j.stretch(cfg.Elastic)
 		l := &life{job: j, first: never, ended: never}
 		w.jobs[j.Task.Meta.ID] = l
 		if j.Stands != nil {
@@ -267,7 +274,16 @@ func (w *world) plan() {
 				w.unplace(l, !e.AskCheckpoint)
 			}
 		}
-		if !res.More && len(res.Evictions) == 0 {
+		gaveWay := len(res.Evictions) > 0
+		for _, r := range res.Resizes {
+			if l := w.jobs[r.ID]; r.For == "" {
+				w.resize(l, r.At, false) // the planner has it already
+			} else {
+				gaveWay = true
+				w.shrink(l, r.At, false)
+			}
+		}
+		if !res.More && !gaveWay {
 			if at := res.Wake.Sub(w.cfg.Begin); !res.Wake.IsZero() && at > w.now && (w.wake <= w.now || at < w.wake) {
 				w.wake = at
 				w.note(event{at: at, kind: woke})
@@ -287,8 +303,17 @@ func (w *world) start(l *life, at sched.Assignment) {
 	if l.first == never {
 		l.first = w.now
 	}
+	l.begins = 0
+	if l.stops > 0 {
+		l.begins = w.cfg.Restart
+	}
+	w.goOn(l)
+}
+
+// goOn lets a job run where it stands until its end.
+func (w *world) goOn(l *life) {
 	w.occupy(l)
-	w.note(event{at: w.now + w.rest(l), kind: ended, job: l, turn: l.turn})
+	w.note(event{at: w.now + l.rest(), kind: ended, job: l, turn: l.turn})
 	w.failLater(l)
 }
 
@@ -302,7 +327,7 @@ func (w *world) occupy(l *life) {
 		}
 		w.on[n][l.job.Task.Meta.ID] = l
 	}
-	w.stat.runs(l.job, +1)
+	w.stat.runs(l, +1)
 }
 
 // stand takes up a job that ran already when the trace begins.
@@ -314,24 +339,15 @@ func (w *world) stand(l *life) {
 	}
 	l.turn, l.since, l.first, l.waiting = 1, j.Began, j.Began, j.Began-j.At
 	w.occupy(l)
-	w.note(event{at: max(j.Began+j.Length, 0), kind: ended, job: l, turn: l.turn})
+	w.note(event{at: max(j.Began+l.rest(), 0), kind: ended, job: l, turn: l.turn})
 	w.failLater(l)
-}
-
-// rest is how long a job that starts now needs.
-func (w *world) rest(l *life) time.Duration {
-	need := l.job.Length - l.done
-	if l.stops > 0 {
-		need += w.cfg.Restart
-	}
-	return need
 }
 
 func (w *world) leave(l *life) {
 	for _, n := range nodesOf(l.at) {
 		delete(w.on[n], l.job.Task.Meta.ID)
 	}
-	w.stat.runs(l.job, -1)
+	w.stat.runs(l, -1)
 	w.stat.pay(l, max(l.since, 0), w.now, w.nodes)
 	l.at = nil
 }
@@ -346,18 +362,7 @@ func (w *world) end(l *life) {
 // unplace takes a job off its nodes. What it saved stays; with sudden what lies behind the last
 // save is lost, without it the job saved before it left.
 func (w *world) unplace(l *life, sudden bool) {
-	ran := w.now - l.since
-	if l.stops > 0 {
-		ran = max(0, ran-w.cfg.Restart)
-	}
-	kept := ran
-	if sudden && w.cfg.Checkpoint > 0 {
-		kept = ran - ran%w.cfg.Checkpoint
-	} else if sudden {
-		kept = 0
-	}
-	l.done += kept
-	l.lost += ran - kept
+	w.settle(l, sudden)
 	w.leave(l)
 	l.stops++
 	l.waited = w.now

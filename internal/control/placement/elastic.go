@@ -197,18 +197,6 @@ func (m *model) zonesOf(at sched.Assignment) []string {
 	return out
 }
 
-// fixedSize is a task that keeps the size it asks for.
-func fixedSize(t *api.TrainingTask) *api.TrainingTask {
-	if !t.Spec.Elastic() {
-		return t
-	}
-	out := store.Clone(t)
-	for i := range out.Spec.Roles {
-		out.Spec.Roles[i].MinReplicas, out.Spec.Roles[i].MaxReplicas = nil, nil
-	}
-	return out
-}
-
 // sized is a workload with as many replicas as it stands on: what moves is what there is.
 func sized(w *sched.Workload, at sched.Assignment) *sched.Workload {
 	out := *w

@@ -9,8 +9,7 @@ import (
 )
 
 // Planner is the controller's own view of the cluster with no store behind it: the simulator feeds
-// it the same objects and gets the same decisions. Elastic tasks keep the size they ask for. Not safe
-// for concurrent use.
+// it the same objects and gets the same decisions. Not safe for concurrent use.
 type Planner struct {
 	m   *model
 	now time.Time
@@ -36,11 +35,11 @@ func (p *Planner) Queue(q *api.Queue) {
 }
 
 // Submit lets a task wait.
-func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(fixedSize(t)) }
+func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(t) }
 
 // Stand says that a task has this placement since before the planner was made.
 func (p *Planner) Stand(t *api.TrainingTask, at *api.Placement) {
-	p.m.setPlacement(at, workload(fixedSize(t)))
+	p.m.setPlacement(at, workload(t))
 }
 
 // Learn says how long a task ran that has ended before the planner was made.
@@ -59,6 +58,11 @@ func (p *Planner) Plan() sched.Result {
 	return sched.Plan(p.now, p.m.cluster, p.m.queues, sched.Policy{})
 }
 
+// Resized says that a gang stands on more or fewer replicas now.
+func (p *Planner) Resized(t *api.TrainingTask, at sched.Assignment) error {
+	return sched.Resized(p.now, p.m.cluster, p.m.queues, t.Meta.ID, at)
+}
+
 // End takes a task away for good.
 func (p *Planner) End(t *api.TrainingTask) {
 	p.m.stop(t.Meta.ID, true)
@@ -68,7 +72,7 @@ func (p *Planner) End(t *api.TrainingTask) {
 // Requeue takes a task off its nodes and lets it wait again.
 func (p *Planner) Requeue(t *api.TrainingTask) {
 	p.m.stop(t.Meta.ID, false)
-	p.m.setTask(fixedSize(t))
+	p.m.setTask(t)
 }
 
 // Waiting counts the tasks that wait.
