@@ -15,7 +15,7 @@ import (
 )
 
 // awayPace is how long the training rests after each step: so it is sure to outlast the server's absence.
-const awayPace = 50 * time.Millisecond
+const awayPace = 100 * time.Millisecond
 
 // made is a line of a rank's trace.
 type made struct{ generation, step, pid int }
