@@ -75,7 +75,8 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.goWritten.Wait()
 	code := make(chan error, 1)
 	wg.Go(func() { code <- l.prepare(work) })
-	l.rehearsal.prepare(l.ranks.preflighted, l.next.port, l.serve.port)
+	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
+	l.rehearsal.prepare(l.ranks.preflighted, l.serve.port)
 	defer l.rehearsal.stop()
 	l.ranks.ready(l.next.port, l.serve.port, l.own, l.facts())
 	var exit engine.Exit

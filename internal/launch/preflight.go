@@ -164,19 +164,12 @@ func connectAll(ctx context.Context, round preflight.Round) []preflight.Result {
 func reach(ctx context.Context, target preflight.Target, round string) preflight.Result {
 	r := preflight.Result{Target: target}
 	for {
-		dialer := net.Dialer{}
-		conn, err := dialer.DialContext(ctx, "tcp", target.Address)
-		if err == nil {
-			r.Error = meet(ctx, conn, round)
-			if r.Error == "" {
-				measure(ctx, conn, &r) // what it can't measure stays zero: the way is open
-			}
-			conn.Close()
-			if r.Error == "" {
-				return r
-			}
-		} else if why := dialFault(err); why != preflight.Silent || r.Error == "" {
-			r.Error = why // the end of the time is no news about a port that refused before
+		why := tryPeer(ctx, &r, round)
+		if why != preflight.Silent || r.Error == "" {
+			r.Error = why // the end of the time is no news about a port that said something before
+		}
+		if why == "" {
+			return r
 		}
 		select {
 		case <-ctx.Done():
@@ -184,6 +177,19 @@ func reach(ctx context.Context, target preflight.Target, round string) preflight
 		case <-time.After(connectEvery):
 		}
 	}
+}
+
+// tryPeer tries once; "": it answered.
+func tryPeer(ctx context.Context, r *preflight.Result, round string) (fault string) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.Address)
+	if err != nil {
+		return dialFault(err)
+	}
+	defer conn.Close()
+	if fault = meet(ctx, conn, round); fault == "" {
+		measure(ctx, conn, r) // what it can't measure stays zero: the way is open
+	}
+	return fault
 }
 
 func dialFault(err error) string {

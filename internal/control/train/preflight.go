@@ -17,7 +17,7 @@ import (
 // preflightPatience is how long launchers may take; each is done after 4 s, whatever it finds.
 const preflightPatience = 8 * time.Second
 
-// mostToLead is how many replicas try the lead's port: it answers them one after the other.
+// mostToLead is how many replicas try the lead: it answers them one after the other.
 const mostToLead = 256
 
 // checked says that the preflight of this placement is over, or not wanted; else it takes its next step.
@@ -106,8 +106,8 @@ func (s *seen) round(at time.Time) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// targets are whom each member connects to: the lead's port for the rendezvous, and the next in the
-// ring of its part.
+// targets are whom each member connects to: the lead of its part, and the next in its ring. On the ports that
+// stay: who listens on the lead's would answer ranks that look for rank 0 there.
 func (s *seen) targets() [][]preflight.Target {
 	out := make([][]preflight.Target, len(s.members))
 	rings := map[string][]int{}
@@ -118,18 +118,19 @@ func (s *seen) targets() [][]preflight.Target {
 		}
 		rings[space] = append(rings[space], i)
 	}
-	target := func(i, port int, bandwidth bool) preflight.Target {
+	target := func(i int, bandwidth bool) preflight.Target {
 		m := &s.members[i]
-		return preflight.Target{Name: m.role + "-" + itoa(m.index), Address: net.JoinHostPort(leadHost, strconv.Itoa(port)), Bandwidth: bandwidth}
+		return preflight.Target{Name: m.role + "-" + itoa(m.index), Address: net.JoinHostPort(leadHost, strconv.Itoa(m.said.Serve)), Bandwidth: bandwidth}
 	}
 	for _, ring := range rings {
 		lead := ring[0]
 		for n, i := range ring {
-			if n > 0 && n < mostToLead {
-				out[i] = append(out[i], target(lead, s.members[lead].said.Port, false))
+			next := ring[(n+1)%len(ring)]
+			if n > 0 && n < mostToLead && next != lead {
+				out[i] = append(out[i], target(lead, false))
 			}
-			if next := ring[(n+1)%len(ring)]; next != i {
-				out[i] = append(out[i], target(next, s.members[next].said.Serve, true))
+			if next != i {
+				out[i] = append(out[i], target(next, true))
 			}
 		}
 	}

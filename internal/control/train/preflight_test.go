@@ -86,11 +86,11 @@ func TestPreflight(t *testing.T) {
 func TestTargets(t *testing.T) {
 	s := ready("", nil, nil)
 	got := s.targets()
-	lead := preflight.Target{Name: "worker-0", Address: "127.0.0.1:4000"}
+	lead := preflight.Target{Name: "worker-0", Address: "127.0.0.1:5000"}
 	for i, want := range [][]preflight.Target{
 		{{Name: "worker-1", Address: "127.0.0.1:5001", Bandwidth: true}},
 		{lead, {Name: "worker-2", Address: "127.0.0.1:5002", Bandwidth: true}},
-		{lead, {Name: "worker-0", Address: "127.0.0.1:5000", Bandwidth: true}},
+		{{Name: "worker-0", Address: "127.0.0.1:5000", Bandwidth: true}},
 	} {
 		if !slices.Equal(got[i], want) {
 			t.Errorf("%d: %+v", i, got[i])

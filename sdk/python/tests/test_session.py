@@ -171,6 +171,22 @@ class Alone(unittest.TestCase):
         session.link.said = [("checkpoint", {}), ("stop", {})]
         self.assertEqual([(agreement.should_save(s), agreement.should_stop(s)) for s in (4, 5)], [(True, True), (False, True)])
 
+    def test_who_knows_the_last_step_needs_no_store_any_more(self):
+        class Store(dict):
+            def add(self, key, n):
+                self[key] = self.get(key, 0) + n
+                return self[key]
+
+        ranks = [_agree.Agreement(_session.Session({"RANK": str(rank), "WORLD_SIZE": "2"})) for rank in range(2)]
+        store = Store()
+        for rank in ranks:
+            rank.session.link, rank._store = Fake(), lambda: store
+        ranks[0].session.link.said = [("stop", {})]
+        self.assertEqual([[rank.should_stop(step) for rank in ranks] for step in (1, 2)], [[False, False], [False, False]])
+        self.assertTrue(ranks[0].should_stop(3))
+        store.add = None  # rank 0 has gone
+        self.assertTrue(ranks[1].should_stop(3))
+
     def run_script(self, text, **environ):
         env = standin.rank_environ(**environ)
         return subprocess.run([sys.executable, "-W", "error", "-c", text], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=standin.LIMIT, text=True)

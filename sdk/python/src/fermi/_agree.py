@@ -62,7 +62,7 @@ class Agreement:
         if store is None:
             self._alone(step, wish)
             return self.stop_at, self.save_at
-        if self.seen[0] != step:
+        if self.seen[0] != step and not self.seen[1][0]:  # who knows the last step asks no more: rank 0, and the store with it, may be gone
             self.seen = (step, self._meet(store, step, wish))
         return self.seen[1]
 
