@@ -100,12 +100,13 @@ e2e-ha: build ## three servers on three etcd members with mutual TLS, in network
 	@scripts/install-deps.sh ip:iproute2
 	@scripts/suite.sh e2e-ha scripts/postgres.sh go test -v -count=1 -timeout 60m ./test/ha/...
 
-e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty rank and the action must be right
+e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty rank and the action must be right; faults of Debian's PyTorch
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_FAULTS=$${FERMI_FAULTS:-200} scripts/suite.sh e2e-faults go test -v -count=1 -timeout 60m ./test/faults/...
 
-e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, killed and resized
+e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, killed, resized, and without it for FERMI_AWAY (60) seconds
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
-	@FERMI_KILLS=$${FERMI_KILLS:-20} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery
+	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery
 
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch; not part of CI
 	@scripts/sdk.sh gpu
@@ -170,8 +171,15 @@ bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step,
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench recovery
 
+bench-overhead: build ## what Fermi costs a PyTorch training with nothing failing, against torchrun, in FERMI_PAIRS (20) pairs of FERMI_STEPS (60) steps
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
+	@go run ./bench overhead
+
 bench-elastic: ## a step of four ranks of the sample, as fast as can be and with the same bits for any number of ranks
 	@go test ./internal/sample -run '^$$' -bench Shards -benchtime 2000x -count 5
+
+bench-rendezvous: ## a generation of 16,384 launchers; all attached again after the server is killed
+	@go run ./bench rendezvous
 
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:

@@ -35,6 +35,7 @@ const (
 type contender struct {
 	name string
 	dir  string
+	pid  int // of torchrun; 0: it is a task
 	// find is the process of a rank whose own pid is this, as seen from here.
 	find func(pid int) (int, error)
 	// times are when the failure was seen and when the restart was decided; zero: unknown.
@@ -88,24 +89,31 @@ func benchRecovery(ctx context.Context, r *report) error {
 	return nil
 }
 
-// launcherMB is the anonymous memory of the largest launcher.
-func launcherMB(data string) (most float64, err error) {
+// launchersOf are the processes of a server's launchers; there must be one.
+func launchersOf(data string) (all []record.Process, err error) {
 	files, err := filepath.Glob(filepath.Join(data, "engine", "replicas", "*", record.FileLauncher))
 	if err != nil || len(files) == 0 {
-		return 0, fmt.Errorf("no launcher runs: %w", err)
+		return nil, fmt.Errorf("no launcher runs: %w", err)
 	}
 	for _, file := range files {
 		var p record.Process
 		if ok, err := record.Read(filepath.Dir(file), record.FileLauncher, &p); err != nil || !ok {
-			return 0, fmt.Errorf("%s: %w", file, err)
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		mb, err := statusMB(p.PID, "RssAnon")
-		if err != nil {
-			return 0, err
-		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// launcherMB is the anonymous memory of the largest launcher.
+func launcherMB(data string) (most float64, err error) {
+	launchers, err := launchersOf(data)
+	for _, p := range launchers {
+		mb, serr := statusMB(p.PID, "RssAnon")
+		err = errors.Join(err, serr)
 		most = max(most, mb)
 	}
-	return most, nil
+	return most, err
 }
 
 func judgeRecovery(r *report, all []*contender) {
@@ -138,7 +146,7 @@ func contenders(ctx context.Context, c *harness.Cluster, cl *client.Client, root
 		{"standby", &api.Standby{Preload: []string{"torch"}}, []api.EnvVar{{Name: "SDK", Value: "1"}}},
 		{"unmodified", &api.Standby{Disabled: true}, nil},
 	} {
-		x, err := newContender(task.name, root)
+		x, err := newContender(task.name, root, recoveryScript)
 		if err != nil {
 			return nil, stop, err
 		}
@@ -147,7 +155,7 @@ func contenders(ctx context.Context, c *harness.Cluster, cl *client.Client, root
 		}
 		all = append(all, x)
 	}
-	x, err := newContender("torchrun", root)
+	x, err := newContender("torchrun", root, recoveryScript)
 	if err != nil {
 		return nil, stop, err
 	}
@@ -158,13 +166,13 @@ func contenders(ctx context.Context, c *harness.Cluster, cl *client.Client, root
 	return slices.Insert(all, 1, x), stop, nil
 }
 
-func newContender(name, root string) (*contender, error) {
+func newContender(name, root string, script []byte) (*contender, error) {
 	x := &contender{name: name, dir: filepath.Join(root, name), parts: map[string]sample{}}
 	err := os.MkdirAll(x.dir, 0o777)
 	for _, dir := range []string{root, x.dir} {
 		err = errors.Join(err, os.Chmod(dir, 0o777)) // the tasks are the project's, not ours
 	}
-	return x, errors.Join(err, os.WriteFile(filepath.Join(x.dir, "train.py"), recoveryScript, 0o644), x.pause(true))
+	return x, errors.Join(err, os.WriteFile(filepath.Join(x.dir, "train.py"), script, 0o644), x.pause(true))
 }
 
 func (x *contender) pause(on bool) error {
@@ -235,6 +243,7 @@ func (x *contender) torchrun(ctx context.Context) (stop func(), err error) {
 	if err := cmd.Start(); err != nil {
 		return func() {}, err
 	}
+	x.pid = cmd.Process.Pid
 	x.find = func(pid int) (int, error) { return pid, nil }
 	x.times = func(context.Context) (seen, decided time.Time) { return seen, decided }
 	return func() {

@@ -347,6 +347,9 @@ type TrainingTaskStatus struct {
 	// is about the others.
 	Preflight *PreflightStatus `json:"preflight,omitempty" doc:"What the checks before the first start found."`
 	Roles     []RoleStatus     `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
+	Pace      *Pace            `json:"pace,omitempty" doc:"How fast it trains, as its ranks report; absent where they don't."`
+	// Interruptions is nil while nothing failed.
+	Interruptions *Interruptions `json:"interruptions,omitempty" doc:"What failures cost; absent while nothing failed."`
 	// InUseBy is who trains inside this task: an environment with ranks is never idle.
 	InUseBy string `json:"inUseBy,omitempty" doc:"The task whose processes run inside this one; stopping or deleting this one ends it."`
 }

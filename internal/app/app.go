@@ -39,6 +39,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
+	"github.com/fermi-cluster/fermi/internal/telemetry"
 	"github.com/fermi-cluster/fermi/web"
 )
 
@@ -224,6 +225,7 @@ func (p *part) assemble() (err error) {
 
 		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real,
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
+		Recoveries: telemetry.NewRecoveries(cfg.Registry),
 	})
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,

@@ -137,6 +137,8 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 			d.add("  "+f.Field, "  "+f.Field, f.Message.In(s.lang))
 		}
 	}
+	s.describePace(d, st.Pace)
+	s.describeRecoveries(d, t)
 	if c := t.Spec.Code; c != nil {
 		d.add("Code", "代码", first(c.Archive, c.Folder))
 	}

@@ -63,8 +63,11 @@ func (s *session) watchRecovery(ctx context.Context, project, name string, befor
 			opened = true
 			say(st.Restarts[len(st.Restarts)-1], s.t("generation %d opened", "第 %d 代已开启", st.Generation))
 		}
-		if opened && st.Phase == api.PhaseRunning || st.Phase.Finished() {
+		if last := st.Interruptions.Newest(); st.Phase.Finished() || opened && st.Phase == api.PhaseRunning && (last == nil || last.EndedAt != nil) {
 			say(s.clock.Now(), s.t("the task is %s: %s", "任务状态 %s：%s", st.Phase, st.Message.In(s.lang)))
+			if last != nil {
+				putLine(s.out, s.phaseLine(last.Phases()))
+			}
 			return nil
 		}
 		select {

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -13,7 +13,7 @@ type Name string
 
 // NameOf makes the name: "task-…-worker-0-1".
 func NameOf(taskID, role string, index, attempt int) Name {
-	return Name(fmt.Sprintf("%s-%s-%d-%d", taskID, role, index, attempt))
+	return Name(taskID + "-" + role + "-" + strconv.Itoa(index) + "-" + strconv.Itoa(attempt))
 }
 
 // Replica is everything a launcher needs to run one replica. It is written to disk as JSON.

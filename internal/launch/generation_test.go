@@ -260,6 +260,9 @@ func TestRankWords(t *testing.T) {
 		s.say(`{"held":{"steps":[8,9,10]}}`) // 10 is of a run that was not
 	}
 	next(func(s link.Ranks) bool { return slices.Equal(s.Held, []int64{8, 9}) })
+	a.say(`{"progress":{"step":10,"t":0.1,"metrics":{}}}`)
+	b.say(`{"progress":{"step":10,"t":0.1,"metrics":{}}}`)
+	next(func(s link.Ranks) bool { return s.Step == 10 && !s.SteppedAt.IsZero() })
 	a.say(`{"saved":{"step":11,"bytes":5,"seconds":0.1}}`)
 	b.say(`{"progress":{"step":11,"t":0.2,"metrics":{"loss":1}}}`)
 	b.say(`{"saved":{"step":11,"bytes":5,"seconds":0.1}}`)

@@ -32,7 +32,7 @@ func pidOf(conn net.Conn) (pid int) {
 }
 
 // silence looks whether the ranks hang; true once for each alarm.
-func (r *ranks) silence(now time.Time, look func(int) *vitals) (alarm, sure bool) {
+func (r *ranks) silence(now time.Time, look func(int, bool) *vitals) (alarm, sure bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.said.Hung) > 0 || r.frozen || r.said.Generation != r.now.Number {
@@ -90,7 +90,7 @@ func (w *warden) watchProgress(ctx context.Context) {
 			w.l.ranks.slept(gap)
 		}
 		last = now
-		if alarm, sure := w.l.ranks.silence(now, vitalsOf); alarm {
+		if alarm, sure := w.l.ranks.silence(now, w.drag.look()); alarm {
 			w.testify(now, sure)
 		}
 	}
@@ -108,8 +108,9 @@ func (w *warden) testify(now time.Time, sure bool) {
 	pids := w.l.ranks.connected()
 	frames := w.dump(pids)
 	var states []link.RankState
+	look := w.drag.look()
 	for local, pid := range pids {
-		v := vitalsOf(pid)
+		v := look(pid, false)
 		if v == nil {
 			continue
 		}

@@ -26,9 +26,6 @@ const (
 )
 
 const (
-	slowFor  = 20 * time.Second // a rank is made slow, then it is let go
-	slowTurn = 100 * time.Millisecond
-	slowRest = 20 * time.Millisecond // of each turn it runs
 	oomFor   = 20 * time.Second
 	nodeWait = 300 * time.Millisecond // for the answer to get out
 )
@@ -41,8 +38,7 @@ func (l *launcher) Probe(p link.Probe) {
 	}
 }
 
-// probe does what was asked and answers. What takes time goes on beside the loop, and ends with the
-// process.
+// probe does what was asked and answers.
 func (w *warden) probe(p link.Probe) {
 	text, refused := w.obey(p)
 	w.l.client.Probed(link.Probed{ID: p.ID, Refused: refused, Text: text, At: w.l.clock.Now()})
@@ -63,15 +59,17 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	}
 	switch p.Kind {
 	case probeProfile:
+		w.drag.rest()
 		return w.profile(local, pid), refused
 	case probeKill:
 		err = proc.Signal(unix.SIGKILL)
 	case probeStop:
+		w.drag.end() // it would let it run again
 		err = proc.Signal(unix.SIGSTOP)
 	case probeSlow:
-		go slowDown(proc)
+		err = w.drag.begin(proc)
 	case probeOOM:
-		return "", w.fillMemory()
+		return "", w.fillMemory(pid)
 	case probeNode: // after the answer
 	case probeNet:
 		return "", fault.T("The replica shares the network of its machine: cutting it off would cut off others too.",
@@ -85,39 +83,22 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	return "", refused
 }
 
-// slowDown lets a process run only a part of the time, for a while.
-func slowDown(p record.Process) {
-	for end := time.Now().Add(slowFor); time.Now().Before(end); {
-		if p.Signal(unix.SIGSTOP) != nil {
-			return
-		}
-		time.Sleep(slowTurn - slowRest)
-		if p.Signal(unix.SIGCONT) != nil {
-			return
-		}
-		time.Sleep(slowRest)
-	}
-}
-
-// fillMemory takes the memory of the replica's group until the kernel kills in it. The ranks go first, since
-// the one who takes it is spared.
-func (w *warden) fillMemory() (refused fault.Text) {
-	if w.l.group == nil || w.l.replica.Resources.Memory == 0 {
-		return fault.T("The replica has no memory limit of its own, so the whole machine would run out; set resources.memory.",
-			"该副本没有自己的内存上限，整机会耗尽内存；请设置 resources.memory。")
+// fillMemory takes the memory of the replica's group until the kernel kills in it: the rank first, which is
+// made the dearest. What takes it is of the tree, and ends with it.
+func (w *warden) fillMemory(rank int) (refused fault.Text) {
+	if w.l.group.MemoryLimit() == 0 {
+		return fault.T("Nothing holds the replica to a memory limit of its own, so the whole machine would run out; set resources.memory, on a node that is no demo.",
+			"该副本没有实际生效的内存上限，整机会耗尽内存；请设置 resources.memory，并使用非演示节点。")
 	}
 	tail, err := exec.LookPath("tail")
 	if err == nil {
+		err = os.WriteFile("/proc/"+strconv.Itoa(rank)+"/oom_score_adj", []byte("1000"), 0)
+	}
+	if err == nil {
 		var pid int
 		pid, err = syscall.ForkExec(tail, []string{"tail", "/dev/zero"}, &syscall.ProcAttr{Dir: "/", Sys: &syscall.SysProcAttr{Setsid: true}})
-		if err == nil {
-			err = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("-1000"), 0)
-			hog, derr := record.Describe(pid)
-			if err != nil || derr != nil {
-				_ = unix.Kill(pid, unix.SIGKILL) // our own child, not yet reaped
-			} else {
-				time.AfterFunc(oomFor, func() { _ = hog.Signal(unix.SIGKILL) })
-			}
+		if hog, derr := record.Describe(pid); err == nil && derr == nil {
+			time.AfterFunc(oomFor, func() { _ = hog.Signal(unix.SIGKILL) })
 		}
 	}
 	if err != nil {

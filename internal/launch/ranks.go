@@ -47,6 +47,7 @@ func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
+	r.said.SteppedAt, r.said.Pace = time.Time{}, link.Pace{}
 	for i := range r.held {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
 		r.steps[i], r.saved[i] = g.Restore, false
@@ -139,9 +140,13 @@ func (r *ranks) take(i int, w word) {
 			return step > r.now.Restore && !slices.Contains(known, step)
 		}))
 	case w.Progress != nil:
+		addPace(&r.said.Pace, w.Progress, w.Progress.Step-r.steps[i])
 		r.steps[i] = w.Progress.Step
 		if pause = progressPause; len(r.said.Hung) > 0 { // it goes on after all
 			r.said.Hung, r.said.HungAt, pause = nil, time.Time{}, 0
+		}
+		if r.said.SteppedAt.IsZero() && slices.Min(r.steps) > r.now.Restore {
+			r.said.SteppedAt, pause = time.Now(), min(pause, savedPause) // a recovery is measured by it
 		}
 	default:
 		return

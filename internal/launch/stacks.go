@@ -19,36 +19,57 @@ import (
 type vitals struct {
 	state byte
 	ticks uint64 // of CPU, all of them
+	queue uint64 // nanoseconds in which they could have run but had no processor, all of them
 	bytes uint64 // read and written, all of them
 }
 
 // works says whether they did something since an earlier look.
 func (v *vitals) works(first *vitals, span time.Duration) bool {
-	if first == nil || span < stallLook {
+	if first == nil || span < stallSpan {
 		return true // not known yet
 	}
-	cpu := time.Duration(v.ticks-min(first.ticks, v.ticks)) * clockTick
+	cpu := time.Duration(v.ticks-min(first.ticks, v.ticks))*clockTick + time.Duration(v.queue-min(first.queue, v.queue))
 	return cpu.Seconds() > busyShare*span.Seconds() || v.bytes-min(first.bytes, v.bytes) > busyBytes
 }
 
-// vitalsOf looks at a process and its descendants; nil: it has ended.
-func vitalsOf(pid int) *vitals {
-	stats := readAll()
-	own, ok := stats[pid]
-	if !ok || own.State == 'Z' || own.State == 'X' {
+// census is one look at all processes, taken when it is needed: it is dear where there are thousands.
+type census struct{ stats map[int]record.Stat }
+
+// vitalsOf looks at a process and, as a whole, its descendants; nil: it has ended.
+func (c *census) vitalsOf(pid int, whole bool) *vitals {
+	own, err := record.ReadStat(pid)
+	if err != nil || own.State == 'Z' || own.State == 'X' {
 		return nil
 	}
 	v := &vitals{state: own.State}
 	if v.state == 't' { // by a debugger
 		v.state = 'T'
 	}
-	for id, st := range stats {
-		if id == pid || descends(id, pid, stats) {
+	if !whole {
+		return v
+	}
+	if c.stats == nil {
+		c.stats = readAll()
+	}
+	for id, st := range c.stats {
+		if id == pid || descends(id, pid, c.stats) {
 			v.ticks += st.UserTicks + st.KernTicks
+			v.queue += queued(id)
 			v.bytes += transferred(id)
 		}
 	}
 	return v
+}
+
+// queued is how long the main thread of a process waited for a processor so far: one that would work, had
+// its neighbours or its quota left it the time, does not hang.
+func queued(pid int) uint64 {
+	f := strings.Fields(procFile(pid, "schedstat"))
+	if len(f) < 2 {
+		return 0
+	}
+	n, _ := strconv.ParseUint(f[1], 10, 64)
+	return n
 }
 
 // transferred is what a process read and wrote so far.
@@ -122,7 +143,7 @@ var collective = regexp.MustCompile(`(?m)\(most recent call first\):\n(?:.*\n){0
 // profile is what one rank does at this moment, as text.
 func (w *warden) profile(local, pid int) string {
 	var b bytes.Buffer
-	v := vitalsOf(pid)
+	v := new(census).vitalsOf(pid, true)
 	if v == nil {
 		return ""
 	}

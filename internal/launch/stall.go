@@ -8,13 +8,14 @@ import (
 // How long ranks may make no progress.
 const (
 	stallTick  = 500 * time.Millisecond
-	stallLook  = time.Second      // after so much silence a process is looked at
+	stallLook  = 3 * time.Second  // after so much silence it is looked whether a process is stopped, after half of what is allowed what it does
+	stallSpan  = time.Second      // between two looks that tell whether it works
 	stallLeast = 5 * time.Second  // or three usual steps, whichever is more
 	stallDisk  = time.Minute      // of a process that waits for a disk
 	stallMost  = 10 * time.Minute // for a first step, a phase that was named, or a process that works
 	stallSteps = 32               // that are remembered
 	stallKnown = 3                // and that must be known before anything is called usual
-	// A process works if its tree used so much of one core, or read and wrote so many bytes, since it
+	// A process works if its tree used, or waited for, so much of one core, or read and wrote so many bytes, since it
 	// was first looked at: it evaluates, loads or saves without having said so.
 	busyShare = 0.2
 	busyBytes = 1 << 20
@@ -96,9 +97,10 @@ func (s *stall) limit() time.Duration {
 
 // hung looks at ranks that have been silent for long. sure: one of them is stopped, which needs no
 // other proof. Else all that are expected to say something must be silent for too long: where one works,
-// the others wait for it with good reason.
-func (s *stall) hung(now time.Time, look func(pid int) *vitals) (hung, sure bool) {
-	watched, silent := 0, 0
+// the others wait for it with good reason. The whole look, at all that a process and its descendants do, is dear:
+// there is none in usual steps, nor in a pause, where only being stopped would count.
+func (s *stall) hung(now time.Time, look func(pid int, whole bool) *vitals) (hung, sure bool) {
+	watched, silent, least := 0, 0, max(stallLook, s.limit()/2)
 	for i := range s.pulses {
 		p := &s.pulses[i]
 		since := now.Sub(p.last)
@@ -109,14 +111,15 @@ func (s *stall) hung(now time.Time, look func(pid int) *vitals) (hung, sure bool
 		if since < stallLook {
 			continue
 		}
-		v := look(p.pid)
+		whole := since >= least && p.begun && p.phase == ""
+		v := look(p.pid, whole)
 		if v == nil {
 			watched-- // it has ended
 			continue
 		}
 		was := p.stopped
 		p.stopped = v.state == 'T'
-		if p.first == nil {
+		if whole && p.first == nil {
 			p.first, p.firstAt = v, now
 		}
 		sure = sure || p.stopped && was && since >= stallLeast

@@ -12,6 +12,7 @@ type rig struct {
 	stall
 	now   time.Time
 	procs map[int]*vitals
+	whole int // looks at all that a process does
 }
 
 // newRig has stepped ten times a second, long enough to be known.
@@ -37,12 +38,17 @@ func (r *rig) pass(d time.Duration, each func()) (hung, sure bool) {
 	for end := r.now.Add(d); r.now.Before(end) && !hung; {
 		r.now = r.now.Add(stallTick)
 		each()
-		hung, sure = r.hung(r.now, func(pid int) *vitals {
-			if v := r.procs[pid]; v != nil {
-				c := *v
-				return &c
+		hung, sure = r.hung(r.now, func(pid int, whole bool) *vitals {
+			v := r.procs[pid]
+			if v == nil {
+				return nil
 			}
-			return nil
+			if !whole {
+				return &vitals{state: v.state}
+			}
+			r.whole++
+			c := *v
+			return &c
 		})
 	}
 	return hung, sure
@@ -82,6 +88,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		"one evaluates, and said so": {before: func(r *rig) { r.phase(0, "eval", true) }},
 		"one saves, and said so":     {before: func(r *rig) { r.phase(1, "save", true) }},
 		"one works":                  {each: func(r *rig) { r.procs[1].ticks += 20 }},
+		"one gets no processor":      {each: func(r *rig) { r.procs[1].queue += uint64(200 * time.Millisecond) }},
 		"its workers read data":      {each: func(r *rig) { r.procs[2].bytes += 4 << 20 }},
 		"a first step":               {before: func(r *rig) { r.begin(r.now); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
 		"never told any progress":    {before: func(r *rig) { r.stall = newStall(2); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
@@ -113,5 +120,25 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 	if hung, _ := r.pass(3*time.Second, nothing); !hung {
 		t.Error("14 s are none")
+	}
+}
+
+// TestDearLooks: usual steps, and a pause that was announced, cost no look at all that the processes do.
+func TestDearLooks(t *testing.T) {
+	r := newRig()
+	for step := range int64(stallSteps) {
+		if hung, _ := r.pass(10*time.Second, nothing); hung && step >= stallSteps/2 {
+			t.Fatal("taken for a hang")
+		}
+		r.step(0, 100+step)
+		r.step(1, 100+step)
+		if step == stallSteps/2 { // from here on the step of 10 s is the usual one
+			r.whole = 0
+		}
+	}
+	r.phase(0, "eval", true)
+	r.phase(1, "eval", true)
+	if hung, _ := r.pass(5*time.Minute, nothing); hung || r.whole > 0 {
+		t.Errorf("hung %v, %d dear looks", hung, r.whole)
 	}
 }

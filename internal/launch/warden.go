@@ -20,7 +20,7 @@ import (
 func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, more bool) {
 	w := &warden{
 		l: l, g: g, procs: procs, reaper: newReaper(procs, l.hear(procs), &l.spent),
-		failures: map[int]failure{}, leftThen: -1,
+		failures: map[int]failure{}, leftThen: -1, drag: drag{clock: l.clock},
 		tree: l.processTree(),
 	}
 	w.oomBefore = w.tree.oomKills()
@@ -76,6 +76,7 @@ type warden struct {
 	patient    bool             // culprit was set
 	failures   map[int]failure  // by local rank
 	leftThen   int              // ranks that had not ended when failures were looked at
+	drag       drag
 }
 
 const (
@@ -91,6 +92,7 @@ func (w *warden) watch(ctx context.Context) {
 	usage, look := l.clock.After(usageEvery), l.clock.After(recordPoll)
 	cancelled := ctx.Done()
 	l.wishedStop() // one that came between the last look and the start
+	defer w.drag.end()
 	for !w.over() {
 		select {
 		case <-l.children:
@@ -98,6 +100,8 @@ func (w *warden) watch(ctx context.Context) {
 			w.press()
 		case p := <-l.probes:
 			w.probe(p)
+		case <-w.drag.tick:
+			_ = w.drag.turn() // one that has ended is let go
 		case <-w.culprit:
 			w.culprit = nil
 			w.blame()
@@ -206,6 +210,7 @@ func (w *warden) end(why string, grace time.Duration) {
 	}
 	if !w.ending {
 		w.ending = true
+		w.drag.end()
 		w.tree.signal(unix.SIGTERM)
 	}
 	if at := w.l.clock.Now().Add(grace); w.kill.IsZero() || at.Before(w.kill) {

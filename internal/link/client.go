@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -42,7 +43,7 @@ type Orders interface {
 	Probe(p Probe)
 }
 
-// ClientConfig is what a Client needs; all must be given.
+// ClientConfig is what a Client needs; all but Dial must be given.
 type ClientConfig struct {
 	Name      engine.Name
 	Token     string
@@ -53,6 +54,8 @@ type ClientConfig struct {
 	Orders    Orders
 	Log       *slog.Logger
 	Clock     clock.Clock
+	// Dial makes a connection to a server, as with TLS; nil: a plain one.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client is a launcher's end. Facts given to it are repeated on every connection until the
@@ -71,6 +74,7 @@ type Client struct {
 	durable int64
 	// sessions counts streams, so that a server can tell the newer of two.
 	sessions int64
+	world    int // ranks of its task, as last heard
 
 	wake      chan struct{} // a fact changed
 	shippedCh chan struct{} // closed when shipped
@@ -97,6 +101,12 @@ const (
 	// greetFor is how long a server may take for its welcome while there are others to try; it grows
 	// with every round that found nobody, so that a storm of launchers finds patience.
 	greetFor = 1500 * time.Millisecond
+	// greetMost is also the server's patience with whoever connects. Who gives up earlier in a storm has
+	// its handshake made for nothing, and the storm never ends.
+	greetMost = 30 * time.Second
+	// spreadEach, for each rank of its task, is the time within which a launcher that lost its server comes
+	// back: with all of a large task at once none would be greeted in time.
+	spreadEach = time.Millisecond
 	// small is below what a batch of log lines is not worth a message of its own while a process
 	// prints line by line: the next one then waits for gather.
 	small  = 64 << 10
@@ -200,8 +210,9 @@ func (c *Client) Run(ctx context.Context) error {
 	for {
 		welcomed := false
 		list := c.endpoints()
-		if len(list) == 1 {
-			greet = silenceLimit
+		patience := silenceLimit
+		if len(list) == 1 { // there is no other to try
+			greet, patience = max(greet, silenceLimit), greetMost
 		}
 		for range list {
 			target := list[turn%len(list)]
@@ -217,7 +228,7 @@ func (c *Client) Run(ctx context.Context) error {
 			}
 		}
 		if welcomed {
-			pause, greet = minPause, greetFor
+			pause, greet = minPause+c.spread(), greetFor
 		}
 		select {
 		case <-ctx.Done():
@@ -225,9 +236,18 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-c.cfg.Clock.After(jitter(pause)):
 		}
 		if !welcomed {
-			pause, greet = min(2*pause, maxPause), min(2*greet, silenceLimit)
+			pause, greet = min(2*pause, max(maxPause, c.spread()/4)), min(2*greet, patience)
+		} else {
+			pause = minPause
 		}
 	}
+}
+
+// spread is the time that its task's launchers share to come back in.
+func (c *Client) spread() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return rand.N(time.Duration(c.world)*spreadEach + 1)
 }
 
 // firstTurn spreads launchers over the servers by their name.

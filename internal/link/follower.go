@@ -165,7 +165,7 @@ func (h *Hub) takeFacts(f *follower, m *linkpb.Facts) error {
 	if _, ok := stateRank[engine.State(m.GetState())]; !ok || m.GetSession() < 0 || checkUsage(m.GetUsage()) != nil || checkRanks(m.GetRanks()) != nil || checkProbed(m.GetProbed()) != nil {
 		return refuse("facts that can't be")
 	}
-	h.tellRanks(parts.TaskID, name, h.noteFacts(f, name, parts, m))
+	h.tellRanks(parts.TaskID, name, h.noteFacts(f, name, parts, m), len(m.GetRanks().GetHeld()) > 0)
 	return nil
 }
 

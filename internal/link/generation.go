@@ -53,7 +53,9 @@ type Ranks struct {
 	Held       []int64   // steps that all its ranks hold whole in memory, rising
 	Port       int       // reserved for the next generation, should this launcher lead it
 	Step       int64     // that the slowest of its ranks reported
-	Watched    bool      // they tell their progress, so that a hang can be seen
+	SteppedAt  time.Time // when all its ranks had reported a step of this generation; zero: not yet
+	Pace       Pace
+	Watched    bool // they tell their progress, so that a hang can be seen
 	Hung       []RankState
 	HungAt     time.Time
 	Serve      int               // port that its ranks may serve others on, as long as the launcher lives
@@ -155,8 +157,11 @@ func checkAddress(address string) error {
 }
 
 func checkRanks(r *linkpb.Ranks) error {
-	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
+	if r.GetGeneration() < 0 || r.GetPort() < 0 || r.GetPort() > 65535 || r.GetStep() < 0 || r.GetSteppedAtUnixNano() < 0 || r.GetServe() < 0 || r.GetServe() > 65535 {
 		return refuse("ranks have a number out of range")
+	}
+	if p := paceOf(r.GetPace()); !p.sane() {
+		return refuse("the pace of ranks is out of range")
 	}
 	if len(r.GetRoleTable()) > maxTable {
 		return refuse("ranks have an overlong text")
@@ -218,6 +223,10 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.HungAtUnixNano = r.HungAt.UnixNano()
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
+	out.Pace = r.Pace.message()
+	if !r.SteppedAt.IsZero() {
+		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
+	}
 	out.Prepared, out.Frozen = r.Prepared, r.Frozen
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
@@ -239,6 +248,10 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
+	out.Pace = paceOf(m.GetPace())
+	if at := m.GetSteppedAtUnixNano(); at != 0 {
+		out.SteppedAt = time.Unix(0, at).UTC()
+	}
 	out.Prepared, out.Frozen = m.GetPrepared(), m.GetFrozen()
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
@@ -291,15 +304,17 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	k.ranks = m
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
-		old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
+		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound()
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,
 // a saved step only the watermark's.
-func (h *Hub) tellRanks(taskID string, name engine.Name, changed bool) {
+func (h *Hub) tellRanks(taskID string, name engine.Name, changed, held bool) {
 	if changed {
 		h.cfg.Notify(taskID, name)
 	}
-	h.cfg.Saved(taskID, changed)
+	if held {
+		h.cfg.Saved(taskID, changed)
+	}
 }

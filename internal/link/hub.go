@@ -130,8 +130,8 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 		grpc.StreamInterceptor(h.authenticate(&readers)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: beatEvery, Timeout: silenceLimit - beatEvery}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: beatEvery, PermitWithoutStream: true}),
-		grpc.ConnectionTimeout(silenceLimit),
-		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10),
+		grpc.ConnectionTimeout(greetMost),
+		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
 	)
 	linkpb.RegisterLinkServer(srv, h)

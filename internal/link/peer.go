@@ -147,7 +147,7 @@ func (h *Hub) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.He
 			return nil, a.err
 		}
 		return a.m.GetHello(), checkHello(a.m.GetHello(), who.name, who.parts)
-	case <-h.cfg.Clock.After(silenceLimit):
+	case <-h.cfg.Clock.After(greetMost):
 		return nil, errSilent
 	case <-stream.Context().Done():
 		return nil, errHungUp
@@ -265,7 +265,7 @@ func (h *Hub) take(p *peer, m *linkpb.FromLauncher) {
 	case *linkpb.FromLauncher_Ranks:
 		changed := false
 		h.tell(p, func(k *known) { changed = k.noteRanks(v.Ranks) })
-		h.tellRanks(p.parts.TaskID, p.name, changed)
+		h.tellRanks(p.parts.TaskID, p.name, changed, len(v.Ranks.GetHeld()) > 0)
 	case *linkpb.FromLauncher_Probed:
 		h.tell(p, func(k *known) {
 			k.probed = v.Probed

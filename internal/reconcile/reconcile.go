@@ -84,6 +84,17 @@ func (l *Loop) Add(key api.Key) {
 	l.add(key)
 }
 
+// AddAfter asks for a turn within d; more that come until then are the same turn.
+func (l *Loop) AddAfter(key api.Key, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if d <= 0 {
+		l.add(key)
+		return
+	}
+	l.wake(key, d)
+}
+
 func (l *Loop) add(key api.Key) {
 	switch {
 	case l.busy[key]:

@@ -131,3 +131,30 @@ func TestManyKeysUnderLoad(t *testing.T) {
 	go func() { wg.Wait(); close(all) }()
 	wait(t, all)
 }
+
+func TestManyLateAddsAreOneTurn(t *testing.T) {
+	turned := make(chan struct{}, 8)
+	f := &fake{active: map[api.Key]bool{}, turns: map[api.Key]int{}, t: t, do: func(api.Key, int) (reconcile.Result, error) {
+		turned <- struct{}{}
+		return reconcile.Result{}, nil
+	}}
+	now := clock.NewFake(time.Unix(1, 0))
+	l := reconcile.New(reconcile.Config{Name: "test", Reconciler: f, Clock: now, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	for range 3 {
+		l.AddAfter(key, time.Second)
+	}
+	now.Advance(time.Second)
+	wait(t, turned)
+	l.AddAfter(key, 0)
+	wait(t, turned)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if n := f.turns[key]; n != 2 {
+		t.Errorf("%d turns, not 2", n)
+	}
+}

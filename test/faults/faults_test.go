@@ -1,10 +1,8 @@
 package faults
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,19 +14,10 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
-const patience = 2 * time.Minute
-
-func envInt(name string, otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-		return n
-	}
-	return otherwise
-}
-
 // asked is how many faults there shall be; the suite runs only by its name, since it takes minutes.
 func asked(t *testing.T) int {
 	t.Helper()
-	n := envInt("FERMI_FAULTS", 0)
+	n := harness.EnvInt("FERMI_FAULTS", 0)
 	if n == 0 {
 		t.Skip("make e2e-faults runs it")
 	}
@@ -77,50 +66,25 @@ var kinds = []kind{
 // world is a server.
 type world struct {
 	t  *testing.T
+	c  *harness.Cluster
 	cl *client.Client
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, args ...string) *world {
 	t.Helper()
-	bin, err := harness.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := harness.New(bin, "up", "--demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(c.LogTail())
-		}
-		c.Cleanup()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t}
-	if w.cl, err = c.Client(); err != nil {
-		t.Fatal(err)
-	}
-	return w
+	c, cl := harness.Up(t, args...)
+	return &world{t, c, cl}
 }
 
 func (w *world) task(name string) *api.TrainingTask {
 	w.t.Helper()
-	o, err := w.cl.Get(w.t.Context(), api.KindTrainingTask, "default", name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return o.(*api.TrainingTask)
+	return harness.Task(w.t, w.cl, name)
 }
 
 // until waits for a condition of a task.
 func (w *world) until(name, what string, ok func(*api.TrainingTask) bool) *api.TrainingTask {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(10 * time.Millisecond) {
 		t := w.task(name)
 		if ok(t) {
 			return t
@@ -195,27 +159,32 @@ func (w *world) hurt(name string, k kind, rank int) (got string, right bool) {
 	return got, guilty && f.Cause == k.name && f.Action == k.action
 }
 
-// steps waits until a training has told its launchers of a few steps: its rank 0 has printed one.
+// steps waits until a training has told its launchers of a few steps.
 func (w *world) steps(name string) {
 	w.t.Helper()
 	w.until(name, "has made steps", func(t *api.TrainingTask) bool {
-		p, err := w.cl.Profile(w.t.Context(), "default", name, 0)
-		if err != nil {
-			return t.Status.Phase.Finished()
-		}
-		_, after, found := strings.Cut(p.Text, "step ")
-		digits, _, _ := strings.Cut(after, "\n")
-		n, _ := strconv.Atoi(digits)
-		return found && n >= 10
+		return w.step(name) >= 10 || t.Status.Phase.Finished()
 	})
+}
+
+// step is what rank 0 has reported last; 0 where nobody knows.
+func (w *world) step(name string) int {
+	p, err := w.cl.Profile(w.t.Context(), "default", name, 0)
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(p.Text, " step ")
+	digits, _, _ := strings.Cut(after, "\n")
+	n, _ := strconv.Atoi(digits)
+	return n
 }
 
 func TestFaults(t *testing.T) {
 	n := asked(t)
-	seed := uint64(envInt("FERMI_FAULTS_SEED", int(time.Now().UnixNano()&0xffff)))
+	seed := uint64(harness.EnvInt("FERMI_FAULTS_SEED", int(time.Now().UnixNano()&0xffff)))
 	t.Logf("%d faults, FERMI_FAULTS_SEED=%d repeats them", n, seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	w := newWorld(t)
+	w := newWorld(t, "--demo")
 	order := rnd.Perm(len(kinds))
 	table := map[string]int{}
 	used, right := map[string]bool{}, 0

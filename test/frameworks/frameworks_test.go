@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
@@ -20,7 +19,6 @@ import (
 const (
 	replicas = 2
 	each     = 2 // processes a replica
-	patience = 5 * time.Minute
 )
 
 // frameworks are the recipes to run. home is the virtual environment of scripts/frameworks.sh; "" is
@@ -92,34 +90,6 @@ func home(t *testing.T) string {
 	return root
 }
 
-func up(t *testing.T) (*harness.Cluster, *client.Client) {
-	t.Helper()
-	bin, err := harness.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := harness.New(bin, "up", "--demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(c.LogTail())
-		}
-		c.Cleanup()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	cl, err := c.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, cl
-}
-
 // checked is what every process prints when its all-reduce is done.
 var checked = regexp.MustCompile(`CHECK rank=(\d+) world=(\d+) sum=(\d+) replica=(\S+)`)
 
@@ -127,7 +97,7 @@ var checked = regexp.MustCompile(`CHECK rank=(\d+) world=(\d+) sum=(\d+) replica
 func TestFrameworks(t *testing.T) {
 	only := os.Getenv("FERMI_ONLY") // names, comma-separated; "": all
 	root := home(t)
-	_, cl := up(t)
+	_, cl := harness.Up(t, "--demo")
 	for _, row := range frameworks {
 		t.Run(row.name, func(t *testing.T) {
 			if only != "" && !strings.Contains(","+only+",", ","+row.name+",") {
@@ -160,7 +130,7 @@ func verify(t *testing.T, cl *client.Client, spec api.TrainingTaskSpec, command 
 	if _, err := cl.Submit(t.Context(), &api.TrainingTask{Meta: api.Meta{Name: name}, Spec: spec}, false); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	var text strings.Builder
 	if err := cl.Logs(ctx, "default", name, client.LogOptions{Follow: true}, func(l client.LogLine) error {
@@ -169,12 +139,8 @@ func verify(t *testing.T, cl *client.Client, spec api.TrainingTaskSpec, command 
 	}); err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
 	}
-	o, err := cl.Get(ctx, api.KindTrainingTask, "default", name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := text.String()
-	if status := o.(*api.TrainingTask).Status; status.Phase != api.PhaseCompleted {
+	if status := harness.Task(t, cl, name).Status; status.Phase != api.PhaseCompleted {
 		t.Fatalf("it ended %s: %s\n%s", status.Phase, status.Message.EN, log)
 	}
 	if _, why, ok := strings.Cut(log, "NOT VERIFIED "); ok {

@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,15 +26,7 @@ const (
 	replicas = 2
 	ranks    = 2 // each
 	steps    = 120
-	patience = 5 * time.Minute
 )
-
-func envInt(name string, otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-		return n
-	}
-	return otherwise
-}
 
 // world is a server and the training it runs.
 type world struct {
@@ -51,35 +41,13 @@ func newWorld(t *testing.T, args ...string) *world {
 	if len(args) == 0 {
 		args = []string{"--demo"}
 	}
-	bin, err := harness.Binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := harness.New(bin, "up", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, c: c}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(c.LogTail())
-		}
-		c.Cleanup()
-	})
-	w.start()
-	if w.cl, err = c.Client(); err != nil {
-		t.Fatal(err)
-	}
-	return w
+	c, cl := harness.Up(t, args...)
+	return &world{t: t, c: c, cl: cl, up: true}
 }
 
 func (w *world) start() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	if err := w.c.Start(ctx); err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Ready(w.t, w.c)
 	w.up = true
 }
 
@@ -91,11 +59,7 @@ func (w *world) killServer() {
 // eventually waits for a condition.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("never: %s", what)
-		}
-	}
+	harness.Eventually(w.t, what, ok)
 }
 
 // training is one that was submitted.
@@ -122,11 +86,7 @@ func (w *world) submit(name, stepTime string) training {
 
 func (w *world) task(name string) *api.TrainingTask {
 	w.t.Helper()
-	o, err := w.cl.Get(w.t.Context(), api.KindTrainingTask, "default", name)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return o.(*api.TrainingTask)
+	return harness.Task(w.t, w.cl, name)
 }
 
 // curve is what rank 0 has written so far: the steps of its metrics file.
@@ -164,20 +124,8 @@ func (w *world) over(tr training) bool {
 
 // kill ends a rank of the task with SIGKILL; false: there is none any more.
 func (w *world) kill(tr training, rank int) bool {
-	want := []string{"FERMI_TASK_ID=" + tr.id, "RANK=" + strconv.Itoa(rank)}
-	dirs, _ := os.ReadDir("/proc")
-	for _, d := range dirs {
-		pid, err := strconv.Atoi(d.Name())
-		if err != nil {
-			continue
-		}
-		raw, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "environ"))
-		env := strings.Split(string(raw), "\x00")
-		if slices.Contains(env, want[0]) && slices.Contains(env, want[1]) {
-			return syscall.Kill(pid, syscall.SIGKILL) == nil
-		}
-	}
-	return false
+	pids := harness.Processes("FERMI_TASK_ID="+tr.id, "RANK="+strconv.Itoa(rank))
+	return len(pids) > 0 && syscall.Kill(pids[0], syscall.SIGKILL) == nil
 }
 
 // sums waits for the end and gives the SHA-256 of the weights and of the curve.
@@ -248,13 +196,13 @@ func (w *world) interrupt(name, stepTime string, at, rank int, meanwhile func(tr
 
 // TestRankKilled kills ranks, rank 0 in a quarter of the rounds.
 func TestRankKilled(t *testing.T) {
-	seed := uint64(envInt("FERMI_RECOVERY_SEED", int(time.Now().UnixNano()&0xffff)))
+	seed := uint64(harness.EnvInt("FERMI_RECOVERY_SEED", int(time.Now().UnixNano()&0xffff)))
 	t.Logf("seed %d (FERMI_RECOVERY_SEED=%d repeats it)", seed, seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t)
 	w.submit("whole", "0s")
 	want := w.sums("whole")
-	for round := range envInt("FERMI_RECOVERY_ROUNDS", 4) {
+	for round := range harness.EnvInt("FERMI_RECOVERY_ROUNDS", 4) {
 		rank := 1 + rnd.IntN(replicas*ranks-1)
 		if round%4 == 0 {
 			rank = 0

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // serveProgram answers everybody who connects to $FERMI_PORT with who it is.
@@ -96,27 +97,14 @@ func (r *roles) all(what string, addresses []string, ok func([]who) bool) (found
 func (r *roles) pidOf(role string, index int) (pid int) {
 	r.t.Helper()
 	r.eventually("a process of "+role, func() bool {
-		pid = r.find("FERMI_ROLE="+role+"\x00", "FERMI_INDEX="+strconv.Itoa(index)+"\x00", "FERMI_PORT=")
-		return pid != 0 && r.addresses(pid, "REWARD") != nil
+		for _, pid = range harness.Processes("FERMI_TASK_ID="+r.id, "FERMI_ROLE="+role, "FERMI_INDEX="+strconv.Itoa(index)) {
+			if r.addresses(pid, "REWARD") != nil {
+				return true
+			}
+		}
+		return false
 	})
 	return pid
-}
-
-func (r *roles) find(want ...string) int {
-	dirs, _ := os.ReadDir("/proc")
-	for _, d := range dirs {
-		pid, err := strconv.Atoi(d.Name())
-		if err != nil {
-			continue
-		}
-		raw, _ := os.ReadFile(filepath.Join("/proc", d.Name(), "environ"))
-		env := "\x00" + string(raw)
-		missing := func(w string) bool { return !strings.Contains(env, "\x00"+w) }
-		if !slices.ContainsFunc(append(want, "FERMI_TASK_ID="+r.id+"\x00"), missing) {
-			return pid
-		}
-	}
-	return 0
 }
 
 // heard is the newest addresses of the reward role that actor 0 was told over its socket.

@@ -28,7 +28,7 @@ type torchRun struct {
 	dir string
 }
 
-func (w *world) torch(name string, steps int) torchRun {
+func (w *world) torch(name string, steps int, env ...api.EnvVar) torchRun {
 	w.t.Helper()
 	return w.torchTask(&api.TrainingTask{
 		Meta: api.Meta{Name: name},
@@ -36,7 +36,7 @@ func (w *world) torch(name string, steps int) torchRun {
 			Restart: &api.RestartPolicy{MaxRestarts: 1000},
 			Roles: []api.Role{{
 				Name: "worker", Ranks: torchRanks, Resources: api.Resources{CPU: 1000, Memory: 4 << 30}, Standby: &api.Standby{Preload: []string{"torch"}},
-				Command: []string{torchPython, "train_ddp.py"},
+				Command: []string{torchPython, "train_ddp.py"}, Env: env,
 			}},
 		},
 	}, steps)
@@ -58,7 +58,7 @@ func (w *world) torchTask(task *api.TrainingTask, steps int) torchRun {
 		w.t.Fatal(err)
 	}
 	task.Spec.Code = &api.Code{Folder: dir}
-	task.Spec.Roles[0].Env = []api.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "STEPS", Value: strconv.Itoa(steps)}, {Name: "OUT", Value: "out"}, {Name: "TRACE", Value: "trace"}}
+	task.Spec.Roles[0].Env = append(task.Spec.Roles[0].Env, []api.EnvVar{{Name: "OMP_NUM_THREADS", Value: "1"}, {Name: "STEPS", Value: strconv.Itoa(steps)}, {Name: "OUT", Value: "out"}, {Name: "TRACE", Value: "trace"}}...)
 	return torchRun{w.create(task), dir}
 }
 
@@ -108,11 +108,11 @@ func (w *world) digests(r torchRun) string {
 // TestTorchKilled: real PyTorch under a real server; FERMI_KILLS ranks are killed at random moments, and
 // every run ends with the bits of the one that was not interrupted. make e2e-torch runs it.
 func TestTorchKilled(t *testing.T) {
-	kills := envInt("FERMI_KILLS", 0)
+	kills := harness.EnvInt("FERMI_KILLS", 0)
 	if kills == 0 {
 		t.Skip("FERMI_KILLS is not set; make e2e-torch sets it")
 	}
-	seed := uint64(envInt("FERMI_RECOVERY_SEED", 1))
+	seed := uint64(harness.EnvInt("FERMI_RECOVERY_SEED", 1))
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(t)
 	steps := 40 + 8*min(kills, killsARun)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // virtual is a training of PyTorch on so many nodes whose bits don't depend on how many there are.
@@ -27,7 +28,7 @@ func (w *world) virtual(name string, steps, low int) torchRun {
 // TestTorchElastic: real PyTorch with virtual ranks under a real server, through 4 → 2 → 3 → 4 ranks: weights,
 // optimizer and sampler have the bits of a run of as many steps that never changed. make e2e-torch runs it.
 func TestTorchElastic(t *testing.T) {
-	if envInt("FERMI_KILLS", 0) == 0 {
+	if harness.EnvInt("FERMI_KILLS", 0) == 0 {
 		t.Skip("FERMI_KILLS is not set; make e2e-torch sets it")
 	}
 	w := elasticWorld(t)

@@ -7,6 +7,7 @@ import { cpus, loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
+import { hurtTask, seeNoRecovery, seeRecipe, seeRecovery } from "./training.mjs";
 
 const root = resolve(fileURLToPath(import.meta.url), "../../..");
 const pictures = resolve(root, process.env.FERMI_PICTURES || ".cache/pictures");
@@ -96,6 +97,12 @@ async function call(method, path, body) {
   const answer = await response.json();
   must(response.ok, `${method} ${path}: ${JSON.stringify(answer)}`);
   return answer.data;
+}
+
+async function text(path) {
+  const response = await fetch(`${base}/api/v1${path}`, { headers: { Authorization: `Bearer ${token}` } });
+  must(response.ok, `GET ${path}: ${response.status}`);
+  return response.text();
 }
 
 async function submit(displayName, command, more = {}, spec = {}) {
@@ -299,6 +306,18 @@ async function tour(browser, lang, ids) {
     clean();
   });
 
+  const scene = { page, base, t, accessible, picture, must };
+  await step(`${lang}: what failures cost is drawn`, async () => {
+    await seeNoRecovery(scene, ids.done);
+    await seeRecovery(scene, ids, lang);
+    clean();
+  });
+
+  await step(`${lang}: a recipe is shown before it is used`, async () => {
+    await seeRecipe(scene, lang);
+    clean();
+  });
+
   await step(`${lang}: a task that waits says why`, async () => {
     await page.goto(`${base}/tasks/${ids.waits}`);
     await page.getByText(/QueuePaused/).waitFor();
@@ -366,6 +385,7 @@ async function tour(browser, lang, ids) {
       await accessible(page, `${word}, dark`);
       if (lang === "zh") await picture(page, `${word}-${lang}-dark`);
     }
+    await seeRecovery(scene, ids, `${lang}-dark`);
     await page.setViewportSize({ width: 390, height: 800 });
     await page.goto(`${base}/tasks/${ids.waits}`);
     await page.getByText(/QueuePaused/).waitFor();
@@ -579,6 +599,7 @@ try {
     const dies = await submit("数据预处理", "echo no such file >&2; exit 3");
     ids.done = await submit("带输出的任务", 'echo forty-two > "$FERMI_OUTPUT/result.txt"');
     await call("POST", "/queues", { metadata: { name: "halted" }, spec: { paused: true } });
+    ids.hurt = await hurtTask({ call, text, untilPhase, must });
     ids.waits = await submit("等待中的任务", "true", {}, { queue: "halted" });
     await untilPhase(dies, "Failed");
     await untilPhase(ids.done, "Completed");

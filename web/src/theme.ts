@@ -25,6 +25,8 @@ export const colours: CSSVariablesResolver = (t) => {
     "--fermi-down": "#e08a8a",
     "--fermi-page": "#f6f8fa",
     "--fermi-log": "#fbfcfd",
+    "--fermi-track": "#e9eef3",
+    ...painted(["#c92a2a", "#d9660a", "#7a828a", "#1971c2", "#0b8a73", "#7048c8"]),
   };
   const dark: Record<string, string> = {
     "--mantine-color-dimmed": "#a9b0b8",
@@ -36,6 +38,8 @@ export const colours: CSSVariablesResolver = (t) => {
     "--fermi-down": "#a34b4b",
     "--fermi-page": "#1a1b1e",
     "--fermi-log": "#141517",
+    "--fermi-track": "#2a2e33",
+    ...painted(["#ff8787", "#ffa94d", "#adb5bd", "#4dabf7", "#38d9a9", "#b197fc"]),
   };
   for (const hue of hues) {
     const shades = t.colors[hue];
@@ -45,6 +49,11 @@ export const colours: CSSVariablesResolver = (t) => {
   }
   return { variables: {}, light, dark };
 };
+
+/** The colours of a recovery's phases, in their order. */
+function painted(list: readonly string[]): Record<string, string> {
+  return Object.fromEntries(list.map((colour, i) => [`--fermi-phase-${i}`, colour]));
+}
 
 const darkest: Record<string, string> = {
   blue: "#11497f",

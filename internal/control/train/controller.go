@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/reconcile"
 	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
 
 // History is what train needs of the past.
@@ -58,6 +59,8 @@ type Config struct {
 	// ArchiveAfter is how long a finished task stays in the store.
 	ArchiveAfter time.Duration
 	Workers      int
+	// Recoveries counts failures and ways back; nil: nobody does.
+	Recoveries *telemetry.Recoveries
 }
 
 // Controller keeps training tasks true while its server leads. One Run at a time.
@@ -71,6 +74,8 @@ type Controller struct {
 	marks *watermarks          // nil while not leading
 	lent  map[string]api.Key   // task id → who is inside it
 	stays map[string]int       // task id → generation whose failure no other place was found for
+	paces map[api.Key]pace     // of large tasks
+	bills map[string]uint64    // task id → what the usage rows of this leader say
 }
 
 // New makes a controller; it starts nothing.
@@ -83,7 +88,8 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
 	c.mu.Lock()
 	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
-	c.stays, c.lent = map[string]int{}, map[string]api.Key{}
+	c.stays, c.paces, c.bills = map[string]int{}, map[api.Key]pace{}, map[string]uint64{}
+	c.lent = map[string]api.Key{}
 	marks := newWatermarks()
 	c.marks = marks
 	c.mu.Unlock()
@@ -154,6 +160,8 @@ func (c *Controller) change(ch store.Change) {
 		} else {
 			delete(c.keys, ch.Old.GetMeta().ID)
 			delete(c.stays, ch.Old.GetMeta().ID)
+			delete(c.bills, ch.Old.GetMeta().ID)
+			delete(c.paces, ch.Key)
 		}
 		c.loop.Add(ch.Key)
 	case api.KindPlacement:
@@ -181,7 +189,7 @@ func (c *Controller) Notify(taskID string, name engine.Name) {
 		// The task is gone or unknown: a turn under its id cleans up.
 		key = api.Key{Kind: api.KindTrainingTask, Name: taskID}
 	}
-	c.loop.Add(key)
+	c.loop.AddAfter(key, c.paces[key].left(c.cfg.Clock.Now()))
 }
 
 func (c *Controller) node(number uint32) *api.Node {
@@ -205,6 +213,7 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	if s.torn() {
 		return reconcile.Result{Wake: afterRemove}, nil
 	}
+	c.paced(key, len(s.members))
 	p := decide(s, c.cfg.Clock.Now().UTC())
 	if err := c.apply(ctx, s, p); err != nil {
 		return reconcile.Result{}, err
@@ -278,6 +287,7 @@ func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engin
 			}
 			if n := c.node(slot.Node); n != nil {
 				m.node, m.zone, m.leaf = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf
+				m.peak = peakOf(n, slot.Devices)
 				m.usable = n.Status.Ready && !n.Spec.Cordoned && n.Meta.DeletedAt == nil
 			}
 			if ob, ok := known[m.name]; ok {

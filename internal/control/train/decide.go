@@ -50,6 +50,7 @@ type member struct {
 	leaf     string
 	devices  uint64
 	lender   api.Lender // whose replica it runs inside; zero: none's
+	peak     float64    // operations a second that its devices can do; 0: not known
 	ranks    int        // processes
 	first    int        // rank of its first one
 	usable   bool       // its node takes work
@@ -122,6 +123,8 @@ func decide(s seen, now time.Time) plan {
 	default:
 		s.proceed(&p, now)
 	}
+	s.interruptions(&p, now)
+	s.speed(&p, now)
 	return p
 }
 

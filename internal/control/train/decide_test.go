@@ -312,6 +312,7 @@ func TestEveryLifeEnds(t *testing.T) {
 			if p.moveOn && p.status.Rendezvous != nil {
 				t.Fatal("the next place would go on with the rendezvous of the last")
 			}
+			checkInterruptions(t, p.status)
 			tk, pl = s.committed(p)
 			play(t, world, s, p)
 			if tk.Status.Phase.Finished() && len(world) == 0 {
@@ -344,6 +345,26 @@ func (s *seen) fillFrom(world map[engine.Name]*member, size int) {
 	for _, name := range sortedNames(world) {
 		if !current[name] {
 			s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
+		}
+	}
+}
+
+// checkInterruptions: every failure has a cause, and nothing is under way in what is over.
+func checkInterruptions(t *rapid.T, status api.TrainingTaskStatus) {
+	in := status.Interruptions
+	if in == nil {
+		return
+	}
+	causes := 0
+	for _, n := range in.Causes {
+		causes += n
+	}
+	if causes != in.Count || in.Recovered > in.Count || in.LostTime < 0 || in.LostSteps < 0 || len(in.Last) > api.MaxRecoveries {
+		t.Fatalf("%+v", in)
+	}
+	for i := range in.Last {
+		if in.Last[i].EndedAt == nil && (i < len(in.Last)-1 || status.Phase.Finished()) {
+			t.Fatalf("a recovery has no end: %+v", in.Last)
 		}
 	}
 }
@@ -395,6 +416,7 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 			m.attached = true
 			m.said.Port, m.said.Serve = 4000, 5000+m.attempt
 		case engine.StateRunning:
+			m.said.Step += int64(rapid.IntRange(0, 2).Draw(t, "steps"))
 			if m.said.Failed == nil && rapid.Bool().Draw(t, "rank fails") {
 				m.said.Failed = &link.RankExit{
 					Rank: m.first, Code: 137, Reason: engine.ReasonSignaled, At: now.Add(time.Duration(m.said.Generation)),

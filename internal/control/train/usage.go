@@ -2,7 +2,10 @@ package train
 
 import (
 	"context"
+	"encoding/binary"
+	"hash/fnv"
 	"slices"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -15,6 +18,13 @@ import (
 // record go: a crash in between writes the same rows again.
 func (c *Controller) writeUsage(ctx context.Context, s seen) error {
 	all := slices.Concat(s.members, s.joining, s.surplus)
+	bill := billOf(all, s.others)
+	c.mu.Lock()
+	written, ok := c.bills[s.task.Meta.ID]
+	c.mu.Unlock()
+	if ok && written == bill { // another generation of the same launchers
+		return nil
+	}
 	rows := make([]history.UsageRow, 0, len(all))
 	for i := range all {
 		if row, ok := c.usageRow(s.task, &all[i]); ok {
@@ -39,7 +49,36 @@ func (c *Controller) writeUsage(ctx context.Context, s seen) error {
 			}
 		}
 	}
-	return c.cfg.History.PutUsage(ctx, rows...)
+	if err := c.cfg.History.PutUsage(ctx, rows...); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loop != nil {
+		c.bills[s.task.Meta.ID] = bill
+	}
+	return nil
+}
+
+// billOf tells rows that differ apart: who began and ended when.
+func billOf(all []member, others []engine.Observation) uint64 {
+	h := fnv.New64a()
+	add := func(name engine.Name, started time.Time, exit *engine.Exit) {
+		var times [16]byte
+		binary.LittleEndian.PutUint64(times[:], uint64(started.UnixNano()))
+		if exit != nil {
+			binary.LittleEndian.PutUint64(times[8:], uint64(exit.At.UnixNano()))
+		}
+		h.Write([]byte(name))
+		h.Write(times[:])
+	}
+	for i := range all {
+		add(all[i].name, all[i].started, all[i].exit)
+	}
+	for _, o := range others {
+		add(o.Name, o.Started, o.Exit)
+	}
+	return h.Sum64()
 }
 
 // writeRun keeps what the task teaches, by task: writing twice is writing once. One that never ran

@@ -240,6 +240,9 @@ func TestMemoryLimit(t *testing.T) {
 		t.Skipf("no memory limits here: %s", s.Reason.EN)
 	}
 	g := newGroup(t, s, Limits{Memory: 64 << 20, CPU: 4000, Pids: 100})
+	if free := newGroup(t, s, Limits{}); g.MemoryLimit() != 64<<20 || free.MemoryLimit() != 0 || (*Group)(nil).MemoryLimit() != 0 {
+		t.Errorf("limits %v and %v", g.MemoryLimit(), free.MemoryLimit())
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
 // errNoGroup is what a nil Group answers to questions of measure.
@@ -119,4 +121,17 @@ func (g *Group) int1(file string) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("no %s", file)
+}
+
+// MemoryLimit is what the kernel holds the group to; 0: nothing, or it is not known.
+func (g *Group) MemoryLimit() api.Bytes {
+	if g == nil {
+		return 0
+	}
+	for _, p := range g.Paths {
+		if l := limitsOf(p, g.Version == 2); l.Memory > 0 {
+			return l.Memory
+		}
+	}
+	return 0
 }

@@ -130,6 +130,13 @@ class Sessions(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "64 is the most"):
             session.report(8, {"m%d" % i: i for i in range(65)})
 
+    def test_waiting_for_data_is_reported_once(self):
+        session = self.session()
+        session.waited = 0.5
+        session.report(5, {"samples": 8})
+        session.report(6, {"samples": 8})
+        self.assertEqual([m["metrics"] for _, m in session.link.sent], [{"samples": 8.0, "data_wait": 0.5}, {"samples": 8.0}])
+
     def test_orders_are_acted_on(self):
         session = self.session(
             ("watermark", {"step": 9}), ("watermark", {"step": 4}), ("checkpoint", {}), ("stop", {"grace": 30, "reason": "preempted"}), ("of-a-later-version", {}), ("watermark", {"step": "x"})
@@ -199,7 +206,7 @@ fermi.init()
 got = fermi.checkpoint.restore()
 sampler = fermi.Sampler(10, 3)
 fermi.set_seed(1)
-for step, ids in enumerate(sampler, 1):
+for step, ids in enumerate(fermi.data(sampler), 1):
     fermi.report(step=step, loss=0.5)
     saved = fermi.checkpoint.save(step, {"rng": fermi.rng_state(), "sampler": sampler.state_dict()})
     with fermi.phase("eval"):

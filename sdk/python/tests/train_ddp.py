@@ -1,11 +1,12 @@
 """A plain DDP script with `import fermi`, as the bit-exactness tests run it. OUT names the file for the digests;
-EVERY the steps between saves; DEVICE=cuda the card; TRACE, if set, the file for every rank's steps; PARTIAL=1 stays in the process
+EVERY the steps between saves; DEVICE=cuda the card; TRACE, if set, the file for every rank's steps; PACE the seconds it rests after each; PARTIAL=1 stays in the process
 when a peer dies; PLAIN=1 without the SDK's DDP."""
 
 import hashlib
 import os
 import random
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -98,6 +99,7 @@ def train():
                 fermi.checkpoint.save(step, dict(state, sampler=sampler.state_dict(), rng=fermi.rng_state()))
             fermi.report(step=step, loss=loss)
             trace(step)
+            time.sleep(float(os.environ.get("PACE", "0")))
             if step >= STEPS or fermi.should_stop():
                 break
         if fermi.should_stop():

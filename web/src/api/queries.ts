@@ -344,12 +344,32 @@ export function useDownload(name: string) {
     mutationFn: async (path: string) => {
       const parts = path.split("/").map(encodeURIComponent).join("/");
       const response = await ask(`/api/v1/training-tasks/${encodeURIComponent(name)}/outputs/${parts}`);
-      const url = URL.createObjectURL(await response.blob());
-      const link = document.createElement("a");
-      link.href = url;
-      link.download = path.split("/").at(-1) ?? "output";
-      link.click();
-      URL.revokeObjectURL(url);
+      saveFile(path.split("/").at(-1) ?? "output", await response.blob());
+    },
+  });
+}
+
+/** Has the browser keep bytes as a file. */
+export function saveFile(name: string, blob: Blob): void {
+  const url = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}
+
+const asYaml = { "Content-Type": "application/yaml" };
+
+/** What the framework would make of a manifest as it is written; nothing is submitted. */
+export function useRecipe(yaml: string) {
+  return useQuery({
+    queryKey: ["recipe", yaml],
+    retry: false,
+    queryFn: async () => {
+      const response = await ask("/api/v1/training-tasks/recipe", { method: "POST", body: yaml, headers: asYaml });
+      const body: { data: Schemas["Recipe"] } = await response.json();
+      return body.data;
     },
   });
 }
@@ -360,7 +380,7 @@ export function useSubmit() {
   return useMutation({
     mutationFn: async ({ yaml, dryRun }: { yaml: string; dryRun: boolean }) => {
       const path = `/api/v1/training-tasks${dryRun ? "?dryRun=true" : ""}`;
-      const response = await ask(path, { method: "POST", body: yaml, headers: { "Content-Type": "application/yaml" } });
+      const response = await ask(path, { method: "POST", body: yaml, headers: asYaml });
       const body: { data: Schemas["Submitted"] } = await response.json();
       return { ...body.data, dryRun };
     },

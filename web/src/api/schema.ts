@@ -1548,6 +1548,38 @@ export interface components {
             token: string;
             user: string;
         };
+        Interruptions: {
+            /** @description Failures by their cause. */
+            causes?: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description Failures so far.
+             */
+            count: number;
+            /** @description The last ones, newest last. */
+            last?: components["schemas"]["Recovery"][] | null;
+            /**
+             * Format: int64
+             * @description Steps that had to be made again.
+             */
+            lostSteps?: number;
+            /**
+             * @description From failures until the steps they cost were made up, together.
+             * @example 1h30m
+             */
+            lostTime?: string;
+            /** @description Time of these recoveries by phase: detect, attribute, place, start, restore, catchUp. */
+            phases?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description Failures that the ranks came back from.
+             */
+            recovered?: number;
+        };
         KeptObject: {
             id: string;
             /** Format: int64 */
@@ -1835,6 +1867,39 @@ export interface components {
             logs?: string;
             /** @description Folder to register as a model. */
             model?: string;
+        };
+        Pace: {
+            /**
+             * Format: date-time
+             * @description When it was taken: more and more rarely as the task gets older, at least every 5 minutes.
+             */
+            at: string;
+            /**
+             * Format: double
+             * @description Share of the steps' time in which ranks waited for data.
+             */
+            dataWait?: number;
+            /** Format: double */
+            flopsPerSecond?: number;
+            /**
+             * Format: double
+             * @description Share of what the devices could do at most; absent where that is not known, and for virtual devices.
+             */
+            mfu?: number;
+            /** Format: double */
+            samplesPerSecond?: number;
+            /**
+             * Format: int64
+             * @description That every rank had reached.
+             */
+            step: number;
+            /**
+             * @description Mean; pauses for evaluation and saving are left out.
+             * @example 1h30m
+             */
+            stepTime: string;
+            /** Format: double */
+            tokensPerSecond?: number;
         };
         PasswordBody: {
             /** @description Your own one of now; admins need none for others. */
@@ -2195,6 +2260,59 @@ export interface components {
              * @description Processes that share the work.
              */
             world: number;
+        };
+        Recovery: {
+            /**
+             * Format: date-time
+             * @description The rank at fault and the cause were found.
+             */
+            attributedAt?: string;
+            /** @description Absent until it is found. */
+            cause?: string;
+            /**
+             * Format: date-time
+             * @description They were where it failed, or the task ended or failed again.
+             */
+            endedAt?: string;
+            /** Format: date-time */
+            failedAt: string;
+            /**
+             * Format: int64
+             * @description That answered it.
+             */
+            generation?: number;
+            /**
+             * Format: date-time
+             * @description The next generation was decided.
+             */
+            openedAt?: string;
+            /**
+             * Format: int64
+             * @description The step that it went on from.
+             */
+            restore?: number;
+            /** @description The role that starts again by itself; absent: the others. */
+            role?: string;
+            /**
+             * Format: date-time
+             * @description All its ranks ran.
+             */
+            runningAt?: string;
+            /**
+             * Format: date-time
+             * @description The leader knew of it.
+             */
+            seenAt: string;
+            /**
+             * Format: int64
+             * @description The newest that any rank had reported.
+             */
+            step?: number;
+            /**
+             * Format: date-time
+             * @description All of them had made a step.
+             */
+            steppedAt?: string;
         };
         Refusal: {
             /**
@@ -2783,9 +2901,11 @@ export interface components {
              * @description Grows with every restart of the ranks, also within an attempt.
              */
             generation?: number;
-            /** @description The task whose processes run inside this one; stopping or deleting this one ends it. */
-            inUseBy?: string;
+            /** @description What failures cost; absent while nothing failed. */
+            interruptions?: components["schemas"]["Interruptions"];
             message?: components["schemas"]["Text"];
+            /** @description How fast it trains, as its ranks report; absent where they don't. */
+            pace?: components["schemas"]["Pace"];
             /**
              * @description Where the task stands.
              * @enum {string}

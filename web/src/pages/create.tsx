@@ -12,14 +12,16 @@ import {
   TextInput,
   Title,
 } from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
 import { useNavigate } from "@tanstack/react-router";
-import { type FormEvent, useMemo, useState } from "react";
+import { type FormEvent, lazy, Suspense, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useNodes, useSubmit, useZones } from "../api/queries";
 import { emptyDraft, type Form, toForm, withForm } from "../draft";
 import { title } from "../format";
 import { Failure, Panel } from "../parts/states";
 
+const Recipe = lazy(() => import("../parts/recipe"));
 const classes = ["inference", "training", "environment", "preemptible"] as const;
 
 export function Create() {
@@ -27,6 +29,7 @@ export function Create() {
   const [yaml, setYaml] = useState(emptyDraft);
   const form = useMemo(() => toForm(yaml), [yaml]);
   const submit = useSubmit();
+  const [shown, recipe] = useDisclosure(false);
   const navigate = useNavigate();
   function send(dryRun: boolean) {
     submit.mutate(
@@ -50,6 +53,9 @@ export function Create() {
             {t("create.title")}
           </Title>
           <Group gap="xs">
+            <Button variant="default" onClick={recipe.open} disabled={!form}>
+              {t("recipe.show")}
+            </Button>
             <Button variant="default" onClick={() => send(true)} disabled={submit.isPending}>
               {t("create.check")}
             </Button>
@@ -58,6 +64,11 @@ export function Create() {
             </Button>
           </Group>
         </Group>
+        {shown && (
+          <Suspense>
+            <Recipe yaml={yaml} close={recipe.close} />
+          </Suspense>
+        )}
         {submit.error && <Failure error={submit.error} />}
         {submit.data?.dryRun && !submit.error && (
           <Alert color="green" variant="light" role="status">

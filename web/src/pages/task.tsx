@@ -20,6 +20,7 @@ import { useTranslation } from "react-i18next";
 import type { Task as TaskObject } from "../api/client";
 import { useDownload, useLog, useOutputs, useReplicas, useStop, useTask, useTaskEvents, useWhy } from "../api/queries";
 import { bytes, duration, moment, ran, said, title, wish } from "../format";
+import { paceWords } from "../pace";
 import { LogView } from "../parts/log-view";
 import { useLanguage, useNow } from "../parts/now";
 import { PhaseBadge } from "../parts/phase";
@@ -27,6 +28,7 @@ import { Empty, Failure, LiveLight, Loading, Panel, View } from "../parts/states
 import { Wish } from "../parts/task-row";
 
 const Manifest = lazy(() => import("../parts/manifest"));
+const Recovery = lazy(() => import("../parts/recovery"));
 const route = getRouteApi("/tasks/$name");
 const over = ["Completed", "Failed", "Stopped"];
 
@@ -43,6 +45,7 @@ export function TaskPage() {
 function Ready({ name, task, live }: { name: string; task: TaskObject; live: React.ReactNode }) {
   const { t } = useTranslation();
   const now = useNow();
+  const lang = useLanguage();
   return (
     <Stack>
       <Group justify="space-between" align="flex-start" wrap="nowrap">
@@ -72,6 +75,7 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
           <Tabs.Tab value="events">{t("task.events")}</Tabs.Tab>
           <Tabs.Tab value="outputs">{t("task.outputs")}</Tabs.Tab>
           <Tabs.Tab value="replicas">{t("task.replicas")}</Tabs.Tab>
+          <Tabs.Tab value="recovery">{t("recovery.tab")}</Tabs.Tab>
           <Tabs.Tab value="yaml">{t("task.yaml")}</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="log">
@@ -85,6 +89,11 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
         </Tabs.Panel>
         <Tabs.Panel value="replicas">
           <Replicas name={name} />
+        </Tabs.Panel>
+        <Tabs.Panel value="recovery">
+          <Suspense fallback={<Loading />}>
+            <Recovery task={task} now={now} lang={lang} />
+          </Suspense>
         </Tabs.Panel>
         <Tabs.Panel value="yaml">
           <Suspense fallback={<Loading />}>
@@ -174,6 +183,11 @@ export function Timeline({ task, now }: { task: TaskObject; now: number }) {
           </li>
         ))}
       </ol>
+      {s?.pace && (
+        <Text size="sm" c="dimmed">
+          {paceWords(s.pace, t)}
+        </Text>
+      )}
       <Group gap="md">
         {Number.isFinite(time) && (
           <Text size="sm" c="dimmed">

@@ -43,6 +43,7 @@ class Session:
         self.leave = None  # the generation to leave
         self.next = None  # the next generation, as the launcher sent it
         self.gauges = {}  # name → function: metrics that other modules add to every report
+        self.waited = 0.0  # seconds for data since the last report
         self.step = None  # the last one reported
         self._last = None  # (step, monotonic time) of the last report, None after a pause
 
@@ -105,6 +106,9 @@ class Session:
 
     def report(self, step, metrics):
         now = time.monotonic()
+        if self.waited > 0:
+            metrics = dict(metrics, data_wait=self.waited)
+            self.waited = 0.0
         progress = {"step": step, "t": 0.0, "metrics": _numbers(metrics, self.gauges)}
         if self._last is not None and step > self._last[0]:
             progress["t"] = (now - self._last[1]) / (step - self._last[0])

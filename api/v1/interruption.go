@@ -1,0 +1,118 @@
+package v1
+
+import "time"
+
+// MaxRecoveries is how many of the last recoveries a task's status keeps.
+const MaxRecoveries = 8
+
+// Interruptions is what failures cost a task.
+type Interruptions struct {
+	Count     int            `json:"count" doc:"Failures so far."`
+	Causes    map[string]int `json:"causes,omitempty" doc:"Failures by their cause."`
+	LostSteps int64          `json:"lostSteps,omitempty" doc:"Steps that had to be made again."`
+	LostTime  Duration       `json:"lostTime,omitempty" doc:"From failures until the steps they cost were made up, together."`
+	// Recovered and Phases are over all recoveries, not only those that are kept.
+	Recovered int                 `json:"recovered,omitempty" doc:"Failures that the ranks came back from."`
+	Phases    map[string]Duration `json:"phases,omitempty" doc:"Time of these recoveries by phase: detect, attribute, place, start, restore, catchUp."`
+	Last      []Recovery          `json:"last,omitempty" maxItems:"8" doc:"The last ones, newest last."`
+}
+
+// Recovery is one failure and the way back. A time that is absent was not reached, or can't be known
+// because the ranks don't report their steps.
+type Recovery struct {
+	Cause        string     `json:"cause,omitempty" doc:"Absent until it is found."`
+	Role         string     `json:"role,omitempty" doc:"The role that starts again by itself; absent: the others."`
+	Generation   int        `json:"generation,omitempty" doc:"That answered it."`
+	Step         int64      `json:"step,omitempty" doc:"The newest that any rank had reported."`
+	Restore      int64      `json:"restore,omitempty" doc:"The step that it went on from."`
+	FailedAt     time.Time  `json:"failedAt"`
+	SeenAt       time.Time  `json:"seenAt" doc:"The leader knew of it."`
+	AttributedAt *time.Time `json:"attributedAt,omitempty" doc:"The rank at fault and the cause were found."`
+	OpenedAt     *time.Time `json:"openedAt,omitempty" doc:"The next generation was decided."`
+	RunningAt    *time.Time `json:"runningAt,omitempty" doc:"All its ranks ran."`
+	SteppedAt    *time.Time `json:"steppedAt,omitempty" doc:"All of them had made a step."`
+	EndedAt      *time.Time `json:"endedAt,omitempty" doc:"They were where it failed, or the task ended or failed again."`
+}
+
+// RecoveryPhase is a part of a recovery.
+type RecoveryPhase string
+
+// The phases in their order.
+const (
+	RecoveryDetect    RecoveryPhase = "detect"
+	RecoveryAttribute RecoveryPhase = "attribute"
+	RecoveryPlace     RecoveryPhase = "place" // back-off and, for a new attempt, the old one's end included
+	RecoveryStart     RecoveryPhase = "start"
+	RecoveryRestore   RecoveryPhase = "restore"
+	RecoveryCatchUp   RecoveryPhase = "catchUp"
+)
+
+// RecoveryPhases are all of them.
+var RecoveryPhases = []RecoveryPhase{RecoveryDetect, RecoveryAttribute, RecoveryPlace, RecoveryStart, RecoveryRestore, RecoveryCatchUp}
+
+// RecoveryGoal is how long coming back from a failure may take on average.
+const RecoveryGoal = 5 * time.Minute
+
+// Phases is how long each phase took, as far as the recovery got. Clocks of several machines may
+// disagree: no phase is shorter than nothing.
+func (r *Recovery) Phases() map[RecoveryPhase]time.Duration {
+	out := map[RecoveryPhase]time.Duration{}
+	last := r.FailedAt
+	for i, at := range []*time.Time{&r.SeenAt, r.AttributedAt, r.OpenedAt, r.RunningAt, r.SteppedAt, r.EndedAt} {
+		if at == nil {
+			break
+		}
+		out[RecoveryPhases[i]] = max(at.Sub(last), 0)
+		if at.After(last) {
+			last = *at
+		}
+	}
+	return out
+}
+
+// Newest is the last recovery; nil: nothing failed.
+func (in *Interruptions) Newest() *Recovery {
+	if in == nil || len(in.Last) == 0 {
+		return nil
+	}
+	return &in.Last[len(in.Last)-1]
+}
+
+// Mean is how long coming back took on average, by phase and together; ok is false where nothing came
+// back yet.
+func (in *Interruptions) Mean() (phases map[RecoveryPhase]time.Duration, whole time.Duration, ok bool) {
+	if in == nil || in.Recovered == 0 {
+		return nil, 0, false
+	}
+	phases = map[RecoveryPhase]time.Duration{}
+	for _, name := range RecoveryPhases {
+		if sum, there := in.Phases[string(name)]; there {
+			phases[name] = sum.Std() / time.Duration(in.Recovered)
+			whole += phases[name]
+		}
+	}
+	return phases, whole, true
+}
+
+// EffectiveTime is the part of a task's time since its first start in which it made new progress; ok is
+// false for one that never ran.
+func (s *TrainingTaskStatus) EffectiveTime(now time.Time) (ratio float64, ok bool) {
+	if s.StartedAt == nil {
+		return 0, false
+	}
+	if s.FinishedAt != nil {
+		now = *s.FinishedAt
+	}
+	whole := now.Sub(*s.StartedAt)
+	if whole <= 0 {
+		return 0, false
+	}
+	var lost time.Duration
+	if in := s.Interruptions; in != nil {
+		lost = in.LostTime.Std()
+		if r := in.Newest(); r != nil && r.EndedAt == nil {
+			lost += max(now.Sub(r.FailedAt), 0)
+		}
+	}
+	return min(max(1-float64(lost)/float64(whole), 0), 1), true
+}

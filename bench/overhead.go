@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/test/harness"
+)
+
+//go:embed overhead/train.py
+var overheadScript []byte
+
+const (
+	overheadSeed   = 1
+	overheadStep   = 200 * time.Millisecond // aimed at; 100 to 300 ms are allowed
+	overheadTuning = 20                     // steps of a block that only measures how much work a step is
+	resamples      = 10000
+)
+
+// racer trains in blocks, when it is told to.
+type racer struct {
+	*contender
+	blocks int       // asked for so far
+	median []float64 // seconds a step, of each measured block
+	mean   []float64
+	data   string  // of the server whose launchers count for it; "": none
+	spent  float64 // seconds of CPU by them within blocks
+}
+
+// cost is CPU in seconds.
+type cost struct{ ranks, sdk, launcher float64 }
+
+// benchOverhead: with nothing failing, the same training under Fermi with the SDK and under plain torchrun, in ABBA order.
+func benchOverhead(ctx context.Context, r *report) error {
+	pairs, steps := harness.EnvInt("FERMI_PAIRS", 20), harness.EnvInt("FERMI_STEPS", 60)
+	root, err := os.MkdirTemp("/tmp", "fermi-overhead")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(root)
+	c, cl, err := demo(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Cleanup()
+	ours, err := newContender("sdk", root, overheadScript)
+	if err != nil {
+		return err
+	}
+	standby := &api.Standby{Preload: []string{"torch"}}
+	if err := ours.submit(ctx, c, cl, standby, []api.EnvVar{{Name: "SDK", Value: "1"}}); err != nil {
+		return err
+	}
+	plain, err := newContender("torchrun", root, overheadScript)
+	if err != nil {
+		return err
+	}
+	leave, err := plain.inGroup(ctx)
+	defer leave()
+	if err != nil {
+		return err
+	}
+	a, b := &racer{contender: ours, data: c.Dir}, &racer{contender: plain}
+	repeats, err := tune(ctx, a, b)
+	if err != nil {
+		return err
+	}
+	before, err := a.cost()
+	if err != nil {
+		return err
+	}
+	for pair := range pairs {
+		order := []*racer{a, b}
+		if pair%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, x := range order {
+			if err := x.race(ctx, steps, repeats); err != nil {
+				return err
+			}
+		}
+		fmt.Printf("pair %2d  sdk %6.1f ms  torchrun %6.1f ms a step (medians)  %+.2f %%\n", pair+1, 1000*a.median[pair], 1000*b.median[pair], 100*(a.median[pair]/b.median[pair]-1))
+	}
+	after, err := a.cost()
+	if err != nil {
+		return err
+	}
+	return judgeOverhead(r, c, a, b, cost{after.ranks - before.ranks, after.sdk - before.sdk, after.launcher - before.launcher})
+}
+
+// inGroup runs torchrun in a control group beside those of the tasks, where there are any: else the kernel would weigh each of its
+// processes as much as all of a task's together, and whatever else runs on the machine would slow down only us.
+func (x *contender) inGroup(ctx context.Context) (leave func(), err error) {
+	stop, err := x.torchrun(ctx)
+	if err != nil || cgroup.Detect().Version == 0 {
+		return stop, err
+	}
+	g, err := cgroup.Create(fmt.Sprintf("bench-%d", x.pid), cgroup.Limits{})
+	if err != nil {
+		return stop, err
+	}
+	return func() {
+		stop()
+		if err := g.Remove(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+	}, g.AddPID(x.pid)
+}
+
+// tune finds how much work makes a step of the length aimed at; both make their first steps in it.
+func tune(ctx context.Context, all ...*racer) (repeats int, err error) {
+	repeats = 1
+	for range 2 {
+		longest := 0.
+		for _, x := range all {
+			if err := x.race(ctx, overheadTuning, repeats); err != nil {
+				return 0, err
+			}
+			longest = max(longest, x.median[0])
+			x.median, x.mean = nil, nil
+		}
+		repeats = max(1, int(math.Round(float64(repeats)*overheadStep.Seconds()/longest)))
+	}
+	return repeats, nil
+}
+
+// race runs one block.
+func (x *racer) race(ctx context.Context, steps, repeats int) error {
+	n := strconv.Itoa(x.blocks)
+	x.blocks++
+	before, err := launcherCPU(x.data)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(x.dir, "block."+n)
+	if err := errors.Join(os.WriteFile(file+".new", fmt.Appendf(nil, "%d %d", steps, repeats), 0o644), os.Rename(file+".new", file)); err != nil {
+		return err
+	}
+	var raw []byte
+	if err := x.until(ctx, "the end of block "+n, func() bool {
+		var err error
+		raw, err = os.ReadFile(filepath.Join(x.dir, "done."+n))
+		return err == nil
+	}); err != nil {
+		return fmt.Errorf("%s: %w", x.name, err)
+	}
+	after, err := launcherCPU(x.data)
+	if err != nil {
+		return err
+	}
+	x.spent += after - before
+	var seconds []float64
+	for _, word := range strings.Fields(string(raw)) {
+		s, err := strconv.ParseFloat(word, 64)
+		if err != nil {
+			return err
+		}
+		seconds = append(seconds, s)
+	}
+	if len(seconds) != steps {
+		return fmt.Errorf("%s made %d steps of %d", x.name, len(seconds), steps)
+	}
+	x.median, x.mean = append(x.median, quantile(seconds, .5)), append(x.mean, average(seconds))
+	return nil
+}
+
+// cost is what was used up to the end of the last block.
+func (x *racer) cost() (sum cost, err error) {
+	for rank := range recoveryRanks {
+		raw, err := os.ReadFile(filepath.Join(x.dir, fmt.Sprintf("cpu.%d.%d", x.blocks-1, rank)))
+		var all, sdk float64
+		if _, serr := fmt.Sscan(string(raw), &all, &sdk); err != nil || serr != nil {
+			return sum, errors.Join(err, serr)
+		}
+		sum.ranks, sum.sdk = sum.ranks+all, sum.sdk+sdk
+	}
+	sum.launcher = x.spent
+	return sum, nil
+}
+
+// launcherCPU is what the launchers of a server have used, in seconds; "" has none.
+func launcherCPU(data string) (sum float64, err error) {
+	if data == "" {
+		return 0, nil
+	}
+	launchers, err := launchersOf(data)
+	for _, p := range launchers {
+		st, serr := record.ReadStat(p.PID)
+		err = errors.Join(err, serr)
+		sum += float64(st.UserTicks+st.KernTicks) / 100
+	}
+	return sum, err
+}
+
+func judgeOverhead(r *report, c *harness.Cluster, a, b *racer, used cost) error {
+	r.Seeds = []int{overheadSeed}
+	versions, err := exec.Command(debianPython, "-c", "import sys, torch; print('Python', sys.version.split()[0] + ', torch', torch.__version__)").Output()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s; %d pairs, bootstrap over pairs\n", strings.TrimSpace(string(versions)), len(a.median))
+	for _, x := range []*racer{a, b} {
+		fmt.Printf("%-9s median of medians %6.1f ms, from %6.1f to %6.1f ms\n", x.name, 1000*quantile(x.median, .5), 1000*slices.Min(x.median), 1000*slices.Max(x.median))
+	}
+	low, mid, high := slowdown(a.mean, b.mean)
+	fmt.Printf("slowdown by the means of blocks   %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(high))
+	low, mid, high = slowdown(a.median, b.median)
+	fmt.Printf("slowdown by the medians of blocks %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(high))
+	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s\n", used.ranks, used.sdk, used.launcher)
+	anon, err := launcherMB(c.Dir)
+	if err != nil {
+		return err
+	}
+	r.atLeast("pairs", float64(len(a.median)), 20)
+	r.atLeast("torchrun's step, median, not too short [ms]", 1000*quantile(b.median, .5), 100)
+	r.atMost("torchrun's step, median, not too long [ms]", 1000*quantile(b.median, .5), 300)
+	r.atMost("slowdown, upper end of its 95 % interval [%]", percent(high), 3)
+	r.atMost("CPU of launcher + SDK [% of the ranks']", 100*(used.launcher+used.sdk)/(used.ranks-used.sdk), 1)
+	r.atMost("launcher's anonymous memory [MB]", anon, 20)
+	return nil
+}
+
+func percent(x float64) float64 { return 100 * x }
+
+// slowdown is the median of the ratios of pairs less one, and its 95 % interval by resampling pairs.
+func slowdown(a, b []float64) (low, mid, high float64) {
+	ratios := make([]float64, len(a))
+	for i := range a {
+		ratios[i] = a[i]/b[i] - 1
+	}
+	rnd := rand.New(rand.NewPCG(overheadSeed, 2))
+	found, drawn := make([]float64, resamples), make([]float64, len(ratios))
+	for i := range found {
+		for k := range drawn {
+			drawn[k] = ratios[rnd.IntN(len(ratios))]
+		}
+		found[i] = quantile(drawn, .5)
+	}
+	return quantile(found, .025), quantile(ratios, .5), quantile(found, .975)
+}
+
+// quantile lies between its neighbours.
+func quantile(list []float64, q float64) float64 {
+	sorted := slices.Sorted(slices.Values(list))
+	at := q * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}
+
+func average(list []float64) (sum float64) {
+	for _, x := range list {
+		sum += x
+	}
+	return sum / float64(len(list))
+}

@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+func TestDescribeShowsRecoveriesByPhase(t *testing.T) {
+	f := newFake(t)
+	task := someTask("gpt-1", "GPT大模型", api.PhaseRunning)
+	started, failed := now.Add(-100*time.Second), now.Add(-50*time.Second)
+	at := func(s float64) *time.Time {
+		out := failed.Add(time.Duration(s * float64(time.Second)))
+		return &out
+	}
+	task.Status.StartedAt = &started
+	task.Status.Interruptions = &api.Interruptions{
+		Count: 2, Causes: map[string]int{"killed": 1, "memory-limit": 1}, LostSteps: 12, LostTime: api.Duration(10 * time.Second),
+		Recovered: 2, Phases: map[string]api.Duration{"detect": api.Duration(time.Second), "start": api.Duration(19 * time.Second)},
+		Last: []api.Recovery{{Cause: "killed", FailedAt: failed, SeenAt: *at(0.25), AttributedAt: at(0.25), OpenedAt: at(0.5), RunningAt: at(2), SteppedAt: at(3), EndedAt: at(10)}},
+	}
+	task.Status.Pace = &api.Pace{Step: 7, StepTime: api.Duration(250 * time.Millisecond), SamplesPerSecond: 128, TokensPerSecond: 4096, FlopsPerSecond: 2e14, MFU: 0.5, DataWait: 0.125}
+	f.add(task)
+	for lang, words := range map[string][]string{
+		"en": {"step 7, 0.250 s a step, 128.0 samples/s, 4096.0 tokens/s, 200.00 TFLOPS, MFU 50.0 % (≤ 55 %), 12.5 % waiting for data", "90.00 %", "2 (killed 1, memory-limit 1)", "12", "10.00 s (< 5m", "detect 0.50 s, start 9.50 s", "killed, detect 0.25 s, attribute 0.00 s, place 0.25 s, start 1.50 s, restore 1.00 s, catch up 7.00 s"},
+		"zh": {"训练速度", "等待数据 12.5 %", "有效时间", "重算步数", "平均恢复时间", "发现 0.25 s", "追赶 7.00 s"},
+	} {
+		got := f.fermi(t, "", "describe", "task", "gpt-1", "--lang", lang)
+		for _, want := range words {
+			if !strings.Contains(got.out, want) {
+				t.Errorf("no %q in\n%s", want, got.out)
+			}
+		}
+	}
+}

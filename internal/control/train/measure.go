@@ -1,0 +1,38 @@
+package train
+
+import (
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// measure counts what a commit brought: it is called once for each that was taken.
+func (c *Controller) measure(before, after *api.TrainingTaskStatus) {
+	m := c.cfg.Recoveries
+	old, in := copyInterruptions(before.Interruptions), copyInterruptions(after.Interruptions)
+	for cause, n := range in.Causes {
+		for range n - old.Causes[cause] {
+			m.Failed(cause)
+		}
+	}
+	m.LostSteps(in.LostSteps - old.LostSteps)
+	if in.Recovered > old.Recovered { // the newest: another failure would have ended it unfinished
+		newest := in.Newest()
+		m.Recovered(phaseSeconds(newest), newest.EndedAt.Sub(newest.FailedAt))
+	}
+	if after.Phase.Finished() && !before.Phase.Finished() {
+		var all time.Duration
+		if after.StartedAt != nil && after.FinishedAt != nil {
+			all = after.FinishedAt.Sub(*after.StartedAt)
+		}
+		m.Finished(string(after.Phase), all, in.LostTime.Std())
+	}
+}
+
+func phaseSeconds(r *api.Recovery) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for name, d := range r.Phases() {
+		out[string(name)] = d
+	}
+	return out
+}

@@ -1,0 +1,285 @@
+package train
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/diagnose"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// stepLook is how often the steps of a task that comes back are looked at: they come with nobody's turn.
+const stepLook = time.Second
+
+// causeUnknown stands for failures whose task ended before anybody was found to be at fault.
+const causeUnknown = "unknown"
+
+// interruptions writes down what a failure cost and when each part of the way back was reached. It
+// compares the status before and after the turn, so that no other part of the judgement need know of it.
+func (s *seen) interruptions(p *plan, now time.Time) {
+	before := &s.task.Status
+	if p.archive || p.erase || before.Phase.Finished() {
+		return
+	}
+	in := copyInterruptions(p.status.Interruptions)
+	changed := false
+	if f := p.status.Failure; f != nil && !sameFailure(before.Failure, f) {
+		s.attributed(in, f, now)
+		changed = true
+	} else if at, role, ok := s.suspected(before); ok && openRecovery(in) == nil {
+		s.interrupted(in, role, at, now)
+		changed = true
+	}
+	if r := openRecovery(in); r != nil {
+		changed = s.advance(p, in, r, now) || changed
+	}
+	if changed {
+		p.status.Interruptions, p.commit = in, true
+	}
+}
+
+// copyInterruptions is private to the plan: what was read is shared.
+func copyInterruptions(in *api.Interruptions) *api.Interruptions {
+	if in == nil {
+		return &api.Interruptions{}
+	}
+	out := *in
+	out.Causes, out.Phases, out.Last = maps.Clone(in.Causes), maps.Clone(in.Phases), slices.Clone(in.Last)
+	return &out
+}
+
+func sameFailure(a, b *api.ReplicaFailure) bool {
+	return a != nil && a.Replica == b.Replica && a.At.Equal(b.At)
+}
+
+// openRecovery is the one that is under way; nil: none.
+func openRecovery(in *api.Interruptions) *api.Recovery {
+	if r := in.Newest(); r != nil && r.EndedAt == nil {
+		return r
+	}
+	return nil
+}
+
+// suspected is the first end of a rank of an open generation that nobody was found guilty of yet: it may
+// have died of another. In a task that is told to end or to leave, ends are no failures.
+func (s *seen) suspected(status *api.TrainingTaskStatus) (at time.Time, role string, ok bool) {
+	if s.task.Spec.Stop || s.task.Meta.DeletedAt != nil || s.placement == nil || s.placement.Spec.Evict != nil {
+		return at, "", false
+	}
+	for i := range s.members {
+		m := &s.members[i]
+		generation, _ := openIn(status, s.alone(m.role))
+		f := m.said.Failed
+		if f == nil || m.said.Generation != int64(generation) || status.Failure != nil && status.Failure.Generation == generation {
+			continue
+		}
+		if !ok || f.At.Before(at) {
+			at, role, ok = f.At, s.alone(m.role), true
+		}
+	}
+	return at, role, ok
+}
+
+// alone is the role if it starts again by itself, and "" for the others.
+func (s *seen) alone(role string) string {
+	if s.task.Status.Role(role) == nil {
+		return ""
+	}
+	return role
+}
+
+// openIn is the generation of a role that starts again by itself, or of the others.
+func openIn(status *api.TrainingTaskStatus, role string) (int, *api.Rendezvous) {
+	if r := status.Role(role); r != nil {
+		return r.Generation, r.Rendezvous
+	}
+	return status.Generation, status.Rendezvous
+}
+
+// interrupted begins a recovery; one that was under way ends unfinished.
+func (s *seen) interrupted(in *api.Interruptions, role string, failed, now time.Time) *api.Recovery {
+	if failed.IsZero() || failed.After(now) {
+		failed = now
+	}
+	if r := openRecovery(in); r != nil {
+		if failed.Before(r.FailedAt) {
+			failed = r.FailedAt
+		}
+		endRecovery(in, r, failed)
+	}
+	in.Last = append(in.Last, api.Recovery{Role: role, Step: s.farthest(role), FailedAt: failed, SeenAt: now})
+	in.Last = in.Last[max(0, len(in.Last)-api.MaxRecoveries):]
+	return in.Newest()
+}
+
+// attributed knows who is at fault: of the recovery that waits for that, or of a new one.
+func (s *seen) attributed(in *api.Interruptions, f *api.ReplicaFailure, now time.Time) {
+	failed, role := f.At.Add(-s.silence(f)), s.alone(f.Role)
+	r := openRecovery(in)
+	if r == nil || r.OpenedAt != nil {
+		r = s.interrupted(in, role, failed, now)
+	} else if failed.Before(r.FailedAt) && !failed.IsZero() {
+		r.FailedAt = failed
+	}
+	uncount(in, r)
+	r.Role, r.Cause, r.Step, r.AttributedAt = role, cmp.Or(f.Cause, f.Reason), max(r.Step, s.farthest(role)), &now
+	count(in, r.Cause)
+}
+
+func count(in *api.Interruptions, cause string) {
+	if in.Causes == nil {
+		in.Causes = map[string]int{}
+	}
+	in.Causes[cause]++
+	in.Count++
+}
+
+// uncount takes a cause back that was found before: now it is known better.
+func uncount(in *api.Interruptions, r *api.Recovery) {
+	if r.Cause == "" {
+		return
+	}
+	in.Count--
+	if in.Causes[r.Cause]--; in.Causes[r.Cause] == 0 {
+		delete(in.Causes, r.Cause)
+	}
+}
+
+// silence is for how long a rank that hangs had made no progress when that was seen: it failed then.
+func (s *seen) silence(f *api.ReplicaFailure) (longest time.Duration) {
+	if f.Rank == nil || f.Reason != diagnose.ReasonHung && f.Reason != diagnose.ReasonStopped {
+		return 0
+	}
+	for i := range s.members {
+		for _, r := range s.members[i].said.Hung {
+			if s.members[i].role == f.Role && r.Rank == *f.Rank {
+				longest = max(longest, r.Silent)
+			}
+		}
+	}
+	return longest
+}
+
+func endRecovery(in *api.Interruptions, r *api.Recovery, at time.Time) {
+	r.EndedAt = &at
+	in.LostTime += api.Duration(max(at.Sub(r.FailedAt), 0))
+	if r.Cause == "" {
+		r.Cause = causeUnknown
+		count(in, r.Cause)
+	}
+}
+
+// recovered ends it well.
+func recovered(p *plan, in *api.Interruptions, r *api.Recovery, at time.Time) {
+	endRecovery(in, r, at)
+	in.Recovered++
+	if in.Phases == nil {
+		in.Phases = map[string]api.Duration{}
+	}
+	for name, d := range r.Phases() {
+		in.Phases[string(name)] += api.Duration(d)
+	}
+	p.tell(false, "Recovered", "recovered-"+r.Role+itoa(r.Generation), recoveredText(r))
+}
+
+// advance notes what was reached in this turn.
+func (s *seen) advance(p *plan, in *api.Interruptions, r *api.Recovery, now time.Time) (changed bool) {
+	was, _ := openIn(&s.task.Status, r.Role)
+	generation, open := openIn(&p.status, r.Role)
+	if r.OpenedAt == nil && generation > was && open != nil {
+		r.OpenedAt, r.Generation, r.Restore = &now, generation, open.Restore
+		if r.AttributedAt == nil { // the generation changed anyway; nobody asks any more whose fault it was
+			r.AttributedAt = &now
+		}
+		in.LostSteps += max(r.Step-r.Restore, 0)
+		changed = true
+	}
+	if p.status.Phase.Finished() {
+		endRecovery(in, r, now)
+		return true
+	}
+	if p.status.Phase != api.PhaseRunning || r.OpenedAt == nil {
+		return changed
+	}
+	if r.RunningAt == nil {
+		r.RunningAt, changed = &now, true
+	}
+	step, at := s.slowest(r.Role, generation)
+	if r.SteppedAt == nil && step > r.Restore {
+		if at.IsZero() || at.After(now) {
+			at = now
+		}
+		r.SteppedAt, changed = &at, true
+	}
+	if r.Step == 0 || (r.SteppedAt != nil && step >= r.Step) {
+		end := now
+		if r.SteppedAt != nil && r.Step <= r.Restore+1 {
+			end = *r.SteppedAt // its first step was the one that was lost
+		}
+		recovered(p, in, r, end)
+		return true
+	}
+	if p.wake == 0 || p.wake > stepLook {
+		p.wake = stepLook
+	}
+	return changed
+}
+
+// farthest is the newest step that any launcher of the role, or of the others, told of.
+func (s *seen) farthest(role string) (step int64) {
+	for i := range s.members {
+		if m := &s.members[i]; s.alone(m.role) == role {
+			step = max(step, m.said.Step)
+		}
+	}
+	return step
+}
+
+// slowest is the step that every rank of the generation has reached, and when the last of them made its
+// first; a launcher of another generation has not begun.
+func (s *seen) slowest(role string, generation int) (step int64, first time.Time) {
+	none := true
+	for i := range s.members {
+		m := &s.members[i]
+		if s.alone(m.role) != role {
+			continue
+		}
+		if m.said.Generation != int64(generation) {
+			return 0, time.Time{}
+		}
+		if none || m.said.Step < step {
+			step, none = m.said.Step, false
+		}
+		if m.said.SteppedAt.After(first) {
+			first = m.said.SteppedAt
+		}
+	}
+	return step, first
+}
+
+// recoveredText tells how long it took.
+func recoveredText(r *api.Recovery) fault.Text {
+	took := r.Phases()
+	en, zh := "", ""
+	for _, name := range api.RecoveryPhases {
+		if d, ok := took[name]; ok {
+			en += fmt.Sprintf(" %s %.2f s,", phaseNames[name].EN, d.Seconds())
+			zh += fmt.Sprintf("%s %.2f 秒，", phaseNames[name].ZH, d.Seconds())
+		}
+	}
+	whole := max(r.EndedAt.Sub(r.FailedAt), 0).Seconds()
+	lost := max(r.Step-r.Restore, 0)
+	return fault.Text{
+		EN: fmt.Sprintf("Recovered in %.2f s:%s %d steps were made again.", whole, en, lost),
+		ZH: fmt.Sprintf("恢复用时 %.2f 秒：%s重算 %d 步。", whole, zh, lost),
+	}
+}
+
+var phaseNames = map[api.RecoveryPhase]fault.Text{
+	api.RecoveryDetect: fault.T("detect", "发现"), api.RecoveryAttribute: fault.T("attribute", "归因"), api.RecoveryPlace: fault.T("place", "安排"),
+	api.RecoveryStart: fault.T("start", "启动"), api.RecoveryRestore: fault.T("restore", "恢复状态"), api.RecoveryCatchUp: fault.T("catch up", "追赶"),
+}

@@ -1,0 +1,56 @@
+package train
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+func TestThePaceIsOfAllRanks(t *testing.T) {
+	y := newStory(t)
+	if y.turn(0); y.task.Status.Pace != nil || y.last.wake != 0 {
+		t.Fatal("a pace of ranks that don't report")
+	}
+	for i := range y.said { // one rank each, 10 steps of half a second
+		y.said[i].SteppedAt = now
+		y.said[i].Pace = link.Pace{Steps: 10, Seconds: 5, Samples: 320, Tokens: 1000, Flops: 5e14, Waited: 1}
+	}
+	y.turn(time.Second)
+	want := &api.Pace{
+		At: now.Add(time.Second), Step: 40, StepTime: api.Duration(500 * time.Millisecond),
+		SamplesPerSecond: 128, TokensPerSecond: 400, FlopsPerSecond: 2e14, DataWait: 0.2,
+	}
+	if d := cmp.Diff(want, y.task.Status.Pace); d != "" {
+		t.Error(d)
+	}
+	y.said[0].Pace.Samples *= 2
+	if y.turn(2 * time.Second); y.last.commit || y.last.wake == 0 || y.last.wake > 10*time.Second {
+		t.Errorf("commit %v, wake %s", y.last.commit, y.last.wake)
+	}
+	if y.turn(20 * time.Second); y.task.Status.Pace.SamplesPerSecond != 192 {
+		t.Errorf("%+v", y.task.Status.Pace)
+	}
+}
+
+func TestMFUIsOfRealDevicesThatAreKnown(t *testing.T) {
+	node := &api.Node{Spec: api.NodeSpec{Devices: []api.Device{{Type: "H800"}, {Type: "H800"}, {Type: "nobody's"}}}}
+	if got := peakOf(node, 0b11); got != 2*989e12 {
+		t.Error(got)
+	}
+	if peakOf(node, 0b111) != 0 {
+		t.Error("a peak of an unknown device")
+	}
+	node.Spec.Virtual = true
+	if peakOf(node, 0b11) != 0 {
+		t.Error("a peak of devices that are not there")
+	}
+	p := paceFrom(link.Pace{Steps: 2, Seconds: 4, Flops: 989e12}, 2, 989e12)
+	if math.Abs(p.MFU-0.5) > 1e-9 {
+		t.Error(p.MFU)
+	}
+}

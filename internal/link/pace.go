@@ -1,0 +1,36 @@
+package link
+
+import "github.com/fermi-cluster/fermi/internal/link/linkpb"
+
+// Pace is what the ranks of a launcher did in a generation, over the steps whose time is known. All are
+// sums over its ranks.
+type Pace struct {
+	Steps   int64
+	Seconds float64 // of these steps
+	Samples float64
+	Tokens  float64
+	Flops   float64
+	Waited  float64 // seconds in which a rank waited for data
+}
+
+// sane refuses what no sum can be; NaN too.
+func (p Pace) sane() bool {
+	const most = 1e30
+	for _, v := range []float64{float64(p.Steps), p.Seconds, p.Samples, p.Tokens, p.Flops, p.Waited} {
+		if !(v >= 0 && v <= most) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p Pace) message() *linkpb.Pace {
+	if p.Steps == 0 {
+		return nil
+	}
+	return &linkpb.Pace{Steps: p.Steps, Seconds: p.Seconds, Samples: p.Samples, Tokens: p.Tokens, Flops: p.Flops, Waited: p.Waited}
+}
+
+func paceOf(m *linkpb.Pace) Pace {
+	return Pace{Steps: m.GetSteps(), Seconds: m.GetSeconds(), Samples: m.GetSamples(), Tokens: m.GetTokens(), Flops: m.GetFlops(), Waited: m.GetWaited()}
+}

@@ -1,0 +1,29 @@
+package link
+
+import (
+	"math"
+	"testing"
+
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+func TestPaceIsCarriedAndChecked(t *testing.T) {
+	p := Pace{Steps: 3, Seconds: 1.5, Samples: 96, Tokens: 4096, Flops: 1e12, Waited: 0.25}
+	r := ranksOf(Ranks{Generation: 1, Pace: p}.message())
+	if r.Pace != p {
+		t.Errorf("%+v", r.Pace)
+	}
+	if (Ranks{}).message().GetPace() != nil {
+		t.Error("a pace of nothing")
+	}
+	for name, bad := range map[string]*linkpb.Pace{
+		"negative": {Steps: -1}, "no number": {Steps: 1, Seconds: math.NaN()}, "endless": {Steps: 1, Flops: math.Inf(1)},
+	} {
+		if checkRanks(&linkpb.Ranks{Pace: bad}) == nil {
+			t.Error(name, "passes")
+		}
+	}
+	if err := checkRanks(Ranks{Pace: p}.message()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,74 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Recoveries counts failures of tasks and the ways back. Its labels are closed sets: no name of a task,
+// a project or a user is one. The zero value of a pointer counts nothing.
+type Recoveries struct {
+	phases   *prometheus.HistogramVec
+	whole    prometheus.Histogram
+	failures *prometheus.CounterVec
+	steps    prometheus.Counter
+	seconds  *prometheus.CounterVec
+	tasks    *prometheus.CounterVec
+}
+
+// NewRecoveries makes them in reg.
+func NewRecoveries(reg prometheus.Registerer) *Recoveries {
+	buckets := []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600}
+	r := &Recoveries{
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fermi_recovery_phase_seconds", Help: "Time of each phase of a recovery: detect, attribute, place, start, restore, catchUp.", Buckets: buckets,
+		}, []string{"phase"}),
+		whole: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fermi_recovery_seconds", Help: "From a failure until the steps it cost were made up.", Buckets: buckets,
+		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_task_failures_total", Help: "Failures of running tasks by cause."}, []string{"cause"}),
+		steps:    prometheus.NewCounter(prometheus.CounterOpts{Name: "fermi_lost_steps_total", Help: "Steps that had to be made again."}),
+		seconds: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fermi_task_seconds_total", Help: "Time of finished tasks since their start (all), and what failures took of it (lost); 1 - lost/all is the effective time ratio.",
+		}, []string{"kind"}),
+		tasks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_tasks_finished_total", Help: "Finished tasks by phase."}, []string{"phase"}),
+	}
+	reg.MustRegister(r.phases, r.whole, r.failures, r.steps, r.seconds, r.tasks)
+	return r
+}
+
+// Failed counts a failure.
+func (r *Recoveries) Failed(cause string) {
+	if r != nil {
+		r.failures.WithLabelValues(cause).Inc()
+	}
+}
+
+// Recovered counts a way back.
+func (r *Recoveries) Recovered(phases map[string]time.Duration, whole time.Duration) {
+	if r == nil {
+		return
+	}
+	for name, d := range phases {
+		r.phases.WithLabelValues(name).Observe(d.Seconds())
+	}
+	r.whole.Observe(whole.Seconds())
+}
+
+// LostSteps counts steps that have to be made again.
+func (r *Recoveries) LostSteps(n int64) {
+	if r != nil {
+		r.steps.Add(float64(max(n, 0)))
+	}
+}
+
+// Finished counts a task that ended in a phase after so long, of which so much was lost.
+func (r *Recoveries) Finished(phase string, all, lost time.Duration) {
+	if r == nil {
+		return
+	}
+	r.tasks.WithLabelValues(phase).Inc()
+	r.seconds.WithLabelValues("all").Add(max(all, 0).Seconds())
+	r.seconds.WithLabelValues("lost").Add(min(max(lost, 0), max(all, 0)).Seconds())
+}

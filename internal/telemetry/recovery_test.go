@@ -1,0 +1,47 @@
+package telemetry
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestRecoveriesAreCounted(t *testing.T) {
+	var nobody *Recoveries // a controller without a registry
+	nobody.Failed("Signaled")
+	nobody.LostSteps(1)
+	nobody.Recovered(nil, time.Second)
+	nobody.Finished("Completed", time.Hour, time.Minute)
+
+	reg := prometheus.NewRegistry()
+	r := NewRecoveries(reg)
+	r.Failed("Signaled")
+	r.LostSteps(-5)
+	r.LostSteps(3)
+	r.Recovered(map[string]time.Duration{"detect": time.Second, "start": 2 * time.Second}, 3*time.Second)
+	r.Finished("Completed", time.Minute, time.Hour) // no more is lost than there was
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			switch {
+			case m.GetHistogram() != nil:
+				got[f.GetName()] += m.GetHistogram().GetSampleSum()
+			default:
+				got[f.GetName()] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	for name, want := range map[string]float64{
+		"fermi_recovery_phase_seconds": 3, "fermi_recovery_seconds": 3, "fermi_task_failures_total": 1,
+		"fermi_lost_steps_total": 3, "fermi_task_seconds_total": 120, "fermi_tasks_finished_total": 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, not %v", name, got[name], want)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+import { Badge, Group, SimpleGrid, Stack, Text } from "@mantine/core";
+import type { TFunction } from "i18next";
+import { useTranslation } from "react-i18next";
+import type { Task } from "../api/client";
+import { moment } from "../format";
+import type { Language } from "../i18n/setup";
+import { type Bar, barOf, effective, meanOf, phases, recoveryGoal } from "../recovery";
+import { Empty } from "./states";
+
+/** What failures cost the task: how much of its time, and each way back by its phases. */
+export default function Recovery({ task, now, lang }: { task: Task; now: number; lang: Language }) {
+  const { t } = useTranslation();
+  const costs = task.status?.interruptions;
+  if (!costs) return <Empty text={t("recovery.empty")} />;
+  const mean = meanOf(costs);
+  const bars = [...(costs.last ?? [])].reverse().map((r) => barOf(r, now));
+  const part = effective(task, now);
+  return (
+    <Stack gap="lg">
+      <SimpleGrid cols={{ base: 2, sm: 4 }}>
+        <Figure word={t("recovery.effective")} value={Number.isFinite(part) ? percent(part) : "—"} />
+        <Figure
+          word={t("recovery.mean")}
+          value={mean ? short(mean.whole, t) : "—"}
+          note={mean && t(mean.whole < recoveryGoal ? "recovery.within" : "recovery.beyond")}
+          bad={mean && mean.whole >= recoveryGoal}
+        />
+        <Figure word={t("recovery.lostSteps")} value={String(costs.lostSteps ?? 0)} />
+        <Figure word={t("recovery.failures")} value={String(costs.count)} />
+      </SimpleGrid>
+      <Group gap="xs">
+        {Object.entries(costs.causes ?? {})
+          .sort(([a, n], [b, m]) => m - n || a.localeCompare(b))
+          .map(([cause, n]) => (
+            <Badge key={cause} variant="light" color="gray" tt="none">
+              {cause} × {n}
+            </Badge>
+          ))}
+      </Group>
+      <Plot bars={mean && bars.length > 1 ? [mean, ...bars] : bars} lang={lang} />
+      <Group gap="md">
+        {phases.map((phase, i) => (
+          <Group key={phase} gap={6}>
+            <span className="swatch" style={{ background: paint(i) }} />
+            <Text size="xs" c="dimmed">
+              {t(`recovery.${phase}`)}
+            </Text>
+          </Group>
+        ))}
+      </Group>
+    </Stack>
+  );
+}
+
+function paint(i: number): string {
+  return `var(--fermi-phase-${i})`;
+}
+
+function percent(part: number): string {
+  return `${(100 * part).toFixed(part > 0.999 && part < 1 ? 3 : 1)} %`;
+}
+
+/** Seconds with two digits below a minute, where recoveries should be. */
+function short(ms: number, t: TFunction): string {
+  if (ms < 60_000) return `${(ms / 1000).toFixed(2)} ${t("unit.second")}`;
+  const s = Math.round(ms / 1000);
+  return `${Math.floor(s / 60)} ${t("unit.minute")} ${s % 60} ${t("unit.second")}`;
+}
+
+function Figure({ word, value, note, bad }: { word: string; value: string; note?: string; bad?: boolean }) {
+  return (
+    <Stack gap={0}>
+      <Text size="sm" c="dimmed">
+        {word}
+      </Text>
+      <Text size="xl" fw={600} c={bad ? "var(--mantine-color-error)" : undefined}>
+        {value}
+      </Text>
+      {note && (
+        <Text size="xs" c="dimmed">
+          {note}
+        </Text>
+      )}
+    </Stack>
+  );
+}
+
+/** Each recovery as a bar of its phases, all on one scale, and the goal where it is on it. */
+function Plot({ bars, lang }: { bars: Bar[]; lang: Language }) {
+  const { t } = useTranslation();
+  const widest = Math.max(...bars.map((b) => b.whole), 1);
+  const goal = recoveryGoal <= widest ? (100 * recoveryGoal) / widest : undefined;
+  return (
+    <ul className="recoveries">
+      {bars.map((bar) => {
+        const name = bar.key === "mean" ? t("recovery.meanRow") : moment(bar.failedAt, lang);
+        const words = bar.parts.map((p) => `${t(`recovery.${p.phase}`)} ${short(p.ms, t)}`).join(", ");
+        return (
+          <li key={bar.key}>
+            <Text size="xs" c={bar.key === "mean" ? undefined : "dimmed"} fw={bar.key === "mean" ? 600 : undefined}>
+              {name}
+              {bar.cause && ` · ${bar.cause}`}
+            </Text>
+            <div className="track" role="img" aria-label={`${name}: ${words}`} title={words}>
+              {bar.parts.map((p) => (
+                <span
+                  key={p.phase}
+                  style={{ width: `${(100 * p.ms) / widest}%`, background: paint(phases.indexOf(p.phase)) }}
+                />
+              ))}
+              {goal !== undefined && <i className="goal" style={{ left: `${goal}%` }} />}
+            </div>
+            <Text size="xs" ta="right">
+              {short(bar.whole, t)}
+              {bar.open && ` · ${t("recovery.open")}`}
+            </Text>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}

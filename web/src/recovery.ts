@@ -1,0 +1,71 @@
+// What failures cost a task, as numbers for the page that shows it.
+import type { Schemas, Task } from "./api/client";
+
+export const phases = ["detect", "attribute", "place", "start", "restore", "catchUp"] as const;
+export type Phase = (typeof phases)[number];
+
+/** The platform's goal for the mean of recoveries, in ms. */
+export const recoveryGoal = 5 * 60_000;
+
+const units: Record<string, number> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1, µs: 0.001, us: 0.001, ns: 0.000_001 };
+
+/** A duration as the server writes it, such as 1m2.5s, in ms; NaN for anything else. */
+export function spanOf(text: string | undefined): number {
+  if (!text || !/^(\d+(\.\d+)?(h|ms|m|s|µs|us|ns))+$/.test(text)) return Number.NaN;
+  let sum = 0;
+  for (const [, n, unit] of text.matchAll(/(\d+(?:\.\d+)?)(h|ms|m|s|µs|us|ns)/g))
+    sum += Number(n) * (units[unit ?? ""] ?? 0);
+  return sum;
+}
+
+/** A row of the plot: a recovery, or the mean of all. */
+export interface Bar {
+  key: string;
+  cause: string;
+  failedAt?: string;
+  open: boolean;
+  parts: { phase: Phase; ms: number }[];
+  whole: number;
+}
+
+/** How long each phase of a recovery took, as far as it got; what is under way lasts until now. */
+export function barOf(r: Schemas["Recovery"], now: number): Bar {
+  const times = [r.seenAt, r.attributedAt, r.openedAt, r.runningAt, r.steppedAt, r.endedAt];
+  let last = Date.parse(r.failedAt);
+  const parts: Bar["parts"] = [];
+  for (const [i, phase] of phases.entries()) {
+    const text = times[i];
+    if (!text && r.endedAt) break;
+    const at = text ? Date.parse(text) : now;
+    parts.push({ phase, ms: Math.max(at - last, 0) });
+    last = Math.max(at, last);
+    if (!text) break;
+  }
+  return { key: r.seenAt, cause: r.cause ?? "", failedAt: r.failedAt, open: !r.endedAt, parts, whole: total(parts) };
+}
+
+function total(parts: Bar["parts"]): number {
+  return parts.reduce((n, p) => n + p.ms, 0);
+}
+
+/** The mean of all recoveries; undefined before the first. */
+export function meanOf(i: Schemas["Interruptions"] | undefined): Bar | undefined {
+  if (!i?.recovered) return undefined;
+  const parts = phases.flatMap((phase) => {
+    const ms = spanOf(i.phases?.[phase]) / (i.recovered ?? 1);
+    return Number.isFinite(ms) ? [{ phase, ms }] : [];
+  });
+  return { key: "mean", cause: "", open: false, parts, whole: total(parts) };
+}
+
+/** The share of a task's time since its first start that was not lost to failures; NaN before that. */
+export function effective(task: Task, now: number): number {
+  const { startedAt, finishedAt, interruptions } = task.status ?? {};
+  if (!startedAt) return Number.NaN;
+  const until = finishedAt ? Date.parse(finishedAt) : now;
+  const whole = until - Date.parse(startedAt);
+  if (whole <= 0) return Number.NaN;
+  const open = interruptions?.last?.at(-1);
+  const lost = (spanOf(interruptions?.lostTime) || 0) + (open && !open.endedAt ? until - Date.parse(open.failedAt) : 0);
+  return Math.min(Math.max(1 - lost / whole, 0), 1);
+}
