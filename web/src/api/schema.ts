@@ -2901,6 +2901,8 @@ export interface components {
              * @description Grows with every restart of the ranks, also within an attempt.
              */
             generation?: number;
+            /** @description The task whose processes run inside this one; stopping or deleting this one ends it. */
+            inUseBy?: string;
             /** @description What failures cost; absent while nothing failed. */
             interruptions?: components["schemas"]["Interruptions"];
             message?: components["schemas"]["Text"];
