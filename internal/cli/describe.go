@@ -176,7 +176,7 @@ func zeroless(zero bool, v string) string {
 // preflightLine sums up the checks before the start.
 func preflightLine(pf *api.PreflightStatus) fault.Text {
 	return fault.T("%d pairs connect, round trip up to %.2f ms, at least %s/s, %d findings in %s", "%d 对连接正常，往返最长 %.2f 毫秒，速率至少 %s/秒，发现 %d 项问题，耗时 %s",
-		pf.Pairs, pf.LatencyMs, pf.Rate, len(pf.Findings), pf.FinishedAt.Sub(pf.StartedAt).Round(time.Millisecond))
+		pf.Pairs, pf.LatencyMs, size(int64(pf.Rate)), len(pf.Findings), pf.FinishedAt.Sub(pf.StartedAt).Round(time.Millisecond))
 }
 
 func prefixed(prefix, v string) string {

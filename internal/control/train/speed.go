@@ -10,7 +10,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// The pace is written when it is a tenth of the task's age old, so that a long task costs few writes.
+// The pace is written when it is a tenth of the task's age old, so that a long task costs few writes, and
+// at the end.
 const (
 	paceFirst = 10 * time.Second
 	paceLast  = 5 * time.Minute
@@ -18,7 +19,8 @@ const (
 
 // speed writes down how fast the task trains.
 func (s *seen) speed(p *plan, now time.Time) {
-	if p.status.Phase != api.PhaseRunning || p.status.StartedAt == nil || p.archive || p.erase {
+	ends := p.status.Phase.Finished() && !s.task.Status.Phase.Finished()
+	if p.status.Phase != api.PhaseRunning && !ends || p.status.StartedAt == nil || p.archive || p.erase {
 		return
 	}
 	sum, ranks, peak, reports := s.sumPace(p.status.Generation)
@@ -30,12 +32,12 @@ func (s *seen) speed(p *plan, now time.Time) {
 	if old := p.status.Pace; old != nil {
 		wait = every - now.Sub(old.At)
 	}
-	if sum.Seconds > 0 && (p.status.Pace == nil || wait <= 0) {
+	if sum.Seconds > 0 && (p.status.Pace == nil || wait <= 0 || ends) {
 		step, _ := s.slowest("", p.status.Generation)
 		p.status.Pace, p.commit, wait = paceFrom(sum, ranks, peak), true, every
 		p.status.Pace.At, p.status.Pace.Step = now, step
 	}
-	if wait = max(wait, stepLook); p.wake == 0 || p.wake > wait {
+	if wait = max(wait, stepLook); !ends && (p.wake == 0 || p.wake > wait) {
 		p.wake = wait
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -34,6 +35,17 @@ func TestThePaceIsOfAllRanks(t *testing.T) {
 	}
 	if y.turn(20 * time.Second); y.task.Status.Pace.SamplesPerSecond != 192 {
 		t.Errorf("%+v", y.task.Status.Pace)
+	}
+	// The end is written whenever it comes.
+	s := seen{task: y.task, placement: placed()}
+	for i := range y.said {
+		y.said[i].Step = 99
+		m := at(i, 1, engine.StateDone, false, &engine.Exit{Reason: engine.ReasonSucceeded, At: now})
+		m.said = y.said[i]
+		s.members = append(s.members, m)
+	}
+	if p := decide(s, now.Add(21*time.Second)); p.status.Phase != api.PhaseCompleted || p.status.Pace.Step != 99 {
+		t.Errorf("%s at %+v", p.status.Phase, p.status.Pace)
 	}
 }
 
