@@ -275,6 +275,14 @@ func TestPriorityTakesOnlyWhatIsBorrowed(t *testing.T) {
 	if !tree.Borrows("a", "b", []int64{5}, []int64{50}) {
 		t.Error("what has no guarantee is all borrowed")
 	}
+	// What it gives counts as well, if nobody asks for it: a could take it back.
+	if err := tree.Set([]fair.Queue{{Name: "a", Guarantee: []int64{0, 20}}, {Name: "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	tree.Charge(now, "a", []int64{0, 30})
+	if !tree.Borrows("b", "a", []int64{5}, []int64{5, 10}) || tree.Borrows("b", "a", []int64{5}, []int64{5, 11}) {
+		t.Error("a guarantee is given away by who is asked for something else")
+	}
 }
 
 func BenchmarkChargeAndNext(b *testing.B) {

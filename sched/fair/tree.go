@@ -321,16 +321,20 @@ func (t *Tree) Reclaims(queue, other string, v []int64) bool {
 	return ok && mine.within(v) && theirs.over(v)
 }
 
-// Borrows says whether, seen from queue, the other's side uses so much more of what v asks for than
-// its guarantee that it still has its guarantee after giving: only that may be taken by priority
-// across queues, so that nobody is taken from who could then reclaim it.
+// Borrows says whether, seen from queue, the other's side uses so much more than its guarantee of what v
+// asks for, and of what it gives, that it still has its guarantee after giving: only that may be taken
+// by priority across queues, so that nobody is taken from who could then reclaim it. What is given
+// counts even if v asks for none of it: a task of cores alone must not take devices that are guaranteed.
 func (t *Tree) Borrows(queue, other string, v, gives []int64) bool {
 	_, theirs, ok := t.part(queue, other)
 	if !ok {
 		return false
 	}
-	for i, want := range v {
-		if g := get(theirs.Guarantee, i); want > 0 && g > 0 && get(theirs.usage, i)-get(theirs.going, i)-get(gives, i) < g {
+	for i := range max(len(v), len(gives)) {
+		if get(v, i) <= 0 && get(gives, i) <= 0 {
+			continue
+		}
+		if g := get(theirs.Guarantee, i); g > 0 && get(theirs.usage, i)-get(theirs.going, i)-get(gives, i) < g {
 			return false
 		}
 	}

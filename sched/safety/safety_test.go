@@ -110,7 +110,7 @@ func TestScenarios(t *testing.T) {
 
 // TestFound plays the seeds of the million that were once reported.
 func TestFound(t *testing.T) {
-	for _, seed := range []uint64{26292} {
+	for _, seed := range []uint64{26292, 819790} {
 		if _, why := play(seed, nil); why != "" {
 			t.Errorf("FERMI_SEED=%d FERMI_SCENARIOS=1: %s", seed, why)
 		}
