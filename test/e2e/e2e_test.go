@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,6 +53,11 @@ func upAs(t *testing.T, who *syscall.Credential, change func(*harness.Cluster), 
 		c.Cleanup()
 	})
 	w.start()
+	if slices.Contains(args, "--demo") { // the leader writes them, a moment after the server is up
+		waitFor(t, "the demo's zones and nodes", func() bool {
+			return strings.Contains(w.must("zone", "list"), "深圳-1") && strings.Contains(w.must("get", "nodes", "-o", "name"), "shenzhen-1-n16")
+		})
+	}
 	return w
 }
 
