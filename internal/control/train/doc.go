@@ -1,7 +1,7 @@
 // Package train is the will behind a training task: it turns a placed wish into running replicas
 // and what happened to them into the task's status.
 //
-// Place: layer 4; only the leader runs it. Judgement is decide.go, a pure function; apply.go
+// Place: layer 4; only the leader runs it. Judgement is decide (decide.go and what it calls), a pure function; apply.go
 // carries it out; controller.go feeds it.
 // Promise: what the user wished is reached or a reason is given; a crash between any two lines is
 // mended by the next turn. Enemies: a second start of the same replica, a phase set elsewhere, a

@@ -1,0 +1,58 @@
+package train
+
+import (
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// plan is what to do, in the order apply does it.
+type plan struct {
+	status    api.TrainingTaskStatus
+	usage     bool // write the usage rows of members that run or ended first
+	commit    bool // status changed, or the placement must go or change
+	dropPlace bool
+	moveOn    bool               // the place reserved for it becomes its place
+	resize    *api.PlacementSpec // its place, with replicas that came or went; nil: as it is
+	start     []int              // members, and behind them who joins
+	stop      []engine.Name
+	goAhead   []int // members
+	check     []int // members that are asked for their preflight
+	freeze    []int // members whose ranks keep what they hold until the next generation
+	remove    []engine.Name
+	archive   bool   // move the task to history
+	erase     bool   // delete the task and its bytes
+	swap      string // the node to get away from; "": none
+	events    []event
+	wake      time.Duration
+	part      string // of the task that is being judged; sets its events apart
+}
+
+type event struct {
+	warning bool
+	reason  string
+	message fault.Text
+	// once names the happening within the task, so that a repeat is not told twice.
+	once string
+}
+
+func (p *plan) to(phase api.Phase, reason string, message fault.Text) {
+	if !api.TaskPhases.Allows(p.status.Phase, phase) {
+		panic("train: no move from " + string(p.status.Phase) + " to " + string(phase))
+	}
+	p.status.Phase, p.status.Reason, p.status.Message = phase, reason, message
+	p.commit = true
+}
+
+// note changes only why the task is where it is.
+func (p *plan) note(reason string, message fault.Text) {
+	if p.status.Reason != reason {
+		p.status.Reason, p.status.Message, p.commit = reason, message, true
+	}
+}
+
+func (p *plan) tell(warning bool, reason, once string, message fault.Text) {
+	p.events = append(p.events, event{warning, reason, message, p.part + once})
+}
