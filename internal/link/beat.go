@@ -1,8 +1,6 @@
 package link
 
 import (
-	"crypto/tls"
-	"net"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
@@ -41,19 +39,3 @@ func beatOf(now time.Time, epoch int64, next time.Duration) *linkpb.ToLauncher {
 		SentUnixNano: now.UnixNano(), Epoch: epoch, NextNanos: int64(next),
 	}}}
 }
-
-// attended has the kernel ask whether the other machine is still there.
-func attended(conn net.Conn, err error) (net.Conn, error) {
-	inner := conn
-	if t, ok := conn.(*tls.Conn); ok {
-		inner = t.NetConn()
-	}
-	if t, ok := inner.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: beatEvery, Interval: time.Second, Count: 3})
-	}
-	return conn, err
-}
-
-type attendedListener struct{ net.Listener }
-
-func (l attendedListener) Accept() (net.Conn, error) { return attended(l.Listener.Accept()) }

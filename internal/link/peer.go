@@ -29,6 +29,7 @@ type peer struct {
 	// session counts the launcher's streams; the higher one is the newer.
 	session int64
 	every   time.Duration // between the welcome and the first beat
+	told    *linkpb.Go    // the last order; guarded by the hub
 	via     *follower     // that it is attached to; nil: to us, and only then what follows is used
 
 	ctx    context.Context // ends with the stream; never kept beyond it
@@ -149,7 +150,7 @@ func (h *Hub) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.He
 			return nil, a.err
 		}
 		return a.m.GetHello(), checkHello(a.m.GetHello(), who.name, who.parts)
-	case <-h.cfg.Clock.After(greetMost):
+	case <-h.cfg.Clock.After(patience):
 		return nil, errSilent
 	case <-stream.Context().Done():
 		return nil, errHungUp
