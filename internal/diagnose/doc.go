@@ -10,4 +10,4 @@
 // than the culprit; a log that is megabytes long or no text at all.
 package diagnose
 
-//go:generate go test -run TestPage -update .
+//go:generate go test -run Page -update .
