@@ -24,6 +24,11 @@ const long = 1_000_000
 // torch starts scripts/train.py with four ranks, of Debian's PyTorch.
 func (w *world) torch(name string, steps int, env ...api.EnvVar) {
 	w.t.Helper()
+	w.torchTask(name, steps, "", env...)
+}
+
+func (w *world) torchTask(name string, steps int, stragglers api.StragglerRule, env ...api.EnvVar) {
+	w.t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "f")
 	if err != nil {
 		w.t.Fatal(err)
@@ -36,7 +41,7 @@ func (w *world) torch(name string, steps int, env ...api.EnvVar) {
 	if _, err := w.cl.Submit(w.t.Context(), &api.TrainingTask{
 		Meta: api.Meta{Name: name},
 		Spec: api.TrainingTaskSpec{
-			Restart: &api.RestartPolicy{MaxRestarts: 5}, Code: &api.Code{Folder: dir},
+			Restart: &api.RestartPolicy{MaxRestarts: 5}, Code: &api.Code{Folder: dir}, Stragglers: stragglers,
 			Roles: []api.Role{{
 				Name: "worker", Ranks: 4, Resources: api.Resources{CPU: 1000, Memory: 2 << 30}, Standby: &api.Standby{Disabled: true},
 				Command: []string{"/usr/bin/python3", "train.py"},
@@ -242,9 +247,9 @@ func TestHang(t *testing.T) {
 	_, after, _ := strings.Cut(log, "rank 1: ")
 	said, _, _ := strings.Cut(after, "\n")
 	t.Log(said)
-	w.torch("pauses", 40, api.EnvVar{Name: "PAUSE", Value: "8"})
-	if st := w.done("pauses"); st.Generation != 1 || st.Failure != nil {
-		t.Errorf("generation %d, %+v", st.Generation, st.Failure)
+	w.torch("pauses", 60, api.EnvVar{Name: "PAUSE", Value: "8"}, api.EnvVar{Name: "BREAK", Value: "0.1"})
+	if st := w.done("pauses"); st.Generation != 1 || st.Failure != nil || len(st.Stragglers) > 0 {
+		t.Errorf("generation %d, %+v, %+v", st.Generation, st.Failure, st.Stragglers)
 	}
 }
 

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -90,7 +89,7 @@ func (s *seen) known(p *plan, f *api.ReplicaFailure) bool {
 
 // settle makes fail the task's failure, unless that is known already, and decides what to do: what is the
 // program's own fault is tried once more, and the same again at the same step is not.
-func (s *seen) settle(p *plan, fail *api.ReplicaFailure, once string) *api.ReplicaFailure {
+func (s *seen) settle(p *plan, now time.Time, fail *api.ReplicaFailure, once string) *api.ReplicaFailure {
 	old := p.status.Failure
 	current := old != nil && old.Generation == p.status.Generation && old.Generation > 0
 	switch {
@@ -100,14 +99,14 @@ func (s *seen) settle(p *plan, fail *api.ReplicaFailure, once string) *api.Repli
 		return old
 	}
 	if fail.Action == string(diagnose.Stop) && fail.Reason != engine.ReasonStartFailed {
-		repeated := old != nil && !current && old.Fingerprint != "" && old.Fingerprint == fail.Fingerprint && old.Step == fail.Step
-		if !repeated {
+		if !s.repeats(p, now, fail) {
 			fail.Action = string(diagnose.Restart)
 		} else {
 			fail.Message.EN += " It failed in the same way before, so it is not tried again."
-			fail.Message.ZH += "上一次也以同样方式失败，不再重试。"
+			fail.Message.ZH += "此前已以同样方式失败，不再重试。"
 		}
 	}
+	s.remember(p, now, fail)
 	p.status.Failure, p.commit = fail, true
 	p.tell(true, fail.Reason, once, fail.Message)
 	return fail
@@ -169,52 +168,4 @@ func (s *seen) hungFailure(p *plan, states []link.RankState, at time.Time) *api.
 		return f
 	}
 	return nil
-}
-
-// swapping says that a move away was asked for, and counted.
-func swapping(p *plan) bool { return p.status.Reason == "Swapping" }
-
-// away asks once for a place without the faulty node; true: wait for it.
-func (s *seen) away(p *plan, now time.Time, recent []time.Time, fail *api.ReplicaFailure) bool {
-	if fail.Action != string(diagnose.Swap) || s.stay {
-		return false
-	}
-	if !swapping(p) {
-		p.status.Restarts = append(recent, now)
-		p.status.Reason, p.commit = "Swapping", true
-		p.status.Message = fault.T("Node %s is at fault; another place is looked for.", "节点 %s 有故障，正在寻找其他位置。", fail.Node)
-		p.tell(true, "NodeAtFault", "swap-"+itoa(p.status.Generation), fault.T(
-			"Node %s is at fault (%s). Look at it, and cordon it: fermi node cordon %s.", "节点 %s 有故障（%s）。请检查并隔离：fermi node cordon %s。", fail.Node, fail.Cause, fail.Node))
-	}
-	p.swap, p.wake = fail.Node, swapAgain
-	return true
-}
-
-// swapAgain is when the move is asked for again, should nothing have been heard of it.
-const swapAgain = 5 * time.Second
-
-// swap has the task leave; where it can't, that is remembered, and it starts again where it is.
-func (c *Controller) swap(ctx context.Context, task *api.TrainingTask, node string) {
-	err := fault.New(fault.Unavailable, "NoPlanner", fault.T("Tasks don't move here.", "此处任务不迁移。"))
-	if c.cfg.Away != nil {
-		moved := c.cfg.Away(ctx, task, node)
-		if moved == nil {
-			return
-		}
-		err = fault.From(moved)
-	}
-	c.cfg.Log.Info("no other place for a task whose node is at fault", "task", task.Meta.ID, "node", node, "reason", err.Reason)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.loop != nil {
-		c.stays[task.Meta.ID] = task.Status.Generation
-		c.loop.Add(api.KeyOf(task))
-	}
-}
-
-func (c *Controller) staysIn(task *api.TrainingTask) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	g, ok := c.stays[task.Meta.ID]
-	return ok && g == task.Status.Generation
 }

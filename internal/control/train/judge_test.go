@@ -96,15 +96,15 @@ func TestTheSameErrorTwiceAtTheSameStep(t *testing.T) {
 func TestAFaultyNodeIsLeft(t *testing.T) {
 	s := twoRanks(nil, died(1, "device-lost", "f", 3, 0))
 	p := decide(s, now)
-	if p.swap != "n1" || p.status.Generation != 1 || p.status.Reason != "Swapping" || len(p.status.Restarts) != 1 {
+	if p.swap.node != "n1" || p.status.Generation != 1 || p.status.Reason != "Swapping" || len(p.status.Restarts) != 1 {
 		t.Fatalf("%+v", p.status)
 	}
 	s = next(s, p)
-	if p = decide(s, now); p.swap != "n1" || len(p.status.Restarts) != 1 {
+	if p = decide(s, now); p.swap.node != "n1" || len(p.status.Restarts) != 1 {
 		t.Errorf("asked twice it costs %d restarts", len(p.status.Restarts))
 	}
 	s.stay = true
-	if p = decide(s, now); p.swap != "" || p.status.Generation != 2 || len(p.status.Restarts) != 1 {
+	if p = decide(s, now); p.swap.node != "" || p.status.Generation != 2 || len(p.status.Restarts) != 1 {
 		t.Errorf("with no other place: %+v", p.status)
 	}
 }
