@@ -20,7 +20,7 @@ type MoveWish struct {
 	Zone    string
 	Nodes   []string // none: any
 	Away    []string
-	Preview bool     // only say what it would mean
+	Preview bool // only say what it would mean
 }
 
 // Move reserves another place for a task that stands and asks it to go there, in one write; if there
