@@ -24,11 +24,6 @@ const long = 1_000_000
 // torch starts scripts/train.py with four ranks, of Debian's PyTorch.
 func (w *world) torch(name string, steps int, env ...api.EnvVar) {
 	w.t.Helper()
-	w.torchTask(name, steps, "", env...)
-}
-
-func (w *world) torchTask(name string, steps int, stragglers api.StragglerRule, env ...api.EnvVar) {
-	w.t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "f")
 	if err != nil {
 		w.t.Fatal(err)
@@ -41,7 +36,7 @@ func (w *world) torchTask(name string, steps int, stragglers api.StragglerRule, 
 	if _, err := w.cl.Submit(w.t.Context(), &api.TrainingTask{
 		Meta: api.Meta{Name: name},
 		Spec: api.TrainingTaskSpec{
-			Restart: &api.RestartPolicy{MaxRestarts: 5}, Code: &api.Code{Folder: dir}, Stragglers: stragglers,
+			Restart: &api.RestartPolicy{MaxRestarts: 5}, Code: &api.Code{Folder: dir},
 			Roles: []api.Role{{
 				Name: "worker", Ranks: 4, Resources: api.Resources{CPU: 1000, Memory: 2 << 30}, Standby: &api.Standby{Disabled: true},
 				Command: []string{"/usr/bin/python3", "train.py"},

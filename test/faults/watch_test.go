@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,11 +14,10 @@ import (
 func TestStraggler(t *testing.T) {
 	asked(t)
 	w := newWorld(t, "--demo")
-	lags := api.EnvVar{Name: "LAGS", Value: "1"}
-	w.torch("named", long, lags)
-	w.torchTask("replaced", long, api.StragglersReplace, lags)
+	w.ring("named", "")
+	w.ring("replaced", api.StragglersReplace)
 	st := w.until("named", "named its slow rank", func(t *api.TrainingTask) bool { return len(t.Status.Stragglers) > 0 || t.Status.Phase.Finished() }).Status
-	if len(st.Stragglers) != 1 || st.Stragglers[0].Rank != 1 || st.Stragglers[0].Node == "" || st.Stragglers[0].Own <= st.Stragglers[0].Others {
+	if len(st.Stragglers) != 1 || st.Stragglers[0].Rank != 3 || st.Stragglers[0].Node == "" || st.Stragglers[0].Own <= st.Stragglers[0].Others {
 		t.Errorf("%+v", st.Stragglers)
 	}
 	if st := w.goesOn("named"); st.Generation != 1 || st.Attempt != 1 || st.Failure != nil {
@@ -32,6 +32,26 @@ func TestStraggler(t *testing.T) {
 	t.Log(w.told("replaced", "Straggler"))
 	t.Log(w.told("replaced", "ReplacingStraggler"))
 	w.goesOn("replaced")
+}
+
+// ring starts the sample's ring of four ranks, of which the last needs 0.3 s more for every step.
+func (w *world) ring(name string, stragglers api.StragglerRule) {
+	w.t.Helper()
+	role := func(name string, ranks int, pause string) api.Role {
+		return api.Role{
+			Name: name, Ranks: ranks, Resources: api.Resources{CPU: 100, Memory: 1 << 28},
+			Command: []string{"fermi", "sample", "train", "--steps", strconv.Itoa(long), "--step-time", pause},
+		}
+	}
+	if _, err := w.cl.Submit(w.t.Context(), &api.TrainingTask{
+		Meta: api.Meta{Name: name},
+		Spec: api.TrainingTaskSpec{
+			Restart: &api.RestartPolicy{MaxRestarts: 5}, Stragglers: stragglers,
+			Roles: []api.Role{role("quick", 3, "20ms"), role("slow", 1, "320ms")},
+		},
+	}, false); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // told is the newest event of a reason.

@@ -126,8 +126,12 @@ func strayText(f *api.Straggler) fault.Text {
 		"节点 %[2]s 上的 rank %[1]d 过慢：其自身每步耗时 %[3]s，其他 rank 为 %[4]s（统计 %[5]d 步）；其他 rank 在等待它。", f.Rank, f.Node, own, others, f.Steps)
 }
 
+// causeStraggler marks a replacement among the faults of the window.
+const causeStraggler = "straggler"
+
 // replaceStraggler asks for a place without the node of the slowest, where the task says so: within the budget, once a
-// generation. Where there is none the task goes on.
+// generation. Where there is none the task goes on. A rank that was slow on another node too has more to do than the
+// others: no place is a cure.
 func (s *seen) replaceStraggler(p *plan, now time.Time) {
 	if s.task.Spec.Stragglers != api.StragglersReplace || len(p.status.Stragglers) == 0 || p.swap.node != "" {
 		return
@@ -140,10 +144,22 @@ func (s *seen) replaceStraggler(p *plan, now time.Time) {
 	list := slices.Clone(p.status.Stragglers)
 	if !list[0].Replacing {
 		recent, left := s.budget(p, now)
+		mark := api.PastFault{
+			At: now, Generation: list[0].Generation, Role: list[0].Role, Node: list[0].Node, Cause: causeStraggler, Fingerprint: "rank " + itoa(list[0].Rank),
+		}
+		past := s.recentFaults(p, now)
 		if left == 0 {
 			return
 		}
+		if slices.ContainsFunc(past, func(f api.PastFault) bool {
+			return f.Cause == causeStraggler && f.Role == mark.Role && f.Fingerprint == mark.Fingerprint
+		}) {
+			p.tell(true, "StragglerStays", "stays-"+once, fault.T("Rank %d was slow on another node too: it is not its node. The task goes on.", "rank %d 在其他节点上同样较慢：并非节点问题。任务继续运行。", list[0].Rank))
+			return
+		}
 		list[0].Replacing = true
+		past = append(past, mark)
+		p.status.Faults = past[max(0, len(past)-api.MaxPastFaults):]
 		p.status.Stragglers, p.status.Restarts, p.commit = list, append(recent, now), true
 		p.tell(true, "ReplacingStraggler", "replace-"+once, fault.T("A place without node %s is looked for, as spec.stragglers says.", "按 spec.stragglers 的设置，正在寻找不含节点 %s 的位置。", list[0].Node))
 	}

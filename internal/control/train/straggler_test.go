@@ -93,6 +93,14 @@ func TestAStragglerIsReplacedByPolicy(t *testing.T) {
 	if p = decide(s, now.Add(time.Minute)); p.swap.node != "" || p.status.Generation != 1 || p.status.Phase != api.PhaseRunning || len(p.events) != 1 {
 		t.Errorf("with no other place it goes on: %+v", p.status)
 	}
+	s.stay, s.members[3].node = false, "n7"
+	s.task.Status.Stragglers = nil
+	if p = decide(s, now.Add(time.Minute)); p.swap.node != "" || !tells(p, "StragglerStays") || len(p.status.Restarts) != 1 {
+		t.Errorf("slow on another node too: %+v", p.swap)
+	}
+	if p = decide(s, now.Add(2*time.Hour)); p.swap.node != "n7" || len(p.status.Restarts) != 1 {
+		t.Errorf("outside of the window: %+v", p.swap)
+	}
 	s = field(.1, .1, .1, .3)
 	s.task.Spec.Stragglers, s.task.Spec.Restart.MaxRestarts = api.StragglersReplace, 0
 	if p = decide(s, now); p.swap.node != "" || len(p.status.Stragglers) != 1 {

@@ -1,5 +1,5 @@
-"""A small DDP training of STEPS steps that says where it is. Its rank HANGS falls asleep in the first generation, its rank LAGS needs 0.3 s more for
-every step; PAUSE: seconds a long evaluation takes, which nobody announces, and a save. BREAK: seconds between steps."""
+"""A small DDP training of STEPS steps that says where it is. Its rank HANGS falls asleep in the first generation; PAUSE: seconds a
+long evaluation takes, which nobody announces, and a save. BREAK: seconds between steps."""
 
 import os
 import time
@@ -36,8 +36,6 @@ def main():
     pause = float(os.environ.get("PAUSE", "0"))
     while step < int(os.environ["STEPS"]):
         optimizer.zero_grad()
-        if os.environ.get("LAGS") == str(fermi.rank()):
-            time.sleep(0.3)
         ddp(torch.randn(16, 64)).square().mean().backward()
         if fermi.generation() == 1 and step == 20 and os.environ.get("HANGS") == str(fermi.rank()):
             asleep()
