@@ -132,7 +132,7 @@ Made from ` + "`internal/diagnose/steps.json`" + ` by ` + "`go generate ./intern
 newest lines of each pipe, at the last 1 KiB of a line. The first number that rises counts; another (a download before, an evaluation in
 between) only tells that the rank lives, and takes over once the first is heard no more. Where the number starts anew with each epoch, ours
 goes on. Rules are tried in this order. Steps feed ` + "`status.pace`" + ` and the watch for hangs; since such a script announces no pause, its
-silence may last six usual intervals and at least 30 s, ten minutes before its second line and after its last (12 of 12), and a process that works never hangs.
+silence may last six usual intervals and at least 30 s, ten minutes before its second line and after its last (12 of 12), and a process that works never hangs. A task without restarts left is not ended for it, only the event ` + "`NoProgress`" + ` is told.
 
 | rule | lines of |
 |---|---|

@@ -131,7 +131,7 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	failed := func(part *seen) *api.ReplicaFailure {
 		fail, more := part.rankFailure(p, now)
 		if wait = max(wait, more); fail == nil && more == 0 {
-			fail = part.hungRank(p)
+			fail = part.hungRank(p, now)
 		}
 		return fail
 	}

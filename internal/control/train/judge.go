@@ -114,13 +114,14 @@ func (s *seen) settle(p *plan, now time.Time, fail *api.ReplicaFailure, once str
 
 // hungRank is the rank that the others wait for, or that is stopped. All launchers whose ranks tell their
 // progress must see a hang: where one does not, its ranks work and the others wait with good reason. A
-// process that is stopped needs no other witness.
-func (s *seen) hungRank(p *plan) *api.ReplicaFailure {
+// process that is stopped needs no other witness. Where all that is known was read from what they print, and the task
+// would end of it, it is only told.
+func (s *seen) hungRank(p *plan, now time.Time) *api.ReplicaFailure {
 	if old := p.status.Failure; old != nil && old.Generation == p.status.Generation && (old.Reason == diagnose.ReasonHung || old.Reason == diagnose.ReasonStopped) {
 		return old
 	}
 	var states []link.RankState
-	at, witnesses, watched, stopped := time.Time{}, 0, 0, false
+	at, witnesses, watched, stopped, printed := time.Time{}, 0, 0, false, true
 	for i := range s.members {
 		m := &s.members[i]
 		if m.ended() || !m.said.Watched {
@@ -131,6 +132,7 @@ func (s *seen) hungRank(p *plan) *api.ReplicaFailure {
 			continue
 		}
 		witnesses++
+		printed = printed && m.said.Printed
 		states = append(states, m.said.Hung...)
 		if at.IsZero() || m.said.HungAt.Before(at) {
 			at = m.said.HungAt
@@ -138,6 +140,11 @@ func (s *seen) hungRank(p *plan) *api.ReplicaFailure {
 		stopped = stopped || slices.ContainsFunc(m.said.Hung, func(r link.RankState) bool { return r.State == 'T' })
 	}
 	if len(states) == 0 || witnesses < watched && !stopped {
+		return nil
+	}
+	if _, left := s.budget(p, now); left == 0 && printed && !stopped {
+		p.tell(true, "NoProgress", "silent-"+itoa(p.status.Generation), fault.T(
+			"Its ranks print nothing of their progress any more. It has no restarts left, so it is left alone.", "其 rank 不再打印进度。重启次数已用完，任务保持原样。"))
 		return nil
 	}
 	return s.hungFailure(p, states, at)

@@ -124,6 +124,17 @@ func TestHangIsVoted(t *testing.T) {
 	if f := p.status.Failure; f == nil || *f.Rank != 1 || f.Cause != "hang" || f.Node != "n1" || p.status.Generation != 2 {
 		t.Errorf("the one behind: %+v", f)
 	}
+	s.task.Spec.Restart.MaxRestarts = 0
+	for i := range s.members {
+		s.members[i].said.Printed = true
+	}
+	if p = decide(s, now); p.status.Failure != nil || p.status.Phase != api.PhaseRunning || !tells(p, "NoProgress") {
+		t.Errorf("who only prints does not end of it: %+v", p.status)
+	}
+	s.task.Spec.Restart.MaxRestarts = 5
+	if p = decide(s, now); p.status.Failure == nil || p.status.Generation != 2 {
+		t.Errorf("who only prints, with restarts: %+v", p.status)
+	}
 	s.members[1].said.Hung = nil
 	hung(&s.members[0], link.RankState{Rank: 0, Step: 7, State: 'T'})
 	p = decide(s, now)
