@@ -33,11 +33,12 @@ var benchmarks = []benchmark{
 	{"recovery", benchRecovery},
 	{"rendezvous", benchRendezvous},
 	{"overhead", benchOverhead},
+	{"checkpoint", benchCheckpoint},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous|checkpoint")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

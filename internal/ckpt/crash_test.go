@@ -31,7 +31,7 @@ func seeds(t *testing.T, env string, few int) int {
 // TestKills: killed, or cut off from power, at any change of the disk, or with a disk that is full or
 // fails: what was committed is there, and what is there was committed or was about to be.
 func TestKills(t *testing.T) {
-	all := seeds(t, "FERMI_CKPT_KILLS", 60)
+	all := seeds(t, "FERMI_CKPT_KILLS", 40)
 	for seed := range all {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { kills(t, uint64(seed)) }) {
 			return
@@ -135,7 +135,7 @@ func TestFullDiskSaysSo(t *testing.T) {
 // TestDamages: bits flipped, files cut, gone, swapped or torn: the damage is found, and the newest
 // checkpoint that it did not touch comes back.
 func TestDamages(t *testing.T) {
-	all := seeds(t, "FERMI_CKPT_DAMAGES", 150)
+	all := seeds(t, "FERMI_CKPT_DAMAGES", 100)
 	perWorld, refused := 50, 0
 	for seed := 0; seed < all; seed += perWorld {
 		w := newWorld(t, uint64(seed))

@@ -145,7 +145,7 @@ func TestBadSlots(t *testing.T) {
 	ctx := context.Background()
 	good := w.state(1, 1, 1)[0]
 	s := must[*Save](t)(w.repo.Begin(ctx, 1, 1, 1, false))
-	for at := range len(good) {
+	for at := 0; at < len(good); at += 1 + at/slotHeader*3 {
 		raw := bytes.Clone(good)
 		raw[at] ^= 1 << (at % 8)
 		slot, err := readSlot(bytes.NewReader(raw))

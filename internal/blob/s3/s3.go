@@ -71,7 +71,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	options := awss3.Options{
 		Region: cfg.Region, UsePathStyle: true, HTTPClient: cfg.Client,
-		Retryer: retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts = attempts }),
+		Retryer: retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, 2*time.Second }),
 		Credentials: aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 			id, secret, token, err := cfg.Credentials(ctx)
 			return aws.Credentials{AccessKeyID: id, SecretAccessKey: secret, SessionToken: token}, err
