@@ -9,7 +9,7 @@ import (
 	"math/bits"
 	"strings"
 
-	"lukechampine.com/blake3"
+	"github.com/zeebo/blake3"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/fault"

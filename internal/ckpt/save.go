@@ -3,7 +3,9 @@ package ckpt
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -120,7 +122,7 @@ func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
 	for _, t := range leaves {
 		w.part.Tensors = append(w.part.Tensors, *t)
 	}
-	if err := w.write(ctx, cuts(leaves, h.Data, uint64(s.repo.cfg.ChunkBytes))); err != nil {
+	if err := w.write(ctx, cuts(leaves, h.Data, h.Tree, uint64(s.repo.cfg.ChunkBytes))); err != nil {
 		return PartRef{}, err
 	}
 	raw := mustJSON(&w.part)
@@ -132,15 +134,16 @@ func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
 	return ref, err
 }
 
-// cuts gives the ends of the chunks of the data: large blobs are cut from their own beginning, so that
-// one that grows does not move the chunks of others; small ones share chunks.
-func cuts(leaves []*Tensor, data, most uint64) []uint64 {
-	var ends []uint64
+// cuts gives the lengths of the chunks of data and tree: large blobs are cut from their own beginning,
+// so that one that grows does not move the chunks of others; small ones share chunks.
+func cuts(leaves []*Tensor, data, tree, most uint64) []int {
+	var lengths []int
 	begin, large := uint64(0), most/4
 	cut := func(at uint64) {
 		for begin < at {
-			begin = min(begin+most, at)
-			ends = append(ends, begin)
+			n := min(most, at-begin)
+			lengths = append(lengths, int(n))
+			begin += n
 		}
 	}
 	for i, t := range leaves {
@@ -149,7 +152,8 @@ func cuts(leaves []*Tensor, data, most uint64) []uint64 {
 		}
 	}
 	cut(data)
-	return ends
+	cut(data + tree)
+	return lengths
 }
 
 // rankWriter turns a slot into packs: one goroutine reads, checks and hashes into a buffer what the
@@ -169,7 +173,7 @@ type pack struct {
 	raw []byte
 }
 
-func (w *rankWriter) write(ctx context.Context, ends []uint64) error {
+func (w *rankWriter) write(ctx context.Context, lengths []int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	full := make(chan pack)
 	for range cap(w.free) {
@@ -177,7 +181,7 @@ func (w *rankWriter) write(ctx context.Context, ends []uint64) error {
 	}
 	group.Go(func() error {
 		defer close(full)
-		return w.fill(ctx, ends, full)
+		return w.fill(ctx, lengths, full)
 	})
 	group.Go(func() error {
 		for p := range full {
@@ -194,56 +198,70 @@ func (w *rankWriter) write(ctx context.Context, ends []uint64) error {
 	return group.Wait()
 }
 
-// fill reads the data, then the tree, chunk by chunk. A chunk that is known, or that another rank of
-// this save writes, is overwritten by the next.
-func (w *rankWriter) fill(ctx context.Context, ends []uint64, full chan<- pack) error {
+// fill reads the data, then the tree, into one pack after the other.
+func (w *rankWriter) fill(ctx context.Context, lengths []int, full chan<- pack) error {
 	in := stream{s: w.slot}
-	p, err := w.newPack(ctx)
-	if err != nil {
-		return err
-	}
-	add := func(n uint64, read func([]byte) error) error {
-		at := len(p.raw)
-		b := p.raw[at : at+int(n)]
-		if err := read(b); err != nil {
+	tree := w.slot.Tree
+	for len(lengths) > 0 {
+		p, err := w.newPack(ctx)
+		if err != nil {
 			return err
 		}
-		if w.chunk(b, p.key, uint64(at)) {
-			p.raw = p.raw[:at+int(n)]
+		for len(p.raw) < w.save.repo.cfg.PackBytes && len(lengths) > 0 {
+			n, err := w.batch(&p, lengths, func(b []byte) error {
+				if in.at < w.slot.Header.Data {
+					return in.next(b)
+				}
+				tree = tree[copy(b, tree):]
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			lengths = lengths[n:]
 		}
-		if len(p.raw) < w.save.repo.cfg.PackBytes {
-			return nil
+		if len(p.raw) == 0 {
+			continue
 		}
 		select {
 		case full <- p:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		var err error
-		p, err = w.newPack(ctx)
-		return err
 	}
-	for _, end := range ends {
-		if err := add(end-in.at, in.next); err != nil {
-			return err
+	return nil
+}
+
+// batch reads as many chunks as the pack still takes, hashes them side by side while it reads on,
+// and keeps those in the pack that nobody has.
+func (w *rankWriter) batch(p *pack, lengths []int, read func([]byte) error) (int, error) {
+	at, end, n := len(p.raw), len(p.raw), 0
+	for ; n < len(lengths) && end < w.save.repo.cfg.PackBytes; n++ {
+		end += lengths[n]
+	}
+	hashes := make([]Hash, n)
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, from := 0, at; i < n; i++ {
+		b := p.raw[from : from+lengths[i]]
+		if err := read(b); err != nil {
+			return 0, errors.Join(err, group.Wait())
 		}
+		group.Go(func() error { hashes[i] = sum(b); return nil })
+		from += lengths[i]
 	}
-	for tree := w.slot.Tree; len(tree) > 0; {
-		n := min(len(tree), w.save.repo.cfg.ChunkBytes)
-		if err := add(uint64(n), func(b []byte) error { copy(b, tree); return nil }); err != nil {
-			return err
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	for i, from := 0, at; i < n; i++ {
+		if w.chunk(hashes[i], lengths[i], p.key, uint64(len(p.raw))) {
+			kept := len(p.raw)
+			p.raw = p.raw[:kept+lengths[i]]
+			copy(p.raw[kept:], p.raw[from : from+lengths[i]][:lengths[i]])
 		}
-		tree = tree[n:]
+		from += lengths[i]
 	}
-	if len(p.raw) == 0 {
-		return nil
-	}
-	select {
-	case full <- p:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return n, nil
 }
 
 func (w *rankWriter) newPack(ctx context.Context) (pack, error) {
@@ -262,8 +280,8 @@ func (w *rankWriter) newPack(ctx context.Context) (pack, error) {
 }
 
 // chunk notes the next chunk and says whether it belongs into the pack.
-func (w *rankWriter) chunk(b []byte, key string, at uint64) bool {
-	c := Chunk{Hash: sum(b), Bytes: uint32(len(b))}
+func (w *rankWriter) chunk(h Hash, length int, key string, at uint64) bool {
+	c := Chunk{Hash: h, Bytes: uint32(length)}
 	if have, ok := w.save.known[c.Hash]; ok {
 		c.Pack, c.At = w.index(have.pack), have.at
 		w.part.Chunks = append(w.part.Chunks, c)
@@ -272,7 +290,7 @@ func (w *rankWriter) chunk(b []byte, key string, at uint64) bool {
 	mine := w.save.claim(c.Hash)
 	if mine {
 		c.Pack, c.At = w.index(key), at
-		w.fresh += uint64(len(b))
+		w.fresh += uint64(length)
 	}
 	w.part.Chunks = append(w.part.Chunks, c)
 	return mine
