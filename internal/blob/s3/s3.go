@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/aws/ratelimit"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -71,7 +72,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	options := awss3.Options{
 		Region: cfg.Region, UsePathStyle: true, HTTPClient: cfg.Client,
-		Retryer: retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = attempts, 2*time.Second }),
+		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts, o.MaxBackoff, o.RateLimiter = attempts, 2*time.Second, ratelimit.None
+		}),
 		Credentials: aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 			id, secret, token, err := cfg.Credentials(ctx)
 			return aws.Credentials{AccessKeyID: id, SecretAccessKey: secret, SessionToken: token}, err

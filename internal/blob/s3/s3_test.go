@@ -6,9 +6,6 @@ import (
 	"crypto/rand"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,25 +65,17 @@ func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // TestRetries: a server that fails now and then, or breaks off its answers, is asked again.
 func TestRetries(t *testing.T) {
-	cfg := s3test.Server(t)
-	target, err := url.Parse(cfg.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var asked atomic.Int32
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cfg := s3test.Behind(t, s3test.Server(t), func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		switch asked.Add(1) % 3 {
 		case 0:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case 1:
-			proxy.ServeHTTP(&cutting{ResponseWriter: w, left: 100_000}, r)
+			pass.ServeHTTP(&cutting{ResponseWriter: w, left: 100_000}, r)
 		default:
-			proxy.ServeHTTP(w, r)
+			pass.ServeHTTP(w, r)
 		}
-	}))
-	defer front.Close()
-	cfg.Endpoint = front.URL
+	})
 	st := open(t, cfg)
 	ctx := context.Background()
 	want := make([]byte, 300_000)

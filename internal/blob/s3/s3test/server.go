@@ -10,6 +10,9 @@ import (
 	"crypto/rand"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"syscall"
@@ -77,4 +80,22 @@ func Start(t *testing.T, dir, id, secret string) (endpoint string) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// Behind gives the configuration of a door before the server: handle sees each request, and passes it on
+// or not.
+func Behind(t *testing.T, cfg s3.Config, handle func(w http.ResponseWriter, r *http.Request, pass http.Handler)) s3.Config {
+	t.Helper()
+	target, err := url.Parse(cfg.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host // it is signed
+	}}
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, proxy) }))
+	t.Cleanup(door.Close)
+	cfg.Endpoint = door.URL
+	return cfg
 }
