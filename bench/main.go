@@ -32,13 +32,14 @@ var benchmarks = []benchmark{
 	{"ha", benchHA},
 	{"recovery", benchRecovery},
 	{"rendezvous", benchRendezvous},
+	{"preflight", benchPreflight},
 	{"overhead", benchOverhead},
 	{"checkpoint", benchCheckpoint},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous|checkpoint")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous|preflight|checkpoint")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {
