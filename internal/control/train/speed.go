@@ -27,7 +27,7 @@ func (s *seen) speed(p *plan, now time.Time) {
 	if !reports {
 		return
 	}
-	every := min(max(now.Sub(*p.status.StartedAt)/10, paceFirst), paceLast)
+	every := paceEvery(&p.status, now)
 	wait := every
 	if old := p.status.Pace; old != nil {
 		wait = every - now.Sub(old.At)
@@ -40,6 +40,11 @@ func (s *seen) speed(p *plan, now time.Time) {
 	if wait = max(wait, stepLook); !ends && (p.wake == 0 || p.wake > wait) {
 		p.wake = wait
 	}
+}
+
+// paceEvery is how old what was written down may get.
+func paceEvery(status *api.TrainingTaskStatus, now time.Time) time.Duration {
+	return min(max(now.Sub(*status.StartedAt)/10, paceFirst), paceLast)
 }
 
 // sumPace adds up what the launchers of the generation tell. reports: all of them tell of steps.

@@ -873,6 +873,8 @@ type PreflightReport struct {
 	Listen        string                 `protobuf:"bytes,2,opt,name=listen,proto3" json:"listen,omitempty"`
 	Port          int32                  `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
 	Results       []*PreflightResult     `protobuf:"bytes,4,rep,name=results,proto3" json:"results,omitempty"`
+	Devices       string                 `protobuf:"bytes,50,opt,name=devices,proto3" json:"devices,omitempty"`
+	DeviceFaults  []*DeviceFault         `protobuf:"bytes,51,rep,name=device_faults,json=deviceFaults,proto3" json:"device_faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -935,6 +937,80 @@ func (x *PreflightReport) GetResults() []*PreflightResult {
 	return nil
 }
 
+func (x *PreflightReport) GetDevices() string {
+	if x != nil {
+		return x.Devices
+	}
+	return ""
+}
+
+func (x *PreflightReport) GetDeviceFaults() []*DeviceFault {
+	if x != nil {
+		return x.DeviceFaults
+	}
+	return nil
+}
+
+type DeviceFault struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Count         int64                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceFault) Reset() {
+	*x = DeviceFault{}
+	mi := &file_link_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceFault) ProtoMessage() {}
+
+func (x *DeviceFault) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceFault.ProtoReflect.Descriptor instead.
+func (*DeviceFault) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DeviceFault) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *DeviceFault) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DeviceFault) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type PreflightResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        *PreflightTarget       `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
@@ -947,7 +1023,7 @@ type PreflightResult struct {
 
 func (x *PreflightResult) Reset() {
 	*x = PreflightResult{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1035,7 @@ func (x *PreflightResult) String() string {
 func (*PreflightResult) ProtoMessage() {}
 
 func (x *PreflightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1048,7 @@ func (x *PreflightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
 func (*PreflightResult) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PreflightResult) GetTarget() *PreflightTarget {
@@ -1016,7 +1092,7 @@ type RoleTable struct {
 
 func (x *RoleTable) Reset() {
 	*x = RoleTable{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1028,7 +1104,7 @@ func (x *RoleTable) String() string {
 func (*RoleTable) ProtoMessage() {}
 
 func (x *RoleTable) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1041,7 +1117,7 @@ func (x *RoleTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
 func (*RoleTable) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RoleTable) GetName() string {
@@ -1091,6 +1167,9 @@ type Ranks struct {
 	Pace              *Pace                  `protobuf:"bytes,26,opt,name=pace,proto3" json:"pace,omitempty"`                                                         // of the generation so far; absent where ranks don't report
 	SteppedAtUnixNano int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
 	Frozen            bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                                                    // what is held stays: the next generation can go on from it
+	Use               *Use                   `protobuf:"bytes,50,opt,name=use,proto3" json:"use,omitempty"`                                                           // of the generation so far; absent until it was measured
+	Saves             *Saves                 `protobuf:"bytes,51,opt,name=saves,proto3" json:"saves,omitempty"`                                                       // since the launcher began
+	Parameters        float64                `protobuf:"fixed64,52,opt,name=parameters,proto3" json:"parameters,omitempty"`                                           // of the model, as ranks report
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1098,7 +1177,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1110,7 +1189,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1123,7 +1202,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -1238,6 +1317,27 @@ func (x *Ranks) GetFrozen() bool {
 	return false
 }
 
+func (x *Ranks) GetUse() *Use {
+	if x != nil {
+		return x.Use
+	}
+	return nil
+}
+
+func (x *Ranks) GetSaves() *Saves {
+	if x != nil {
+		return x.Saves
+	}
+	return nil
+}
+
+func (x *Ranks) GetParameters() float64 {
+	if x != nil {
+		return x.Parameters
+	}
+	return 0
+}
+
 func (x *Ranks) GetPrepared() bool {
 	if x != nil {
 		return x.Prepared
@@ -1260,7 +1360,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1372,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1385,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -1330,6 +1430,159 @@ func (x *Pace) GetWaited() float64 {
 	return 0
 }
 
+// Use is sums over the processes and devices of one launcher; busy over the samples of its devices.
+type Use struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cpu           float64                `protobuf:"fixed64,1,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Memory        int64                  `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	Devices       int32                  `protobuf:"varint,4,opt,name=devices,proto3" json:"devices,omitempty"`
+	Busy          float64                `protobuf:"fixed64,5,opt,name=busy,proto3" json:"busy,omitempty"`
+	Watched       float64                `protobuf:"fixed64,6,opt,name=watched,proto3" json:"watched,omitempty"`
+	DeviceMemory  int64                  `protobuf:"varint,7,opt,name=device_memory,json=deviceMemory,proto3" json:"device_memory,omitempty"`
+	DeviceTotal   int64                  `protobuf:"varint,8,opt,name=device_total,json=deviceTotal,proto3" json:"device_total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Use) Reset() {
+	*x = Use{}
+	mi := &file_link_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Use) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Use) ProtoMessage() {}
+
+func (x *Use) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Use.ProtoReflect.Descriptor instead.
+func (*Use) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Use) GetCpu() float64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *Use) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Use) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Use) GetDevices() int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return 0
+}
+
+func (x *Use) GetBusy() float64 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+func (x *Use) GetWatched() float64 {
+	if x != nil {
+		return x.Watched
+	}
+	return 0
+}
+
+func (x *Use) GetDeviceMemory() int64 {
+	if x != nil {
+		return x.DeviceMemory
+	}
+	return 0
+}
+
+func (x *Use) GetDeviceTotal() int64 {
+	if x != nil {
+		return x.DeviceTotal
+	}
+	return 0
+}
+
+type Saves struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Begun         int64                  `protobuf:"varint,1,opt,name=begun,proto3" json:"begun,omitempty"`
+	Whole         int64                  `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Saves) Reset() {
+	*x = Saves{}
+	mi := &file_link_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Saves) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Saves) ProtoMessage() {}
+
+func (x *Saves) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Saves.ProtoReflect.Descriptor instead.
+func (*Saves) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Saves) GetBegun() int64 {
+	if x != nil {
+		return x.Begun
+	}
+	return 0
+}
+
+func (x *Saves) GetWhole() int64 {
+	if x != nil {
+		return x.Whole
+	}
+	return 0
+}
+
 type RankExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -1348,7 +1601,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1360,7 +1613,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1373,7 +1626,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -1461,7 +1714,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1726,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1739,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1544,7 +1797,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1809,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1822,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Probe) GetId() string {
@@ -1614,7 +1867,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1879,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1892,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Probed) GetId() string {
@@ -1688,7 +1941,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +1953,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +1966,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -1740,7 +1993,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +2005,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +2018,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -1797,7 +2050,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +2062,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +2075,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -1885,7 +2138,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2150,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2163,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -1946,7 +2199,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2211,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2224,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -2000,7 +2253,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2012,7 +2265,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2025,7 +2278,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -2067,7 +2320,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2079,7 +2332,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2092,7 +2345,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -2125,7 +2378,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2390,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2403,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -2172,7 +2425,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2437,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2450,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -2223,7 +2476,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +2488,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +2501,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -2266,7 +2519,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2278,7 +2531,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2291,7 +2544,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 type SecretValue struct {
@@ -2305,7 +2558,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2317,7 +2570,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2330,7 +2583,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -2363,7 +2616,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2628,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2641,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2411,7 +2664,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2676,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2689,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -2491,7 +2744,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2756,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2769,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -2549,7 +2802,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2814,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2827,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -2598,7 +2851,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +2863,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2876,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -2696,7 +2949,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2961,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2974,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -2790,7 +3043,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +3055,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +3068,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -2841,7 +3094,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3106,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3119,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -2893,7 +3146,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3158,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3171,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Facts) GetReplica() string {
@@ -2990,7 +3243,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3002,7 +3255,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3015,7 +3268,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Order) GetReplica() string {
@@ -3064,7 +3317,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +3329,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +3342,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Question) GetKind() string {
@@ -3122,7 +3375,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3387,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3400,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -3166,7 +3419,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3431,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3444,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -3216,7 +3469,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3481,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3494,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TailData) GetReplica() string {
@@ -3353,12 +3606,18 @@ const file_link_proto_rawDesc = "" +
 	"\rshared_memory\x18\x03 \x01(\x03R\fsharedMemory\x1a;\n" +
 	"\rVersionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe8\x01\n" +
 	"\x0fPreflightReport\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\tR\x05round\x12\x16\n" +
 	"\x06listen\x18\x02 \x01(\tR\x06listen\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\x05R\x04port\x128\n" +
-	"\aresults\x18\x04 \x03(\v2\x1e.fermi.link.v1.PreflightResultR\aresults\"\x98\x01\n" +
+	"\aresults\x18\x04 \x03(\v2\x1e.fermi.link.v1.PreflightResultR\aresults\x12\x18\n" +
+	"\adevices\x182 \x01(\tR\adevices\x12?\n" +
+	"\rdevice_faults\x183 \x03(\v2\x1a.fermi.link.v1.DeviceFaultR\fdeviceFaults\"M\n" +
+	"\vDeviceFault\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\"\x98\x01\n" +
 	"\x0fPreflightResult\x126\n" +
 	"\x06target\x18\x01 \x01(\v2\x1e.fermi.link.v1.PreflightTargetR\x06target\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12#\n" +
@@ -3368,7 +3627,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xce\x04\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xc0\x05\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3389,7 +3648,12 @@ const file_link_proto_rawDesc = "" +
 	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12'\n" +
 	"\x04pace\x18\x1a \x01(\v2\x13.fermi.link.v1.PaceR\x04pace\x12/\n" +
 	"\x14stepped_at_unix_nano\x18\x19 \x01(\x03R\x11steppedAtUnixNano\x12\x16\n" +
-	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12\x1a\n" +
+	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12$\n" +
+	"\x03use\x182 \x01(\v2\x12.fermi.link.v1.UseR\x03use\x12*\n" +
+	"\x05saves\x183 \x01(\v2\x14.fermi.link.v1.SavesR\x05saves\x12\x1e\n" +
+	"\n" +
+	"parameters\x184 \x01(\x01R\n" +
+	"parameters\x12\x1a\n" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x96\x01\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x18\n" +
@@ -3397,7 +3661,19 @@ const file_link_proto_rawDesc = "" +
 	"\asamples\x18\x03 \x01(\x01R\asamples\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\x01R\x06tokens\x12\x14\n" +
 	"\x05flops\x18\x05 \x01(\x01R\x05flops\x12\x16\n" +
-	"\x06waited\x18\x06 \x01(\x01R\x06waited\"\xfe\x01\n" +
+	"\x06waited\x18\x06 \x01(\x01R\x06waited\"\xd9\x01\n" +
+	"\x03Use\x12\x10\n" +
+	"\x03cpu\x18\x01 \x01(\x01R\x03cpu\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x18\n" +
+	"\adevices\x18\x04 \x01(\x05R\adevices\x12\x12\n" +
+	"\x04busy\x18\x05 \x01(\x01R\x04busy\x12\x18\n" +
+	"\awatched\x18\x06 \x01(\x01R\awatched\x12#\n" +
+	"\rdevice_memory\x18\a \x01(\x03R\fdeviceMemory\x12!\n" +
+	"\fdevice_total\x18\b \x01(\x03R\vdeviceTotal\"3\n" +
+	"\x05Saves\x12\x14\n" +
+	"\x05begun\x18\x01 \x01(\x03R\x05begun\x12\x14\n" +
+	"\x05whole\x18\x02 \x01(\x03R\x05whole\"\xfe\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
@@ -3566,7 +3842,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
@@ -3577,103 +3853,109 @@ var file_link_proto_goTypes = []any{
 	(*PreflightTarget)(nil),     // 6: fermi.link.v1.PreflightTarget
 	(*NodeFacts)(nil),           // 7: fermi.link.v1.NodeFacts
 	(*PreflightReport)(nil),     // 8: fermi.link.v1.PreflightReport
-	(*PreflightResult)(nil),     // 9: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),           // 10: fermi.link.v1.RoleTable
-	(*Ranks)(nil),               // 11: fermi.link.v1.Ranks
-	(*Pace)(nil),                // 12: fermi.link.v1.Pace
-	(*RankExit)(nil),            // 13: fermi.link.v1.RankExit
-	(*RankState)(nil),           // 14: fermi.link.v1.RankState
-	(*Probe)(nil),               // 15: fermi.link.v1.Probe
-	(*Probed)(nil),              // 16: fermi.link.v1.Probed
-	(*Watermark)(nil),           // 17: fermi.link.v1.Watermark
-	(*Started)(nil),             // 18: fermi.link.v1.Started
-	(*Exited)(nil),              // 19: fermi.link.v1.Exited
-	(*LogData)(nil),             // 20: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 21: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 22: fermi.link.v1.Usage
-	(*Done)(nil),                // 23: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 24: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 25: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 26: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 27: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 28: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 29: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 30: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 31: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 32: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 33: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 34: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 35: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 36: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 37: fermi.link.v1.Facts
-	(*Order)(nil),               // 38: fermi.link.v1.Order
-	(*Question)(nil),            // 39: fermi.link.v1.Question
-	(*Answer)(nil),              // 40: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 41: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 42: fermi.link.v1.TailData
-	nil,                         // 43: fermi.link.v1.NodeFacts.VersionsEntry
+	(*DeviceFault)(nil),         // 9: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),     // 10: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),           // 11: fermi.link.v1.RoleTable
+	(*Ranks)(nil),               // 12: fermi.link.v1.Ranks
+	(*Pace)(nil),                // 13: fermi.link.v1.Pace
+	(*Use)(nil),                 // 14: fermi.link.v1.Use
+	(*Saves)(nil),               // 15: fermi.link.v1.Saves
+	(*RankExit)(nil),            // 16: fermi.link.v1.RankExit
+	(*RankState)(nil),           // 17: fermi.link.v1.RankState
+	(*Probe)(nil),               // 18: fermi.link.v1.Probe
+	(*Probed)(nil),              // 19: fermi.link.v1.Probed
+	(*Watermark)(nil),           // 20: fermi.link.v1.Watermark
+	(*Started)(nil),             // 21: fermi.link.v1.Started
+	(*Exited)(nil),              // 22: fermi.link.v1.Exited
+	(*LogData)(nil),             // 23: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 24: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 25: fermi.link.v1.Usage
+	(*Done)(nil),                // 26: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 27: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 28: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 29: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 30: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 31: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 32: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 33: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 34: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 35: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 36: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 37: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 38: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 39: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 40: fermi.link.v1.Facts
+	(*Order)(nil),               // 41: fermi.link.v1.Order
+	(*Question)(nil),            // 42: fermi.link.v1.Question
+	(*Answer)(nil),              // 43: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 44: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 45: fermi.link.v1.TailData
+	nil,                         // 46: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	18, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	19, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	20, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	22, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	23, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	25, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	11, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	16, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	21, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	22, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	23, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	25, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	26, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	28, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	12, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	19, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	21, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	24, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	25, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	17, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	15, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
-	10, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	24, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	27, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	28, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	20, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	18, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	11, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	5,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	6,  // 18: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	43, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	9,  // 20: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	6,  // 21: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	13, // 22: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	14, // 23: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	7,  // 24: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	8,  // 25: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	12, // 26: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	31, // 27: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	35, // 28: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	37, // 29: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	25, // 30: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	36, // 31: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	38, // 32: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	25, // 33: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	22, // 34: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	11, // 35: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	16, // 36: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 37: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	24, // 38: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	17, // 39: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	15, // 40: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 41: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	26, // 42: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	27, // 43: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	30, // 44: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	33, // 45: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	39, // 46: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	41, // 47: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 48: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	29, // 49: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	28, // 50: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	32, // 51: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	34, // 52: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	40, // 53: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	42, // 54: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	48, // [48:55] is the sub-list for method output_type
-	41, // [41:48] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	46, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	10, // 20: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	9,  // 21: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	6,  // 22: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	16, // 23: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	17, // 24: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	7,  // 25: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	8,  // 26: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	13, // 27: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	14, // 28: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	15, // 29: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	34, // 30: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	38, // 31: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	40, // 32: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	28, // 33: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	39, // 34: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	41, // 35: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	28, // 36: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	25, // 37: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	12, // 38: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	19, // 39: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 40: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	27, // 41: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	20, // 42: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	18, // 43: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 44: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	29, // 45: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	30, // 46: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	33, // 47: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	36, // 48: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	42, // 49: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	44, // 50: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 51: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	32, // 52: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	31, // 53: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	35, // 54: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	37, // 55: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	43, // 56: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	45, // 57: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	51, // [51:58] is the sub-list for method output_type
+	44, // [44:51] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -3701,16 +3983,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[30].OneofWrappers = []any{
+	file_link_proto_msgTypes[33].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[33].OneofWrappers = []any{
+	file_link_proto_msgTypes[36].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[34].OneofWrappers = []any{
+	file_link_proto_msgTypes[37].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -3721,7 +4003,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
