@@ -7,7 +7,7 @@ const DeviceUseGoal = 0.85
 
 // Use is what a task uses, as its launchers see it, over the running generation.
 type Use struct {
-	At           time.Time `json:"at" doc:"When it was taken: more and more rarely as the task gets older, at least every 5 minutes."`
+	At           time.Time `json:"at" doc:"When it was taken: more and more rarely as the task gets older, at least every 10 minutes."`
 	Ranks        int       `json:"ranks"`
 	Cores        float64   `json:"cores" doc:"CPU time of its processes over the time that passed."`
 	CPUUse       float64   `json:"cpuUse,omitempty" doc:"Of the cores it asked for; absent on virtual nodes, where those are nominal."`

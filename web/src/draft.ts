@@ -140,6 +140,7 @@ function edit(doc: Document, patch: Partial<Form>): string {
 
 /** Deletes a value and the maps it leaves empty. */
 function remove(doc: Document, path: readonly (string | number)[]): void {
+  if (!isMap(doc.getIn(path.slice(0, -1)))) return;
   doc.deleteIn(path);
   for (let n = path.length - 1; n > 0; n--) {
     const parent = path.slice(0, n);

@@ -313,6 +313,7 @@ func TestEveryLifeEnds(t *testing.T) {
 				t.Fatal("the next place would go on with the rendezvous of the last")
 			}
 			checkInterruptions(t, p.status)
+			checkUsed(t, s.task.Status, p)
 			tk, pl = s.committed(p)
 			play(t, world, s, p)
 			if tk.Status.Phase.Finished() && len(world) == 0 {
@@ -417,6 +418,7 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 			m.said.Port, m.said.Serve = 4000, 5000+m.attempt
 		case engine.StateRunning:
 			m.said.Step += int64(rapid.IntRange(0, 2).Draw(t, "steps"))
+			m.said.Use, m.said.Saves = link.Use{CPU: 1, Seconds: 2, Busy: 1, Watched: 2}, link.Saves{Begun: 3, Whole: 2}
 			if m.said.Failed == nil && rapid.Bool().Draw(t, "rank fails") {
 				m.said.Failed = &link.RankExit{
 					Rank: m.first, Code: 137, Reason: engine.ReasonSignaled, At: now.Add(time.Duration(m.said.Generation)),

@@ -19,15 +19,15 @@ const (
 
 // speed writes down how fast the task trains.
 func (s *seen) speed(p *plan, now time.Time) {
-	ends := p.status.Phase.Finished() && !s.task.Status.Phase.Finished()
-	if p.status.Phase != api.PhaseRunning && !ends || p.status.StartedAt == nil || p.archive || p.erase {
+	ends, ok := s.measurable(p)
+	if !ok {
 		return
 	}
 	sum, ranks, peak, reports := s.sumPace(p.status.Generation)
 	if !reports {
 		return
 	}
-	every := paceEvery(&p.status, now)
+	every := min(max(now.Sub(*p.status.StartedAt)/10, paceFirst), paceLast)
 	wait := every
 	if old := p.status.Pace; old != nil {
 		wait = every - now.Sub(old.At)
@@ -42,9 +42,10 @@ func (s *seen) speed(p *plan, now time.Time) {
 	}
 }
 
-// paceEvery is how old what was written down may get.
-func paceEvery(status *api.TrainingTaskStatus, now time.Time) time.Duration {
-	return min(max(now.Sub(*status.StartedAt)/10, paceFirst), paceLast)
+// measurable: it runs, or ends in this turn.
+func (s *seen) measurable(p *plan) (ends, ok bool) {
+	ends = p.status.Phase.Finished() && !s.task.Status.Phase.Finished()
+	return ends, (p.status.Phase == api.PhaseRunning || ends) && p.status.StartedAt != nil && !p.archive && !p.erase
 }
 
 // sumPace adds up what the launchers of the generation tell. reports: all of them tell of steps.

@@ -8,22 +8,29 @@ import (
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
-// uses writes down what the task uses, as often as its pace.
+// Tasks that report nothing are written down more rarely: most are of that kind.
+const (
+	useFirst = time.Minute
+	useLast  = 10 * time.Minute
+)
+
+// uses writes down what the task uses: with its pace, or when it is a third of the task's age old.
 func (s *seen) uses(p *plan, now time.Time) {
-	ends := p.status.Phase.Finished() && !s.task.Status.Phase.Finished()
-	if p.status.Phase != api.PhaseRunning && !ends || p.status.StartedAt == nil || p.archive || p.erase {
+	ends, ok := s.measurable(p)
+	if !ok {
 		return
 	}
 	use, ok := s.sumUse(p)
 	if !ok {
 		return
 	}
-	every := paceEvery(&p.status, now)
+	every := min(max(now.Sub(*p.status.StartedAt)/3, useFirst), useLast)
 	wait := every
 	if old := p.status.Use; old != nil {
 		wait = every - now.Sub(old.At)
 	}
-	if p.status.Use == nil || wait <= 0 || ends {
+	paced := p.status.Pace != nil && p.status.Pace != s.task.Status.Pace
+	if p.status.Use == nil || wait <= 0 || paced || ends {
 		use.At, wait = now, every
 		p.status.Use, p.commit = use, true
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -31,7 +32,7 @@ func TestWhatIsUsedIsOfAllLaunchers(t *testing.T) {
 		t.Errorf("written again at once, or never: commit %v, wake %s", y.last.commit, y.last.wake)
 	}
 	y.said[0].Saves.Begun++
-	if y.turn(20 * time.Second); y.task.Status.Use.Saves != int64(4*n+1) {
+	if y.turn(2 * time.Minute); y.task.Status.Use.Saves != int64(4*n+1) {
 		t.Errorf("%+v", y.task.Status.Use)
 	}
 }
@@ -90,5 +91,20 @@ func TestBytesBetweenZonesAreEstimated(t *testing.T) {
 	s.task.Spec.Strategy, s.members[1].zone = nil, "a"
 	if s.crossing(p) != 0 {
 		t.Error("within one zone")
+	}
+}
+
+// checkUsed: what is written down can be, only of what runs or just ended, and no oftener than it must.
+func checkUsed(t *rapid.T, before api.TrainingTaskStatus, p plan) {
+	u := p.status.Use
+	if u == nil || u == before.Use {
+		return
+	}
+	if u.Ranks < 1 || u.Cores <= 0 || u.WholeSaves > u.Saves || u.DeviceUse > 1 || !p.commit {
+		t.Fatalf("%+v", u)
+	}
+	ended := p.status.Phase.Finished() && !before.Phase.Finished()
+	if p.status.Phase != api.PhaseRunning && !ended || before.Use != nil && !ended && u.At.Sub(before.Use.At) < useFirst {
+		t.Fatalf("written in %s after %s: %+v", p.status.Phase, before.Phase, u)
 	}
 }

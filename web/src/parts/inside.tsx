@@ -1,10 +1,10 @@
-import { Alert, Badge, Button, Group, List, MultiSelect, Stack, Table, Text } from "@mantine/core";
+import { Badge, Button, Group, MultiSelect, Stack, Table, Text } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Schemas } from "../api/client";
 import { useHosts, useInside } from "../api/queries";
-import { bytes, quantity, said, title } from "../format";
-import { useLanguage } from "./now";
+import { bytes, quantity, title } from "../format";
 import { View } from "./states";
+import { Warnings } from "./warnings";
 
 interface Choice {
   names: string[];
@@ -47,7 +47,6 @@ function Together({ names, framework, change }: Omit<Choice, "disabled">) {
 
 function Ready({ preview, first }: { preview: Schemas["ExistingPreview"]; first: (name: string) => void }) {
   const { t } = useTranslation();
-  const lang = useLanguage();
   return (
     <Stack gap="xs">
       <Text size="sm" fw={500} role="status">
@@ -59,17 +58,7 @@ function Ready({ preview, first }: { preview: Schemas["ExistingPreview"]; first:
           zones: preview.zones.join(", "),
         })}
       </Text>
-      {preview.warnings && preview.warnings.length > 0 && (
-        <Alert color="yellow" variant="light" p="sm">
-          <List size="sm">
-            {preview.warnings.map((w) => (
-              <List.Item key={said(w, "en")} className="break">
-                {said(w, lang)}
-              </List.Item>
-            ))}
-          </List>
-        </Alert>
-      )}
+      <Warnings list={preview.warnings} />
       <Table.ScrollContainer minWidth={420}>
         <Table>
           <Table.Tbody>
