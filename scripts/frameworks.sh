@@ -27,11 +27,12 @@ one() {
 	rm -rf "${root:?}/$name" "$root/$name.why"
 	if "$python" -m venv "${options[@]}" "$root/$name" >"$root/$name.log" 2>&1 &&
 		"$root/$name/bin/python3" -m pip install -q setuptools wheel >>"$root/$name.log" 2>&1 &&
-		timeout 1800 "$root/$name/bin/python3" -m pip install -q --prefer-binary "$@" >>"$root/$name.log" 2>&1; then
+		timeout 3600 "$root/$name/bin/python3" -m pip install -q --prefer-binary "$@" >>"$root/$name.log" 2>&1; then
 		touch "$root/$name.done"
 	else
 		rm -rf "${root:?}/$name"
-		echo "pip could not install $*: $(grep -i error "$root/$name.log" | tail -1)" >"$root/$name.why"
+		why=$(grep -i error "$root/$name.log" | tail -1) || why="it took longer than an hour, see $name.log"
+		echo "pip could not install $*: $why" >"$root/$name.why"
 	fi
 }
 

@@ -210,7 +210,7 @@ export const en: Catalogue = {
   "inside.sum": "{{nodes}} nodes · {{devices}} · CPU {{cpu}} · {{memory}} · {{zones}}",
   "inside.master": "master",
   "inside.makeMaster": "Make master",
-  "inside.makeMasterOf": "Make {{name}} the master",
+  "inside.makeMasterOf": "Make master: {{name}}",
 
   "recovery.tab": "Recovery",
   "recovery.empty": "Nothing has failed so far. Failures and the way back from each appear here.",
