@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
@@ -293,7 +295,12 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 		if len(g.Ports) > 0 {
 			g.Key = h.cfg.Tokens.MintTask(p.parts.TaskID, attempt)
 		}
-		p.post(func(out *outbox) { out.start = g.order(h.epoch, attempt) })
+		order := g.order(h.epoch, attempt)
+		if proto.Equal(order, p.told) {
+			return nil // on its way already: what a stream took arrives, or the stream ends
+		}
+		p.told = order
+		p.post(func(out *outbox) { out.start = order })
 		return nil
 	})
 }

@@ -487,8 +487,9 @@ func (x *Hello) GetSession() int64 {
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`                    // the leader's; lower than recorded: the launcher hangs up
-	LogFrom       int64                  `protobuf:"varint,2,opt,name=log_from,json=logFrom,proto3" json:"log_from,omitempty"` // send the log from this offset
+	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`                          // the leader's; lower than recorded: the launcher hangs up
+	LogFrom       int64                  `protobuf:"varint,2,opt,name=log_from,json=logFrom,proto3" json:"log_from,omitempty"`       // send the log from this offset
+	NextNanos     int64                  `protobuf:"varint,3,opt,name=next_nanos,json=nextNanos,proto3" json:"next_nanos,omitempty"` // as of a beat
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,6 +534,13 @@ func (x *Welcome) GetEpoch() int64 {
 func (x *Welcome) GetLogFrom() int64 {
 	if x != nil {
 		return x.LogFrom
+	}
+	return 0
+}
+
+func (x *Welcome) GetNextNanos() int64 {
+	if x != nil {
+		return x.NextNanos
 	}
 	return 0
 }
@@ -2414,11 +2422,12 @@ func (x *StopOrder) GetGraceNanos() int64 {
 }
 
 // Beat: the server's carries the leader's epoch, so that a launcher whose stream outlives a leader
-// still learns of the next one.
+// still learns of the next one, and when the next beat comes. A launcher answers each.
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SentUnixNano  int64                  `protobuf:"varint,1,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
 	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	NextNanos     int64                  `protobuf:"varint,3,opt,name=next_nanos,json=nextNanos,proto3" json:"next_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2463,6 +2472,13 @@ func (x *Beat) GetSentUnixNano() int64 {
 func (x *Beat) GetEpoch() int64 {
 	if x != nil {
 		return x.Epoch
+	}
+	return 0
+}
+
+func (x *Beat) GetNextNanos() int64 {
+	if x != nil {
+		return x.NextNanos
 	}
 	return 0
 }
@@ -3569,10 +3585,12 @@ const file_link_proto_rawDesc = "" +
 	"\aboot_id\x18\x06 \x01(\tR\x06bootId\x12\x10\n" +
 	"\x03pid\x18\a \x01(\x05R\x03pid\x12\x1b\n" +
 	"\tlog_start\x18\b \x01(\x03R\blogStart\x12\x18\n" +
-	"\asession\x18\t \x01(\x03R\asession\":\n" +
+	"\asession\x18\t \x01(\x03R\asession\"Y\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xa8\x03\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
+	"\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xa8\x03\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -3750,10 +3768,12 @@ const file_link_proto_rawDesc = "" +
 	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\",\n" +
 	"\tStopOrder\x12\x1f\n" +
 	"\vgrace_nanos\x18\x01 \x01(\x03R\n" +
-	"graceNanos\"B\n" +
+	"graceNanos\"a\n" +
 	"\x04Beat\x12$\n" +
 	"\x0esent_unix_nano\x18\x01 \x01(\x03R\fsentUnixNano\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"-\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1d\n" +
+	"\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"-\n" +
 	"\x13FetchArchiveRequest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x15\n" +
 	"\x13FetchSecretsRequest\"M\n" +
