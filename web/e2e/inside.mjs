@@ -4,8 +4,8 @@ const pause = () => new Promise((done) => setTimeout(done, 50));
 /** Starts two environments of different devices, in different zones. */
 export async function startHosts({ call, untilPhase }) {
   for (const [name, displayName, type, count, zone] of [
-    ["env-a", "训练环境 A", "A100", 2, "beijing-1"],
-    ["env-b", "训练环境 B", "H800", 1, "shanghai-1"],
+    ["env-a", "训练环境 A", "V100", 2, "beijing-1"],
+    ["env-b", "训练环境 B", "A100", 1, "shanghai-1"],
   ]) {
     const resources = { accelerators: { type, count }, cpu: "2", memory: "1Gi" };
     const roles = [{ command: ["sleep", "3600"], resources }];
@@ -27,7 +27,7 @@ export async function seeInside({ page, base, t, accessible, picture, must }, la
   await page.getByRole("option", { name: "训练环境 A" }).click();
   await page.getByRole("option", { name: "训练环境 B" }).click();
   await page.keyboard.press("Escape");
-  const sum = page.getByRole("status").filter({ hasText: "2 × A100, 1 × H800" });
+  const sum = page.getByRole("status").filter({ hasText: "1 × A100, 2 × V100" });
   await sum.waitFor();
   must((await sum.textContent()).includes("CPU 4"), `no sum of cores in ${await sum.textContent()}`);
   const warnings = page.getByRole("alert").getByRole("listitem");
