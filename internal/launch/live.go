@@ -198,7 +198,7 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	}
 	env, each := environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(r, g)
 	if l.standby.usable() {
-		p, err := spawn(r, dir, env, each, g.FirstRank, l.spool, l.standby.fork)
+		p, err := spawn(r, dir, env, each, l.sink(g), l.standby.fork)
 		if err == nil {
 			l.log.Info("ranks forked from the standby", "generation", g.Number)
 			l.runs()
@@ -212,13 +212,20 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	if l.tenant.UID != 0 {
 		start = l.walled
 	}
-	p, err := spawn(r, dir, env, each, g.FirstRank, l.spool, start)
+	p, err := spawn(r, dir, env, each, l.sink(g), start)
 	if err != nil {
 		return nil, err
 	}
 	l.runs()
 	l.keepStandby(g, r, dir, env, each[0], start)
 	return p, nil
+}
+
+// sink is where what the ranks of a generation print goes.
+func (l *launcher) sink(g link.Generation) sink {
+	return sink{g.FirstRank, l.spool, func(local int) *printed {
+		return &printed{tell: func(step int64, last bool) bool { return l.ranks.printed(local, step, last, g.Number) }}
+	}}
 }
 
 // prepare makes the folders and brings the code, while go is waited for.

@@ -28,6 +28,8 @@ type ranks struct {
 	roles   map[string]wordRole // the newest; nil: never told
 	conns   map[*rankConn]struct{}
 	stall   stall
+	own     own
+	linked  []bool // which speak for themselves in this generation
 	python  []bool // which are of the Python SDK
 	pending bool   // something waits to be told, at due
 	due     time.Time
@@ -39,7 +41,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), python: make([]bool, n)}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n)}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -48,10 +50,11 @@ func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
-	r.said.SteppedAt, r.said.Pace, r.said.Use = time.Time{}, link.Pace{}, link.Use{}
+	r.said.SteppedAt, r.said.Pace, r.said.Use, r.said.Printed = time.Time{}, link.Pace{}, link.Use{}, false
+	clear(r.linked)
 	for i := range r.held {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
-		r.steps[i], r.saved[i], r.begun[i] = g.Restore, false, nil
+		r.steps[i], r.saved[i], r.own[i], r.begun[i] = g.Restore, false, nil, nil
 	}
 	r.stall.begin(time.Now())
 	r.said.Hung, r.said.HungAt = nil, time.Time{}
@@ -107,7 +110,7 @@ func (r *ranks) failed(e *link.RankExit) {
 func (r *ranks) report() {
 	r.pending = false
 	r.said.Held, r.said.Frozen = r.common(), r.frozen || r.asked
-	r.said.Step, r.said.Watched = slices.Min(r.steps), r.stall.watched()
+	r.said.Step, r.said.Watched, r.said.Own = r.slowest(), r.stall.watched(), r.own.told(r.now.FirstRank)
 	r.tell(r.said)
 }
 
@@ -124,6 +127,11 @@ func (r *ranks) common() []int64 {
 func (r *ranks) take(i int, w word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.hear(i, w)
+}
+
+// hear is take, mu held.
+func (r *ranks) hear(i int, w word) {
 	pause := savedPause
 	r.stall.note(i, w, time.Now())
 	switch {
@@ -147,11 +155,12 @@ func (r *ranks) take(i int, w word) {
 	case w.Progress != nil:
 		addPace(&r.said.Pace, w.Progress, w.Progress.Step-r.steps[i])
 		r.said.Parameters = max(r.said.Parameters, min(w.Progress.Metrics["parameters"], 1e18))
+		r.own.note(i, w.Progress, w.Progress.Step-r.steps[i])
 		r.steps[i] = w.Progress.Step
 		if pause = progressPause; len(r.said.Hung) > 0 { // it goes on after all
 			r.said.Hung, r.said.HungAt, pause = nil, time.Time{}, 0
 		}
-		if r.said.SteppedAt.IsZero() && slices.Min(r.steps) > r.now.Restore {
+		if r.said.SteppedAt.IsZero() && r.slowest() > r.now.Restore {
 			r.said.SteppedAt, pause = time.Now(), min(pause, savedPause) // a recovery is measured by it
 		}
 	default:
@@ -238,7 +247,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 		return 0, answer{}, false
 	}
 	r.conns[c] = struct{}{}
-	r.stall.pulses[local].pid = pidOf(c.conn)
+	r.stall.pulses[local].pid, r.stall.pulses[local].printed, r.linked[local] = pidOf(c.conn), false, true
 	r.python[local] = h.stacks()
 	if r.mark > 0 {
 		mark := r.mark

@@ -68,6 +68,8 @@ type Ranks struct {
 	Facts      *preflight.Facts  // until it has started a generation; nil: it looks at none
 	Preflight  *preflight.Report // likewise; of the newest round
 	Ports      []int             // reserved for its processes for as long as it lives
+	Own        []RankOwn         // of ranks that tell what they wait for others
+	Printed    bool              // how far they are is read from what they print
 	Prepared   bool              // a generation would start at once
 	Frozen     bool              // Held stays until the next generation
 }
@@ -184,7 +186,7 @@ func checkRanks(r *linkpb.Ranks) error {
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
 		return refuse("ranks hold steps that can't be")
 	}
-	if err := checkHung(r); err != nil {
+	if err := errors.Join(checkHung(r), checkOwn(r)); err != nil {
 		return err
 	}
 	f := r.GetFailed()
@@ -231,8 +233,8 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.HungAtUnixNano = r.HungAt.UnixNano()
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
-	out.Pace = r.Pace.message()
 	out.Use, out.Saves, out.Parameters = r.Use.message(), r.Saves.message(), r.Parameters
+	out.Pace, out.Own, out.Printed = r.Pace.message(), ownMessage(r.Own), r.Printed
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
@@ -257,8 +259,8 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
-	out.Pace = paceOf(m.GetPace())
 	out.Use, out.Saves, out.Parameters = useOf(m.GetUse()), Saves{m.GetSaves().GetBegun(), m.GetSaves().GetWhole()}, m.GetParameters()
+	out.Pace, out.Own, out.Printed = paceOf(m.GetPace()), ownOf(m.GetOwn()), m.GetPrinted()
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}

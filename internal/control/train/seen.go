@@ -49,6 +49,7 @@ type member struct {
 	number   uint32 // the node's
 	zone     string
 	leaf     string
+	rack     string
 	devices  uint64
 	lender   api.Lender // whose replica it runs inside; zero: none's
 	virtual  bool       // its node is: cores and memory are nominal
