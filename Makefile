@@ -90,6 +90,13 @@ $(VERSITYGW): | deps
 e2e: build $(VERSITYGW) ## the shipped binary from the outside
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e go test -v -count=1 -timeout 20m ./test/e2e/...
 
+e2e-s3: $(VERSITYGW) ## the S3 store and checkpoints in it, on a real server
+	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-s3 go test -v -count=1 -timeout 20m -run 'Conformance|Multipart|Retries|Refusals|OverS3' ./internal/blob/s3 ./internal/ckpt
+
+e2e-ckpt: ## checkpoints: FERMI_CKPT_KILLS (1000) kills and power cuts, FERMI_CKPT_DAMAGES (10000) damages, FERMI_CKPT_COLLECTS (200) worlds of saves beside collection
+	@FERMI_CKPT_KILLS=$${FERMI_CKPT_KILLS:-1000} FERMI_CKPT_DAMAGES=$${FERMI_CKPT_DAMAGES:-10000} FERMI_CKPT_COLLECTS=$${FERMI_CKPT_COLLECTS:-200} \
+		scripts/suite.sh e2e-ckpt go test -v -count=1 -timeout 60m -run 'TestKills|TestDamages|TestCollectBesideSaves' ./internal/ckpt
+
 e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 	@FERMI_CRASH_ROUNDS=$(FERMI_CRASH_ROUNDS) scripts/suite.sh e2e-crash go test -v -count=1 -timeout 60m -run TestCrash ./test/crash/...
 
@@ -177,6 +184,9 @@ bench-overhead: build ## what Fermi costs a PyTorch training with nothing failin
 
 bench-elastic: ## a step of four ranks of the sample, as fast as can be and with the same bits for any number of ranks
 	@go test ./internal/sample -run '^$$' -bench Shards -benchtime 2000x -count 5
+
+bench-checkpoint: ## a save to the local disk against the same writer without hashes; FERMI_BENCH_MIB (1024) of state
+	@go run ./bench checkpoint
 
 bench-rendezvous: ## a generation of 16,384 launchers; all attached again after the server is killed
 	@go run ./bench rendezvous

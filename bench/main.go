@@ -34,11 +34,12 @@ var benchmarks = []benchmark{
 	{"rendezvous", benchRendezvous},
 	{"preflight", benchPreflight},
 	{"overhead", benchOverhead},
+	{"checkpoint", benchCheckpoint},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous|preflight")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous|preflight|checkpoint")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

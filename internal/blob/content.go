@@ -59,6 +59,11 @@ func CheckPrefix(prefix string) error {
 	return CheckKey(key)
 }
 
+// Exists is what a Creator says where the key has an object.
+func Exists(key string) *fault.Error {
+	return fault.New(fault.Conflict, "ObjectExists", fault.T("There is an object %q already.", "对象 %q 已存在。", key))
+}
+
 func badKey(key, en, zh string) error {
 	return fault.New(fault.Invalid, "BadKey", fault.T("The object key %q "+en+".", "对象键 %q "+zh+"。", key))
 }

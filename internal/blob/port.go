@@ -26,3 +26,11 @@ type Store interface {
 	// Delete removes an object; absent is fine. A key ending in "/" removes all under it.
 	Delete(ctx context.Context, key string) error
 }
+
+// Creator is a Store that can put an object only where there is none.
+type Creator interface {
+	// Create is Put, but fails with fault Conflict, and changes nothing, where the key has an
+	// object. Of several at once one succeeds. When it fails in another way the object may stand
+	// all the same, whole: the caller looks.
+	Create(ctx context.Context, key string, r io.Reader) (Info, error)
+}

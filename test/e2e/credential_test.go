@@ -4,22 +4,21 @@ import (
 	"crypto/rand"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/fermi-cluster/fermi/internal/blob/s3/s3test"
 )
 
 // buildProbe builds the program that tasks run, alone in a folder that travels as their code.
@@ -108,52 +107,10 @@ func TestRegistryCredential(t *testing.T) {
 	}
 }
 
-// objectStore runs a real S3 server with one account.
-func objectStore(t *testing.T, id, key string) (endpoint string) {
-	t.Helper()
-	bin := os.Getenv("FERMI_S3_SERVER")
-	if bin == "" {
-		t.Skip("FERMI_S3_SERVER names no S3 server; make e2e builds one")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
-	cmd := exec.Command(bin, "--port", addr, "--region", "cn-north-1", "--quiet", "posix", t.TempDir())
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "ROOT_ACCESS_KEY=" + id, "ROOT_SECRET_KEY=" + key}
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-	})
-	for {
-		resp, err := http.Get("http://" + addr + "/")
-		if err == nil {
-			resp.Body.Close()
-			return "http://" + addr
-		}
-		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("the S3 server ended: %v\n%s", err, out.String())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // TestS3Credential: a task writes to and reads from a real S3 server with what its secret says.
 func TestS3Credential(t *testing.T) {
 	id, key := "AK"+rand.Text(), rand.Text()
-	endpoint := objectStore(t, id, key)
+	endpoint := s3test.Start(t, t.TempDir(), id, key)
 	w := up(t, "--demo")
 	dir := buildProbe(t)
 	w.must("secret", "set", "store", "--type", "s3", "--plain", "endpoint="+endpoint, "--plain", "region=cn-north-1",

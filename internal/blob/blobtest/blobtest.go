@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -32,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 	t.Run("Content", func(t *testing.T) { content(t, open(t)) })
 	t.Run("ContentTooLarge", func(t *testing.T) { contentTooLarge(t, open(t)) })
 	t.Run("Concurrent", func(t *testing.T) { concurrent(t, open(t)) })
+	t.Run("Create", func(t *testing.T) { create(t, open(t)) })
 	t.Run("Model", func(t *testing.T) { model(t, open(t)) })
 }
 
@@ -269,6 +271,46 @@ func concurrent(t *testing.T, st blob.Store) {
 		})
 	}
 	wg.Wait()
+}
+
+// create: of many that put one key if absent, one does.
+func create(t *testing.T, st blob.Store) {
+	c, ok := st.(blob.Creator)
+	if !ok {
+		t.Skip("this adapter has no Create")
+	}
+	ctx := context.Background()
+	var wg sync.WaitGroup
+	var made atomic.Int32
+	for w := range 8 {
+		wg.Go(func() {
+			_, err := c.Create(ctx, "c/only", strings.NewReader(strings.Repeat(string(rune('a'+w)), 5000)))
+			if err == nil {
+				made.Add(1)
+			} else if !fault.Is(err, fault.Conflict) {
+				t.Errorf("Create: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if made.Load() != 1 {
+		t.Fatalf("%d of 8 were first", made.Load())
+	}
+	first, err := get(st, "c/only")
+	if err != nil || len(first) != 5000 || strings.Count(first, first[:1]) != 5000 {
+		t.Fatalf("%d bytes, %v", len(first), err)
+	}
+	if _, err := c.Create(ctx, "c/only", strings.NewReader("later")); !fault.Is(err, fault.Conflict) {
+		t.Fatalf("a second Create: %v", err)
+	}
+	want(t, st, "c/only", first)
+	if err := st.Delete(ctx, "c/only"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(ctx, "c/only", strings.NewReader("anew")); err != nil {
+		t.Fatal(err)
+	}
+	want(t, st, "c/only", "anew")
 }
 
 // model compares the store with a map.

@@ -31,8 +31,9 @@ const (
 
 // Store is a folder of objects. Several processes may use one folder.
 type Store struct {
-	dir  string
-	root *os.Root
+	dir   string
+	files Files
+	close func() error
 
 	// dirs guards making and pruning folders in this process, so that nobody writes into a
 	// folder whose own entry is not yet durable.
@@ -43,42 +44,56 @@ type Store struct {
 var (
 	_ blob.Store   = (*Store)(nil)
 	_ blob.Renamer = (*Store)(nil)
+	_ blob.Creator = (*Store)(nil)
 )
 
 // Open makes the folder where absent and removes temporary files left behind long ago.
 func Open(dir string) (*Store, error) {
-	for _, d := range []string{dir, dir + "/" + objects, dir + "/" + temps} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, sick(err, dir, "open")
-		}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, sick(err, dir, "open")
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, sick(err, dir, "open")
 	}
-	s := &Store{dir: dir, root: root, known: map[string]struct{}{}}
-	if err := s.sweep(); err != nil {
+	s, err := OpenFiles(rooted{root}, dir)
+	if err != nil {
 		root.Close()
-		return nil, sick(err, dir, "open")
+		return nil, err
+	}
+	s.close = root.Close
+	return s, nil
+}
+
+// OpenFiles is Open on a given file system, of which what names the folder in messages.
+func OpenFiles(files Files, what string) (*Store, error) {
+	s := &Store{dir: what, files: files, close: func() error { return nil }, known: map[string]struct{}{}}
+	for _, d := range []string{objects, temps} {
+		if err := files.Mkdir(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, sick(err, what, "open")
+		}
+	}
+	if err := s.sweep(); err != nil {
+		return nil, sick(err, what, "open")
 	}
 	return s, nil
 }
 
 // Close lets go of the folder; readers already opened stay good.
-func (s *Store) Close() error { return s.root.Close() }
+func (s *Store) Close() error { return s.close() }
 
 func (s *Store) sweep() error {
 	if err := errors.Join(s.syncDir("."), s.syncDir(objects)); err != nil {
 		return err
 	}
-	entries, err := fs.ReadDir(s.root.FS(), temps)
+	entries, err := s.entries(temps)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && time.Since(info.ModTime()) > staleTemp {
-			err = s.root.Remove(temps + "/" + e.Name())
+			err = s.files.Remove(temps + "/" + e.Name())
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -87,8 +102,37 @@ func (s *Store) sweep() error {
 	return nil
 }
 
+// entries lists a folder of the root.
+func (s *Store) entries(dir string) ([]fs.DirEntry, error) {
+	f, err := s.files.OpenFile(dir, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.ReadDir(-1)
+}
+
 // Put writes or replaces an object.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (blob.Info, error) {
+	return s.put(ctx, key, r, s.files.Rename)
+}
+
+// Create writes an object where there is none.
+func (s *Store) Create(ctx context.Context, key string, r io.Reader) (blob.Info, error) {
+	return s.put(ctx, key, r, func(tmp, dst string) error {
+		switch err := s.files.Link(tmp, dst); {
+		case errors.Is(err, fs.ErrExist):
+			return blob.Exists(key).Because(err)
+		case err != nil:
+			return err
+		}
+		// The object stands; a temporary name that stays is swept one day.
+		s.files.Remove(tmp)
+		return nil
+	})
+}
+
+func (s *Store) put(ctx context.Context, key string, r io.Reader, move func(tmp, dst string) error) (blob.Info, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return blob.Info{}, err
 	}
@@ -97,46 +141,28 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (blob.Info, er
 	tmp := temps + "/" + hex.EncodeToString(nonce[:])
 	size, mod, err := s.writeTemp(ctx, tmp, r)
 	if err == nil {
-		err = s.moveIn(tmp, key)
+		err = s.moveIn(tmp, key, move)
 	}
 	if err != nil {
-		s.root.Remove(tmp) // it may have moved; else Open sweeps it one day
+		s.files.Remove(tmp) // it may have moved; else Open sweeps it one day
 		return blob.Info{}, sick(err, key, "write")
 	}
 	return blob.Info{Key: key, Size: size, Modified: mod}, nil
 }
 
-func (s *Store) writeTemp(ctx context.Context, tmp string, r io.Reader) (int64, time.Time, error) {
-	f, err := s.root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+func (s *Store) writeTemp(ctx context.Context, name string, r io.Reader) (int64, time.Time, error) {
+	t, err := s.newTemp(ctx, name)
 	if err != nil {
 		return 0, time.Time{}, err
 	}
-	defer f.Close()
-	// The plain Writer hides ReadFrom: every piece passes ctx's check.
-	size, err := io.Copy(struct{ io.Writer }{f}, &ctxReader{ctx, r})
-	if err != nil {
+	if err := t.fill(r); err != nil {
+		return 0, time.Time{}, errors.Join(err, t.close())
+	}
+	info, err := t.finish()
+	if err := errors.Join(err, t.close()); err != nil {
 		return 0, time.Time{}, err
 	}
-	if err := f.Sync(); err != nil {
-		return 0, time.Time{}, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return 0, time.Time{}, err
-	}
-	return size, info.ModTime(), f.Close()
-}
-
-type ctxReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *ctxReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
+	return t.size, info.ModTime(), nil
 }
 
 // Rename moves an object.
@@ -145,7 +171,7 @@ func (s *Store) Rename(_ context.Context, from, to string) error {
 		return err
 	}
 	src := objects + "/" + from
-	if err := s.moveIn(src, to); err != nil {
+	if err := s.moveIn(src, to, s.files.Rename); err != nil {
 		return sick(err, from, "move")
 	}
 	// Without this a power cut might bring the old name back: no harm, only a stale copy.
@@ -156,14 +182,14 @@ func (s *Store) Rename(_ context.Context, from, to string) error {
 	return nil
 }
 
-// moveIn renames src, a file of the root, to the object's place, durably.
-func (s *Store) moveIn(src, key string) error {
+// moveIn brings src, a file of the root, to the object's place by move, durably.
+func (s *Store) moveIn(src, key string, move func(src, dst string) error) error {
 	dst := objects + "/" + key
 	for try := 0; ; try++ {
 		if err := s.makeDirs(path.Dir(dst)); err != nil {
 			return err
 		}
-		err := s.root.Rename(src, dst)
+		err := move(src, dst)
 		if err == nil {
 			err = s.syncDir(path.Dir(dst))
 			if errors.Is(err, fs.ErrNotExist) {
@@ -175,7 +201,7 @@ func (s *Store) moveIn(src, key string) error {
 		if !errors.Is(err, fs.ErrNotExist) || try == 100 {
 			return err
 		}
-		if _, gone := s.root.Lstat(src); gone != nil {
+		if _, gone := s.files.Lstat(src); gone != nil {
 			return gone
 		}
 	}
@@ -188,7 +214,7 @@ func (s *Store) makeDirs(dir string) error {
 	var missing []string
 	for d := dir; d != objects; d = path.Dir(d) {
 		if _, ok := s.known[d]; ok {
-			if _, err := s.root.Lstat(d); err == nil {
+			if _, err := s.files.Lstat(d); err == nil {
 				break
 			}
 		}
@@ -196,8 +222,8 @@ func (s *Store) makeDirs(dir string) error {
 	}
 	for i := len(missing) - 1; i >= 0; i-- {
 		d := missing[i]
-		if err := s.root.Mkdir(d, 0o700); err != nil {
-			if info, e := s.root.Stat(d); e != nil || !info.IsDir() {
+		if err := s.files.Mkdir(d, 0o700); err != nil {
+			if info, e := s.files.Stat(d); e != nil || !info.IsDir() {
 				return err
 			}
 		}
@@ -213,7 +239,7 @@ func (s *Store) makeDirs(dir string) error {
 }
 
 func (s *Store) syncDir(dir string) error {
-	f, err := s.root.Open(dir)
+	f, err := s.files.OpenFile(dir, os.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -227,7 +253,7 @@ func (s *Store) Open(_ context.Context, key string) (io.ReadSeekCloser, blob.Inf
 		return nil, blob.Info{}, err
 	}
 	// O_NONBLOCK: a pipe that somebody put here must not hold us up.
-	f, err := s.root.OpenFile(objects+"/"+key, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	f, err := s.files.OpenFile(objects+"/"+key, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, blob.Info{}, sick(err, key, "read")
 	}
@@ -249,7 +275,7 @@ func (s *Store) Delete(_ context.Context, key string) error {
 		return err
 	}
 	place := objects + "/" + name
-	info, err := s.root.Lstat(place)
+	info, err := s.files.Lstat(place)
 	switch {
 	case absent(err):
 		return nil
@@ -258,9 +284,9 @@ func (s *Store) Delete(_ context.Context, key string) error {
 	case tree != info.IsDir():
 		return nil // "a/" is not the object "a", nor the other way round
 	case tree:
-		err = s.root.RemoveAll(place)
+		err = s.files.RemoveAll(place)
 	default:
-		err = s.root.Remove(place)
+		err = s.files.Remove(place)
 	}
 	if err != nil && !absent(err) {
 		return sick(err, key, "delete")
@@ -277,7 +303,7 @@ func (s *Store) prune(dir string) {
 	s.dirs.Lock()
 	defer s.dirs.Unlock()
 	for ; dir != objects && dir != "."; dir = path.Dir(dir) {
-		if s.root.Remove(dir) != nil {
+		if s.files.Remove(dir) != nil {
 			return
 		}
 		delete(s.known, dir)

@@ -3,7 +3,6 @@ package folder
 import (
 	"context"
 	"io/fs"
-	"os"
 	"sort"
 	"strings"
 
@@ -21,7 +20,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]bl
 	if err := blob.CheckPrefix(prefix); err != nil {
 		return nil, err
 	}
-	w := walk{ctx: ctx, root: s.root, after: after, limit: min(max(limit, 1), maxList)}
+	w := walk{ctx: ctx, store: s, after: after, limit: min(max(limit, 1), maxList)}
 	err := w.dir(prefix)
 	if err != nil && !absent(err) {
 		return nil, sick(err, prefix, "list")
@@ -31,7 +30,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]bl
 
 type walk struct {
 	ctx   context.Context
-	root  *os.Root
+	store *Store
 	after string
 	limit int
 	found []blob.Info
@@ -60,7 +59,7 @@ func (w *walk) dir(prefix string) error {
 			}
 			continue
 		}
-		info, err := w.root.Lstat(objects + "/" + key)
+		info, err := w.store.files.Lstat(objects + "/" + key)
 		if absent(err) {
 			continue
 		}
@@ -74,12 +73,7 @@ func (w *walk) dir(prefix string) error {
 
 // names lists what is of interest in one folder, in key order; folders end in "/".
 func (w *walk) names(prefix string) ([]string, error) {
-	f, err := w.root.OpenFile(strings.TrimSuffix(objects+"/"+prefix, "/"), os.O_RDONLY, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	entries, err := f.ReadDir(-1)
+	entries, err := w.store.entries(strings.TrimSuffix(objects+"/"+prefix, "/"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fermi-cluster/fermi/internal/blob/folder"
+	"github.com/fermi-cluster/fermi/internal/ckpt"
+)
+
+// benchCheckpoint measures what keeping a state on the local disk costs beside the bare disk: a save
+// with all its hashes, and the same writer without them, one after the other, ten times.
+func benchCheckpoint(ctx context.Context, r *report) error {
+	mib := 1024
+	if text := os.Getenv("FERMI_BENCH_MIB"); text != "" {
+		var err error
+		if mib, err = strconv.Atoi(text); err != nil || mib < 1 {
+			return fmt.Errorf("FERMI_BENCH_MIB=%q is no number", text)
+		}
+	}
+	b, err := newCheckpointBench(mib << 20)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	const rounds = 10
+	var with, without, ratio, restore, memcpy []float64
+	for i := range rounds + 1 {
+		bare, err := timed(func() error { return b.writeBare(ctx, i) })
+		if err != nil {
+			return err
+		}
+		saved, err := timed(func() error { return b.save(ctx, uint64(i+1)) })
+		if err != nil {
+			return err
+		}
+		restored, err := timed(func() error { return b.restore(ctx) })
+		if err != nil {
+			return err
+		}
+		copied, err := timed(b.memcpy)
+		if err != nil {
+			return err
+		}
+		if i == 0 { // warms up
+			continue
+		}
+		with, without, ratio = append(with, saved), append(without, bare), append(ratio, saved/bare)
+		restore, memcpy = append(restore, restored), append(memcpy, copied)
+	}
+	fmt.Printf("%d MiB of noise, %d rounds, seconds\n", mib, rounds)
+	for name, list := range map[string][]float64{"save": with, "bare writer": without, "save / bare": ratio, "restore": restore, "memcpy": memcpy} {
+		fmt.Printf("  %-12s %s\n", name, spread(list))
+	}
+	r.atLeast("rate of a save, of the bare writer's", median(without)/median(with), 0.85)
+	r.atMost("wall of a save, of the bare writer's", median(ratio), 1.10)
+	small, err := b.saveChanged(ctx)
+	if err != nil {
+		return err
+	}
+	r.atMost("bytes of a save after 5 % changed", small, 0.10)
+	return nil
+}
+
+func timed(f func() error) (float64, error) {
+	begin := time.Now()
+	err := f()
+	return time.Since(begin).Seconds(), err
+}
+
+// checkpointBench is a state in shared memory, and a disk.
+type checkpointBench struct {
+	dir, shm string
+	slot     string
+	data     int
+	disk     *folder.Store
+	repo     *ckpt.Repo
+	copy     []byte
+}
+
+func newCheckpointBench(data int) (*checkpointBench, error) {
+	b := &checkpointBench{data: data, copy: make([]byte, data)}
+	var err error
+	if b.dir, err = os.MkdirTemp(".", ".bench-checkpoint-"); err != nil {
+		return nil, err
+	}
+	if b.shm, err = os.MkdirTemp("/dev/shm", "fermi-bench-"); err != nil {
+		return nil, err
+	}
+	b.slot = filepath.Join(b.shm, "slot")
+	if b.disk, err = folder.Open(b.dir); err != nil {
+		return nil, err
+	}
+	b.repo, err = ckpt.New(ckpt.Config{Store: b.disk, Prefix: "t"})
+	if err != nil {
+		return nil, err
+	}
+	return b, b.fill(1, 1, 100)
+}
+
+func (b *checkpointBench) close() {
+	b.disk.Close()
+	os.RemoveAll(b.dir)
+	os.RemoveAll(b.shm)
+}
+
+// fill writes the slot as a rank would: twenty tensors, of which those below percent have other bytes by seed.
+func (b *checkpointBench) fill(step, seed uint64, percent int) error {
+	const tensors = 20
+	each := b.data / tensors &^ 63
+	var data, tree bytes.Buffer
+	tree.WriteString(`{"d":[`)
+	for i := range tensors {
+		if i > 0 {
+			tree.WriteByte(',')
+		}
+		fmt.Fprintf(&tree, `["w%d",{"x":["uint8",[%d],[1],%d,%d]}]`, i, each, i*each, each)
+		rng := rand.New(rand.NewPCG(uint64(i), 1))
+		if i*100/tensors < percent {
+			rng = rand.New(rand.NewPCG(uint64(i), seed))
+		}
+		for range each / 8 {
+			data.Write(binary.LittleEndian.AppendUint64(nil, rng.Uint64()))
+		}
+	}
+	tree.WriteString("]}")
+	return os.WriteFile(b.slot, packSlot(step, data.Bytes(), tree.Bytes()), 0o600)
+}
+
+// packSlot is docs/reference/rank-protocol.md.
+func packSlot(step uint64, data, tree []byte) []byte {
+	var table []byte
+	for at := 0; at < len(data); at += 8 << 20 {
+		table = binary.LittleEndian.AppendUint32(table, crc32.ChecksumIEEE(data[at:min(at+8<<20, len(data))]))
+	}
+	h := []byte("FERMIL0\x01")
+	for _, v := range []uint32{2, 0, 1, 0} {
+		h = binary.LittleEndian.AppendUint32(h, v)
+	}
+	for _, v := range []uint64{1, step, uint64(len(data)), uint64(len(tree)), uint64(len(table))} {
+		h = binary.LittleEndian.AppendUint64(h, v)
+	}
+	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(tree))
+	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(table))
+	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(h))
+	return bytes.Join([][]byte{h, make([]byte, 4096-len(h)), data, tree, table}, nil)
+}
+
+// save keeps the slot's state, all of it anew.
+func (b *checkpointBench) save(ctx context.Context, step uint64) error {
+	_, err := b.saveAs(ctx, step, true)
+	return err
+}
+
+func (b *checkpointBench) saveAs(ctx context.Context, step uint64, full bool) (ckpt.PartRef, error) {
+	slot, err := ckpt.OpenSlot(b.slot)
+	if err != nil {
+		return ckpt.PartRef{}, err
+	}
+	defer slot.Close()
+	slot.Header.Step = step
+	s, err := b.repo.Begin(ctx, 1, step, 1, full)
+	if err != nil {
+		return ckpt.PartRef{}, err
+	}
+	ref, err := s.Rank(ctx, slot)
+	if err != nil {
+		return ref, err
+	}
+	if _, err = b.repo.Commit(ctx, ckpt.Proposal{Generation: 1, Step: step, World: 1, Parts: []ckpt.PartRef{ref}}); err != nil {
+		return ref, err
+	}
+	return ref, s.End(ctx)
+}
+
+// writeBare is the same writer on the same bytes, in the same pieces, with nothing checked or hashed.
+func (b *checkpointBench) writeBare(ctx context.Context, round int) error {
+	f, err := os.Open(b.slot)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	free, full := make(chan []byte, 2), make(chan []byte)
+	free <- make([]byte, 64<<20)
+	free <- make([]byte, 64<<20)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(full)
+		for at := 0; at < b.data; {
+			p := (<-free)[:min(64<<20, b.data-at)]
+			if _, err := f.ReadAt(p, 4096+int64(at)); err != nil {
+				return err
+			}
+			at += len(p)
+			select {
+			case full <- p:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		n := 0
+		for p := range full {
+			if _, err := b.disk.Put(ctx, fmt.Sprintf("bare/%d/%d", round, n), bytes.NewReader(p)); err != nil {
+				return err
+			}
+			n++
+			free <- p[:cap(p)]
+		}
+		return nil
+	})
+	err = group.Wait()
+	if err == nil && round > 0 { // the disk need not hold all of them; not the one just written
+		err = b.disk.Delete(ctx, fmt.Sprintf("bare/%d/", round-1))
+	}
+	return err
+}
+
+// restore brings the newest back into shared memory, every byte verified.
+func (b *checkpointBench) restore(ctx context.Context) error {
+	_, err := ckpt.RestoreNewest(ctx, []*ckpt.Repo{b.repo}, []ckpt.Target{{World: 1, Generation: 2, Path: filepath.Join(b.shm, "restored")}})
+	return err
+}
+
+// memcpy copies the restored state out of shared memory, once.
+func (b *checkpointBench) memcpy() error {
+	f, err := os.Open(filepath.Join(b.shm, "restored"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.ReadAt(b.copy, 4096)
+	return err
+}
+
+// saveChanged changes one tensor of twenty and says which share of the bytes its save wrote.
+func (b *checkpointBench) saveChanged(ctx context.Context) (float64, error) {
+	if err := b.fill(1, 2, 5); err != nil {
+		return 0, err
+	}
+	ref, err := b.saveAs(ctx, 1000, false)
+	return float64(ref.New) / float64(ref.Size), err
+}

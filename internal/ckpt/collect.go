@@ -1,0 +1,220 @@
+package ckpt
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Collected says what a Collect did.
+type Collected struct {
+	Dropped []string // checkpoints, by name
+	Deleted int      // packs and parts
+	// Damaged are checkpoints whose records can't be read. While there are any no pack is deleted, for
+	// nobody can say what they name: see Drop.
+	Damaged []string
+}
+
+// Collect drops the checkpoints that the policy does not keep, and deletes the packs and parts that no
+// checkpoint names and no lease protects. Several may run at once, beside saves.
+//
+// Why it is safe. What nobody names is first only marked. It goes a grace after that, if it still is
+// nobody's. A save that began before the mark has committed by then, or lost its lease; one that began
+// later knows of a pack only by a checkpoint that was there: and dropping a checkpoint first takes the
+// marks off all it names. The order of a turn matters: the time, leases, manifests, marks, deletion.
+func (r *Repo) Collect(ctx context.Context, keep Retention) (*Collected, error) {
+	out := &Collected{}
+	if err := r.retire(ctx, keep, out); err != nil {
+		return out, err
+	}
+	now, err := r.storeNow(ctx)
+	if err != nil {
+		return out, err
+	}
+	packs, ids, err := r.leased(ctx, now)
+	if err != nil {
+		return out, err
+	}
+	live, err := r.live(ctx, out)
+	if err != nil || len(out.Damaged) > 0 {
+		return out, err
+	}
+	for name := range packs {
+		live[name] = true
+	}
+	return out, r.sweep(ctx, now, live, ids, out)
+}
+
+// retire drops what the policy does not keep.
+func (r *Repo) retire(ctx context.Context, keep Retention, out *Collected) error {
+	all, damaged, err := r.List(ctx)
+	if err != nil {
+		return err
+	}
+	out.Damaged = damaged
+	kept := keep.kept(all)
+	for _, c := range all {
+		if kept[c.Name] {
+			continue
+		}
+		if err := r.Drop(ctx, c.Name); err != nil {
+			return err
+		}
+		out.Dropped = append(out.Dropped, c.Name)
+	}
+	return nil
+}
+
+// Drop makes a checkpoint exist no more; what only it names goes with a later Collect. One that can't
+// be read is dropped too. A pinned one is fault Conflict.
+func (r *Repo) Drop(ctx context.Context, name string) error {
+	if _, _, err := parseName(name); err != nil {
+		return err
+	}
+	pins, err := r.list(ctx, pinsDir)
+	if err != nil {
+		return err
+	}
+	for _, o := range pins {
+		if path.Base(o.name) == name {
+			return fault.New(fault.Conflict, "Pinned", fault.T("The checkpoint %s is pinned.", "检查点 %s 已被固定。", name)).
+				WithHint(fault.T("Unpin it first.", "请先取消固定。"))
+		}
+	}
+	m, err := r.Manifest(ctx, name)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil
+	case passing(ctx, err):
+		return err
+	case err == nil:
+		named := map[string]bool{}
+		if _, err := r.addNamed(ctx, m, named); err != nil {
+			return err
+		}
+		for key := range named {
+			if err := r.delete(ctx, condemnedDir+key); err != nil {
+				return err
+			}
+		}
+	default:
+		// It can't be told what it names: every mark goes, and all wait anew.
+		if err := r.delete(ctx, condemnedDir); err != nil {
+			return err
+		}
+	}
+	return r.delete(ctx, manifestsDir+name)
+}
+
+// addNamed adds the parts and packs that a manifest names. whole is false where a part is damaged.
+func (r *Repo) addNamed(ctx context.Context, m *Manifest, named map[string]bool) (whole bool, err error) {
+	whole = true
+	for rank, ref := range m.Parts {
+		named[ref.Key] = true
+		p, err := r.part(ctx, m, uint32(rank))
+		switch {
+		case fault.Is(err, fault.NotFound):
+			continue // another machine's
+		case passing(ctx, err):
+			return false, err
+		case err != nil:
+			whole = false
+			continue
+		}
+		for _, key := range p.Packs {
+			named[key] = true
+		}
+	}
+	return whole, nil
+}
+
+// live gives what committed checkpoints name.
+func (r *Repo) live(ctx context.Context, out *Collected) (map[string]bool, error) {
+	named := map[string]bool{}
+	names, err := r.names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out.Damaged = nil
+	for _, name := range names {
+		m, err := r.Manifest(ctx, name)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			continue // dropped meanwhile
+		case passing(ctx, err):
+			return nil, err
+		case err != nil:
+			out.Damaged = append(out.Damaged, name)
+			continue
+		}
+		whole, err := r.addNamed(ctx, m, named)
+		if err != nil {
+			return nil, err
+		}
+		if !whole {
+			out.Damaged = append(out.Damaged, name)
+		}
+	}
+	return named, nil
+}
+
+// sweep marks what is nobody's, and deletes what has been so for longer than the grace.
+func (r *Repo) sweep(ctx context.Context, now time.Time, live, saving map[string]bool, out *Collected) error {
+	marks, err := r.list(ctx, condemnedDir)
+	if err != nil {
+		return err
+	}
+	since := map[string]time.Time{}
+	for _, o := range marks {
+		since[strings.TrimPrefix(o.name, condemnedDir)] = o.modified
+	}
+	for _, dir := range []string{packsDir, partsDir} {
+		found, err := r.list(ctx, dir)
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			if err := r.judge(ctx, now, o.name, since, live[o.name] || saving[saveOf(o.name)], out); err != nil {
+				return err
+			}
+			delete(since, o.name)
+		}
+	}
+	for name := range since { // marks of what is gone
+		if err := r.delete(ctx, condemnedDir+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Repo) judge(ctx context.Context, now time.Time, name string, since map[string]time.Time, needed bool, out *Collected) error {
+	marked, is := since[name]
+	switch {
+	case needed && is:
+		return r.delete(ctx, condemnedDir+name)
+	case needed:
+		return nil
+	case !is:
+		_, err := r.put(ctx, condemnedDir+name, []byte("unnamed"))
+		return err
+	case now.Sub(marked) > r.cfg.Grace:
+		out.Deleted++
+		if err := r.delete(ctx, name); err != nil {
+			return err
+		}
+		return r.delete(ctx, condemnedDir+name)
+	}
+	return nil
+}
+
+func parseName(name string) (generation, step uint64, err error) {
+	if _, err := fmt.Sscanf(name, "%d-%d", &generation, &step); err != nil || manifestName(generation, step) != name {
+		return 0, 0, fault.New(fault.Invalid, "BadName", fault.T("%.100q names no checkpoint.", "%.100q 不是检查点名称。", name))
+	}
+	return generation, step, nil
+}

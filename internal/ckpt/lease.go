@@ -1,0 +1,118 @@
+package ckpt
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// lease says which packs a save relies on; what the save writes itself carries its id.
+type lease struct {
+	Version int      `json:"version"`
+	Packs   []string `json:"packs"`
+}
+
+func (l *lease) add(pack string) {
+	if i, found := slices.BinarySearch(l.Packs, pack); !found {
+		l.Packs = slices.Insert(l.Packs, i, pack)
+	}
+}
+
+func (s *Save) renew(ctx context.Context) error {
+	s.lease.Version = Version
+	begun := s.repo.cfg.Clock.Now()
+	if _, err := s.repo.put(ctx, leasesDir+s.id, mustJSON(&s.lease)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewed = begun
+	return nil
+}
+
+// keepLease renews the lease before it grows old. One that did is not taken up again: what it
+// protected may be gone.
+func (s *Save) keepLease(ctx context.Context) error {
+	s.mu.Lock()
+	age := s.repo.cfg.Clock.Now().Sub(s.renewed)
+	s.mu.Unlock()
+	switch grace := s.repo.cfg.Grace; {
+	case age > grace/2:
+		return tooSlow()
+	case age > grace/8:
+		return s.renew(ctx)
+	}
+	return nil
+}
+
+// End gives the lease up: the checkpoint is committed, or never will be.
+func (s *Save) End(ctx context.Context) error { return s.repo.delete(ctx, leasesDir+s.id) }
+
+// fresh fails unless every lease is there and young; by is the time until which they protect.
+func (r *Repo) fresh(ctx context.Context, parts []PartRef) (left time.Duration, err error) {
+	now, err := r.storeNow(ctx)
+	if err != nil {
+		return 0, err
+	}
+	found, err := r.list(ctx, leasesDir)
+	if err != nil {
+		return 0, err
+	}
+	left = r.cfg.Grace
+	have := map[string]time.Time{}
+	for _, o := range found {
+		have[path.Base(o.name)] = o.modified
+	}
+	for _, p := range parts {
+		modified, ok := have[p.Lease]
+		age := now.Sub(modified)
+		if !ok || age > r.cfg.Grace/2 {
+			return 0, tooSlow()
+		}
+		left = min(left, r.cfg.Grace-age)
+	}
+	return left, nil
+}
+
+// leased gives what live leases protect: packs by name, and ids of saves under way.
+func (r *Repo) leased(ctx context.Context, now time.Time) (packs, ids map[string]bool, err error) {
+	packs, ids = map[string]bool{}, map[string]bool{}
+	found, err := r.list(ctx, leasesDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, o := range found {
+		if now.Sub(o.modified) > r.cfg.Grace {
+			if err := r.delete(ctx, o.name); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		raw, err := r.read(ctx, o.name, maxPart)
+		if fault.Is(err, fault.NotFound) {
+			continue // its save has just ended: what it wrote is named by its manifest, or by nobody
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		var l lease
+		if err := decodeStrict(raw, &l); err != nil {
+			return nil, nil, err
+		}
+		ids[path.Base(o.name)] = true
+		for _, p := range l.Packs {
+			packs[p] = true
+		}
+	}
+	return packs, ids, nil
+}
+
+// saveOf is the id of the save that wrote a pack or part.
+func saveOf(name string) string {
+	id, _, _ := strings.Cut(path.Base(name), "-")
+	return id
+}

@@ -1,0 +1,205 @@
+package ckpt
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// The folders of a repository.
+const (
+	manifestsDir   = "manifests/"
+	partsDir       = "parts/"
+	packsDir       = "packs/"
+	leasesDir      = "leases/"
+	condemnedDir   = "condemned/"
+	pinsDir        = "pins/"
+	generationsDir = "generations/"
+	clockKey       = "clock"
+)
+
+// Store is what a repository needs of the port.
+type Store interface {
+	blob.Store
+	blob.Creator
+}
+
+// Config says where a repository lies.
+type Config struct {
+	Store Store
+	// Prefix is the folder in the store; one task's checkpoints in one tier.
+	Prefix string
+	Clock  clock.Clock
+	// Grace is longer than a save may be silent: a lease that is older counts no more, and what
+	// nobody names goes only after it. All who use a repository must have the same.
+	Grace time.Duration
+	// PackBytes is when a pack is full, ChunkBytes the most of a chunk; 64 and 4 MiB unless told.
+	PackBytes, ChunkBytes int
+}
+
+// DefaultGrace is six hours.
+const DefaultGrace = 6 * time.Hour
+
+const packBytes = 64 << 20
+
+// Repo is the checkpoints of one task in one tier. Several processes may use one. Safe for
+// concurrent use.
+type Repo struct{ cfg Config }
+
+// New checks the configuration; nothing is read or written.
+func New(cfg Config) (*Repo, error) {
+	if err := blob.CheckKey(cfg.Prefix); err != nil {
+		return nil, err
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real
+	}
+	if cfg.Grace <= 0 {
+		cfg.Grace = DefaultGrace
+	}
+	if cfg.PackBytes <= 0 {
+		cfg.PackBytes = packBytes
+	}
+	if cfg.ChunkBytes <= 0 || cfg.ChunkBytes > chunkMax {
+		cfg.ChunkBytes = chunkMax
+	}
+	return &Repo{cfg: cfg}, nil
+}
+
+func (r *Repo) key(name string) string { return r.cfg.Prefix + "/" + name }
+
+// read gives a whole small object.
+func (r *Repo) read(ctx context.Context, name string, limit int64) ([]byte, error) {
+	in, info, err := r.cfg.Store.Open(ctx, r.key(name))
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	if info.Size > limit {
+		return nil, damaged("a record is too large", "记录过大")
+	}
+	raw, err := io.ReadAll(io.LimitReader(in, limit+1))
+	if err != nil {
+		return nil, fault.From(err)
+	}
+	if int64(len(raw)) != info.Size {
+		return nil, damaged("a record is torn", "记录不完整")
+	}
+	return raw, nil
+}
+
+func (r *Repo) put(ctx context.Context, name string, raw []byte) (blob.Info, error) {
+	return r.cfg.Store.Put(ctx, r.key(name), bytes.NewReader(raw))
+}
+
+func (r *Repo) delete(ctx context.Context, name string) error {
+	return r.cfg.Store.Delete(ctx, r.key(name))
+}
+
+// object is one that list found, named within the repository.
+type object struct {
+	name     string
+	modified time.Time
+}
+
+// list gives all objects of a folder, in the order of their names.
+func (r *Repo) list(ctx context.Context, dir string) ([]object, error) {
+	var out []object
+	after := ""
+	for {
+		page, err := r.cfg.Store.List(ctx, r.key(dir), after, 1000)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			return out, nil
+		}
+		for _, info := range page {
+			out = append(out, object{strings.TrimPrefix(info.Key, r.cfg.Prefix+"/"), info.Modified})
+		}
+		after = page[len(page)-1].Key
+	}
+}
+
+// storeNow is the time by the store's own clock: ages of its objects are measured by nothing else.
+func (r *Repo) storeNow(ctx context.Context) (time.Time, error) {
+	info, err := r.put(ctx, clockKey, []byte("now"))
+	return info.Modified, err
+}
+
+// names gives the names of all checkpoints, oldest first.
+func (r *Repo) names(ctx context.Context) ([]string, error) {
+	found, err := r.list(ctx, manifestsDir)
+	names := make([]string, 0, len(found))
+	for _, o := range found {
+		names = append(names, path.Base(o.name))
+	}
+	return names, err
+}
+
+// Manifest reads one by its name.
+func (r *Repo) Manifest(ctx context.Context, name string) (*Manifest, error) {
+	raw, err := r.read(ctx, manifestsDir+name, maxManifest)
+	if err != nil {
+		return nil, err
+	}
+	m, err := DecodeManifest(raw)
+	if err != nil {
+		return nil, err
+	}
+	if m.Name() != name {
+		return nil, damaged("a manifest lies under another's name", "清单的名称与内容不符")
+	}
+	return m, nil
+}
+
+// part reads what one rank has, checked against what the manifest says of it.
+func (r *Repo) part(ctx context.Context, m *Manifest, rank uint32) (*Part, error) {
+	ref := m.Parts[rank]
+	raw, err := r.read(ctx, ref.Key, maxPart)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(raw)) != ref.Bytes || sum(raw) != ref.Hash {
+		return nil, damaged("the record of a rank does not match its sum", "某个进程的记录与其校验和不符")
+	}
+	p, err := decodePart(raw)
+	if err != nil {
+		return nil, err
+	}
+	if p.Rank != rank || p.World != m.World || p.Step != m.Step || p.Generation != m.Generation {
+		return nil, damaged("the record of a rank is of another checkpoint", "某个进程的记录属于另一个检查点")
+	}
+	return p, nil
+}
+
+// newID names a save.
+func newID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// spread puts a name into one of 256 folders: many ranks that save at once share no hot one.
+func spread(dir, name string) string {
+	h := sum([]byte(name))
+	return dir + hex.EncodeToString(h[:1]) + "/" + name
+}
+
+func mustJSON(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic("a record: " + err.Error())
+	}
+	return raw
+}

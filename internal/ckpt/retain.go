@@ -1,0 +1,116 @@
+package ckpt
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Checkpoint is one that is committed.
+type Checkpoint struct {
+	Name             string
+	Generation, Step uint64
+	World            uint32
+	Metrics          map[string]float64
+	Size, New        uint64 // bytes of the state, and those written for it
+	Committed        time.Time
+	Pinned           bool
+}
+
+// List gives the committed checkpoints, oldest first, and the names of those that can't be read.
+func (r *Repo) List(ctx context.Context) (all []Checkpoint, damaged []string, err error) {
+	pins, err := r.list(ctx, pinsDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	pinned := map[string]bool{}
+	for _, o := range pins {
+		pinned[path.Base(o.name)] = true
+	}
+	found, err := r.list(ctx, manifestsDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, o := range found {
+		name := path.Base(o.name)
+		m, err := r.Manifest(ctx, name)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			continue // dropped meanwhile
+		case passing(ctx, err):
+			return nil, nil, err
+		case err != nil:
+			damaged = append(damaged, name)
+			continue
+		}
+		c := Checkpoint{
+			Name: name, Generation: m.Generation, Step: m.Step, World: m.World, Metrics: m.Metrics, Committed: o.modified, Pinned: pinned[name],
+		}
+		for _, p := range m.Parts {
+			c.Size += p.Size
+			c.New += p.New
+		}
+		all = append(all, c)
+	}
+	return all, damaged, nil
+}
+
+// Pin keeps a checkpoint whatever the policy says; Unpin ends that.
+func (r *Repo) Pin(ctx context.Context, name string) error {
+	if _, err := r.Manifest(ctx, name); err != nil {
+		return err
+	}
+	_, err := r.put(ctx, pinsDir+name, []byte("pinned"))
+	return err
+}
+
+// Unpin lets the policy decide again.
+func (r *Repo) Unpin(ctx context.Context, name string) error {
+	if _, _, err := parseName(name); err != nil {
+		return err
+	}
+	return r.delete(ctx, pinsDir+name)
+}
+
+// Retention says which checkpoints stay: those that any of the three names. The newest always does.
+type Retention struct {
+	// Last is how many of the newest stay.
+	Last int
+	// Every keeps those whose step is a multiple of it; 0 keeps none for that.
+	Every uint64
+	// Best keeps the BestCount of the best by this metric; those without it are none of them.
+	Best      string
+	BestCount int
+	// Most says that more is better.
+	Most bool
+}
+
+// kept says which stay, by name. all is sorted, oldest first.
+func (k Retention) kept(all []Checkpoint) map[string]bool {
+	out := map[string]bool{}
+	for i, c := range all {
+		if c.Pinned || i >= len(all)-max(k.Last, 1) || k.Every > 0 && c.Step%k.Every == 0 {
+			out[c.Name] = true
+		}
+	}
+	if k.Best == "" {
+		return out
+	}
+	ranked := slices.Clone(all)
+	ranked = slices.DeleteFunc(ranked, func(c Checkpoint) bool { _, ok := c.Metrics[k.Best]; return !ok })
+	slices.SortStableFunc(ranked, func(a, b Checkpoint) int {
+		by := cmp.Compare(a.Metrics[k.Best], b.Metrics[k.Best])
+		if k.Most {
+			by = -by
+		}
+		return cmp.Or(by, cmp.Compare(b.Name, a.Name)) // of equals the newer
+	})
+	for _, c := range ranked[:min(max(k.BestCount, 1), len(ranked))] {
+		out[c.Name] = true
+	}
+	return out
+}

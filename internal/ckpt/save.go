@@ -1,0 +1,316 @@
+package ckpt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// place is where a chunk lies.
+type place struct {
+	pack string
+	at   uint64
+}
+
+// Save is one machine's share of one save. Its ranks may be written side by side.
+type Save struct {
+	repo             *Repo
+	id               string
+	generation, step uint64
+	world            uint32
+	known            map[Hash]place // of the newest checkpoint; read only
+	lease            lease
+
+	mu      sync.Mutex
+	renewed time.Time
+	claimed map[Hash]bool // by a rank of this save: nobody else writes it
+}
+
+// Begin reads what the newest checkpoint has and leases it. End must follow. A full save relies on
+// nothing older: now and then one keeps bytes that rotted on the disk from living on.
+func (r *Repo) Begin(ctx context.Context, generation, step uint64, world uint32, full bool) (*Save, error) {
+	if world == 0 || world > MaxWorld || step == 0 || step > maxCount || generation > maxCount {
+		return nil, fault.New(fault.Invalid, "BadSave", fault.T(
+			"Step %d of %d ranks can't be saved.", "无法保存第 %d 步（%d 个进程）。", step, world))
+	}
+	s := &Save{repo: r, id: newID(), generation: generation, step: step, world: world, known: map[Hash]place{}, claimed: map[Hash]bool{}}
+	begun := r.cfg.Clock.Now()
+	if !full {
+		if err := s.learn(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.renew(ctx); err != nil {
+		return nil, err
+	}
+	// What was read may have been dropped before it was leased; it goes a grace after that at the earliest.
+	if r.cfg.Clock.Now().Sub(begun) > r.cfg.Grace/2 {
+		return nil, tooSlow()
+	}
+	return s, nil
+}
+
+func tooSlow() *fault.Error {
+	return fault.New(fault.Timeout, "SaveTooSlow", fault.T(
+		"The save was silent for too long; what it relies on may be gone.", "保存过程停顿过久，其依赖的数据可能已被清理。"))
+}
+
+// learn finds where the chunks of the newest readable checkpoint lie. One that can't be read costs
+// bytes and nothing else: what it has is written again.
+func (s *Save) learn(ctx context.Context) error {
+	names, err := s.repo.names(ctx)
+	if err != nil {
+		return err
+	}
+	for i := len(names) - 1; i >= 0 && len(s.known) == 0; i-- {
+		m, err := s.repo.Manifest(ctx, names[i])
+		if passing(ctx, err) {
+			return err
+		}
+		for rank := uint32(0); err == nil && rank < m.World; rank++ {
+			p, err := s.repo.part(ctx, m, rank)
+			if passing(ctx, err) {
+				return err
+			}
+			if err == nil {
+				s.learnPart(p)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Save) learnPart(p *Part) {
+	for _, key := range p.Packs {
+		s.lease.add(key)
+	}
+	for _, c := range p.Chunks {
+		if c.Pack != nil {
+			s.known[c.Hash] = place{p.Packs[*c.Pack], c.At}
+		}
+	}
+}
+
+// passing says that a failure is one of the moment, and says nothing about the bytes.
+func passing(ctx context.Context, err error) bool {
+	return err != nil && (ctx.Err() != nil || fault.CodeOf(err).Retry())
+}
+
+// Rank writes what is new of one rank's state, and the part that names all of it. The part is durable
+// when Rank returns; the checkpoint exists when Commit has all of them.
+func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
+	h := slot.Header
+	if h.Step != s.step || h.Generation != s.generation || h.World != s.world {
+		return PartRef{}, badSlot(fmt.Sprintf("it holds step %d of generation %d", h.Step, h.Generation), fmt.Sprintf("它保存的是第 %d 代第 %d 步", h.Generation, h.Step))
+	}
+	_, leaves, err := parseTree(slot.Tree, h.Data)
+	if err != nil {
+		return PartRef{}, err
+	}
+	w := &rankWriter{save: s, slot: slot, packs: map[string]int{}, free: make(chan []byte, 2), part: Part{
+		Version: Version, Generation: h.Generation, Step: h.Step, Rank: h.Rank, World: h.World, Data: h.Data, Tree: h.Tree,
+		Tensors: make([]Tensor, 0, len(leaves)), Packs: []string{}, Chunks: []Chunk{},
+	}}
+	for _, t := range leaves {
+		w.part.Tensors = append(w.part.Tensors, *t)
+	}
+	if err := w.write(ctx, cuts(leaves, h.Data, h.Tree, uint64(s.repo.cfg.ChunkBytes))); err != nil {
+		return PartRef{}, err
+	}
+	raw := mustJSON(&w.part)
+	ref := PartRef{
+		Rank: h.Rank, Key: spread(partsDir, fmt.Sprintf("%s-%d", s.id, h.Rank)), Bytes: int64(len(raw)), Hash: sum(raw),
+		Lease: s.id, Size: h.Data + h.Tree, New: w.fresh,
+	}
+	_, err = s.repo.put(ctx, ref.Key, raw)
+	return ref, err
+}
+
+// cuts gives the lengths of the chunks of data and tree: large blobs are cut from their own beginning,
+// so that one that grows does not move the chunks of others; small ones share chunks.
+func cuts(leaves []*Tensor, data, tree, most uint64) []int {
+	var lengths []int
+	begin, large := uint64(0), most/4
+	cut := func(at uint64) {
+		for begin < at {
+			n := min(most, at-begin)
+			lengths = append(lengths, int(n))
+			begin += n
+		}
+	}
+	for i, t := range leaves {
+		if t.At > begin && (t.Bytes >= large || t.At+t.Bytes-begin > most || i > 0 && leaves[i-1].Bytes >= large) {
+			cut(t.At)
+		}
+	}
+	cut(data)
+	cut(data + tree)
+	return lengths
+}
+
+// rankWriter turns a slot into packs: one goroutine reads, checks and hashes into a buffer what the
+// next pack will be, while the other writes the pack before.
+type rankWriter struct {
+	save  *Save
+	slot  *Slot
+	part  Part
+	packs map[string]int // index in part.Packs
+	fresh uint64
+	free  chan []byte
+	made  int
+}
+
+type pack struct {
+	key string
+	raw []byte
+}
+
+func (w *rankWriter) write(ctx context.Context, lengths []int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	full := make(chan pack)
+	for range cap(w.free) {
+		w.free <- nil
+	}
+	group.Go(func() error {
+		defer close(full)
+		return w.fill(ctx, lengths, full)
+	})
+	group.Go(func() error {
+		for p := range full {
+			if err := w.save.keepLease(ctx); err != nil {
+				return err
+			}
+			if _, err := w.save.repo.cfg.Store.Put(ctx, w.save.repo.key(p.key), bytes.NewReader(p.raw)); err != nil {
+				return err
+			}
+			w.free <- p.raw[:0]
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// fill reads the data, then the tree, into one pack after the other.
+func (w *rankWriter) fill(ctx context.Context, lengths []int, full chan<- pack) error {
+	in := stream{s: w.slot}
+	tree := w.slot.Tree
+	for len(lengths) > 0 {
+		p, err := w.newPack(ctx)
+		if err != nil {
+			return err
+		}
+		for len(p.raw) < w.save.repo.cfg.PackBytes && len(lengths) > 0 {
+			n, err := w.batch(&p, lengths, func(b []byte) error {
+				if in.at < w.slot.Header.Data {
+					return in.next(b)
+				}
+				tree = tree[copy(b, tree):]
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			lengths = lengths[n:]
+		}
+		if len(p.raw) == 0 {
+			continue
+		}
+		select {
+		case full <- p:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// batch reads as many chunks as the pack still takes, hashes them side by side while it reads on,
+// and keeps those in the pack that nobody has.
+func (w *rankWriter) batch(p *pack, lengths []int, read func([]byte) error) (int, error) {
+	at, end, n := len(p.raw), len(p.raw), 0
+	for ; n < len(lengths) && end < w.save.repo.cfg.PackBytes; n++ {
+		end += lengths[n]
+	}
+	hashes := make([]Hash, n)
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, from := 0, at; i < n; i++ {
+		b := p.raw[from : from+lengths[i]]
+		if err := read(b); err != nil {
+			return 0, errors.Join(err, group.Wait())
+		}
+		group.Go(func() error { hashes[i] = sum(b); return nil })
+		from += lengths[i]
+	}
+	if err := group.Wait(); err != nil {
+		return 0, err
+	}
+	for i, from := 0, at; i < n; i++ {
+		if w.chunk(hashes[i], lengths[i], p.key, uint64(len(p.raw))) {
+			kept := len(p.raw)
+			p.raw = p.raw[:kept+lengths[i]]
+			copy(p.raw[kept:], p.raw[from : from+lengths[i]][:lengths[i]])
+		}
+		from += lengths[i]
+	}
+	return n, nil
+}
+
+func (w *rankWriter) newPack(ctx context.Context) (pack, error) {
+	key := spread(packsDir, fmt.Sprintf("%s-%d-%d", w.save.id, w.part.Rank, w.made))
+	w.made++
+	select {
+	case raw := <-w.free:
+		if raw == nil {
+			most := uint64(w.save.repo.cfg.PackBytes) + chunkMax
+			raw = make([]byte, 0, min(most, w.slot.Header.Data+w.slot.Header.Tree))
+		}
+		return pack{key, raw}, nil
+	case <-ctx.Done():
+		return pack{}, ctx.Err()
+	}
+}
+
+// chunk notes the next chunk and says whether it belongs into the pack.
+func (w *rankWriter) chunk(h Hash, length int, key string, at uint64) bool {
+	c := Chunk{Hash: h, Bytes: uint32(length)}
+	if have, ok := w.save.known[c.Hash]; ok {
+		c.Pack, c.At = w.index(have.pack), have.at
+		w.part.Chunks = append(w.part.Chunks, c)
+		return false
+	}
+	mine := w.save.claim(c.Hash)
+	if mine {
+		c.Pack, c.At = w.index(key), at
+		w.fresh += uint64(length)
+	}
+	w.part.Chunks = append(w.part.Chunks, c)
+	return mine
+}
+
+func (w *rankWriter) index(key string) *int {
+	i, ok := w.packs[key]
+	if !ok {
+		i = len(w.part.Packs)
+		w.packs[key] = i
+		w.part.Packs = append(w.part.Packs, key)
+	}
+	return &i
+}
+
+// claim says whether the caller is the first of this save with a chunk, and so writes it.
+func (s *Save) claim(h Hash) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.claimed[h]
+	s.claimed[h] = true
+	return first
+}
