@@ -47,6 +47,13 @@ func (c *Client) Preview(ctx context.Context, task *api.TrainingTask) (api.Previ
 	return out, err
 }
 
+// PreviewExisting says what running environments would be together as the nodes of a training.
+func (c *Client) PreviewExisting(ctx context.Context, project string, r api.ExistingRequest) (api.ExistingPreview, error) {
+	var out api.ExistingPreview
+	err := c.write(ctx, http.MethodPost, "/training-tasks/existing/preview", inProject(project), r, &out)
+	return out, err
+}
+
 // Recipe is what the framework makes of a task: environment, files and commands.
 func (c *Client) Recipe(ctx context.Context, task *api.TrainingTask) (api.Recipe, error) {
 	var out api.Recipe

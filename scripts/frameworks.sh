@@ -27,11 +27,12 @@ one() {
 	rm -rf "${root:?}/$name" "$root/$name.why"
 	if "$python" -m venv "${options[@]}" "$root/$name" >"$root/$name.log" 2>&1 &&
 		"$root/$name/bin/python3" -m pip install -q setuptools wheel >>"$root/$name.log" 2>&1 &&
-		timeout 1800 "$root/$name/bin/python3" -m pip install -q --prefer-binary "$@" >>"$root/$name.log" 2>&1; then
+		timeout 3600 "$root/$name/bin/python3" -m pip install -q --prefer-binary "$@" >>"$root/$name.log" 2>&1; then
 		touch "$root/$name.done"
 	else
 		rm -rf "${root:?}/$name"
-		echo "pip could not install $*: $(grep -i error "$root/$name.log" | tail -1)" >"$root/$name.why"
+		why=$(grep -i error "$root/$name.log" | tail -1) || why="it took longer than an hour, see $name.log"
+		echo "pip could not install $*: $why" >"$root/$name.why"
 	fi
 }
 
@@ -41,10 +42,14 @@ if [ "${1:-}" != sample ]; then
 	one tensorflow -- tensorflow-cpu==2.21.0
 	one paddle -- paddlepaddle==3.3.1
 	one ray -- ray==2.60.0
+	# Of PyTorch's own packages, since FSDP and Megatron want a newer one than Debian's: large, for they bring CUDA along.
+	DS_BUILD_OPS=0 one torch2 -- torch==2.9.1 numpy megatron-core==0.15.0 deepspeed==0.18.5
+	one mxnet -- mxnet==1.9.1 numpy==1.23.5
 	# These two are built against Debian's PyTorch.
 	DS_BUILD_OPS=0 one deepspeed --system-site-packages -- --no-build-isolation deepspeed==0.14.4
-	scripts/install-deps.sh cmake:cmake g++:g++ /usr/include/torch/csrc/api/include/torch/torch.h:libtorch-dev /usr/include/python3.11/Python.h:python3-dev || true
-	HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1 \
+	scripts/install-deps.sh cmake:cmake g++:g++ /usr/include/torch/csrc/api/include/torch/torch.h:libtorch-dev /usr/include/python3.11/Python.h:python3-dev \
+		/usr/include/pybind11/pybind11.h:pybind11-dev "/usr/lib/$(uname -m)-linux-gnu/openmpi/include/mpi.h:libopenmpi-dev" || true
+	HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 \
 		one horovod --system-site-packages -- --no-build-isolation horovod==0.28.1
 fi
 

@@ -353,6 +353,7 @@ type TrainingTaskStatus struct {
 	Preflight *PreflightStatus `json:"preflight,omitempty" doc:"What the checks before the first start found."`
 	Roles     []RoleStatus     `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
 	Pace      *Pace            `json:"pace,omitempty" doc:"How fast it trains, as its ranks report; absent where they don't."`
+	Use       *Use             `json:"use,omitempty" doc:"What it uses, as its launchers see it."`
 	// Interruptions is nil while nothing failed.
 	Interruptions *Interruptions `json:"interruptions,omitempty" doc:"What failures cost; absent while nothing failed."`
 	// InUseBy is who trains inside this task: an environment with ranks is never idle.
@@ -366,12 +367,20 @@ type PreflightStatus struct {
 	Pairs      int                `json:"pairs,omitempty" doc:"Connections that went well."`
 	LatencyMs  float64            `json:"latencyMs,omitempty" doc:"The longest round trip."`
 	Rate       Bytes              `json:"rate,omitempty" doc:"The lowest, a second."`
+	Devices    string             `json:"devices,omitempty" enum:"tested,virtual,untested" doc:"tested: the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none."`
 	Findings   []PreflightFinding `json:"findings,omitempty" doc:"What does not hold, causes first; at most 20."`
 }
 
+// What the preflight did about devices.
+const (
+	DevicesTested   = "tested"
+	DevicesVirtual  = "virtual"
+	DevicesUntested = "untested"
+)
+
 // PreflightFinding is something that does not hold.
 type PreflightFinding struct {
-	Field   string     `json:"field" doc:"port, pair, answer, disk, sharedMemory, python, torch, driver …"`
+	Field   string     `json:"field" doc:"port, pair, answer, device, disk, sharedMemory, image, python, torch, cuda, driver …"`
 	Message fault.Text `json:"message"`
 }
 

@@ -171,7 +171,7 @@ func launchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return launch.Run(cmd.Context(), launch.Config{Dir: dir, Token: token})
+			return launch.Run(cmd.Context(), launch.Config{Dir: dir, Token: token, Readings: inventory.Read})
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the replica's folder")

@@ -45,6 +45,8 @@ type fake struct {
 	moves []api.TaskMove
 	// recipe answers every question for one.
 	recipe api.Recipe
+	// together is what any running tasks are together.
+	together api.ExistingPreview
 	// planned is the preview of every task; nil: this server does not lead.
 	planned *api.Preview
 	shares  []api.QueueShare
@@ -165,6 +167,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		answer(w, f.planned)
+		return
+	}
+	if call == "POST /training-tasks/existing/preview" {
+		answer(w, f.together)
 		return
 	}
 	if call == "POST /training-tasks/recipe" {

@@ -181,7 +181,7 @@ type runFlags struct {
 	replicas, ranks, gpus, priority int
 	gpuType, cpu, memory            string
 	priorityClass, queue            string
-	env, hp, zones                  []string
+	env, hp, zones, inside          []string
 	credentials                     []string
 	restarts                        int
 	timeout, expected               string
@@ -210,6 +210,8 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringVar(&r.priorityClass, "priority-class", "", Both("inference, training, environment or preemptible", "优先级类别：inference、training、environment、preemptible"))
 	f.StringVar(&r.queue, "queue", "", Both("queue; the project's when absent", "队列；默认取项目的队列"))
 	f.StringSliceVar(&r.zones, "zone", nil, Both("only in this zone; may be repeated", "只在该可用区运行；可重复"))
+	f.StringSliceVar(&r.inside, "inside", nil, Both("run inside these running tasks of one replica, on their devices, a replica in each; the first has rank 0; in their folders unless --code or --git is given",
+		"在这些运行中的单副本任务内运行，使用其设备，每个一个副本；第一个为 rank 0；未指定 --code 或 --git 时在其目录中运行"))
 	f.IntVar(&r.restarts, "restarts", 0, Both("restarts allowed within an hour", "一小时内允许的重启次数"))
 	f.StringVar(&r.timeout, "timeout", "", Both("longest run, such as 2h", "最长运行时间，如 2h"))
 	f.StringVar(&r.expected, "expected-time", "", Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
@@ -255,6 +257,7 @@ func (r *runFlags) task(cmd *cobra.Command, project string, argv []string) (*api
 		Meta: api.Meta{Name: r.name, DisplayName: first(r.displayName, r.name, title(argv)), Project: project},
 		Spec: api.TrainingTaskSpec{Roles: []api.Role{r.role(&bad, argv)}, PriorityClass: r.priorityClass, Queue: r.queue},
 	}
+	r.within(cmd, t, &bad)
 	if cmd.Flags().Changed("priority") {
 		t.Spec.Priority = &r.priority
 	}

@@ -50,6 +50,9 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 	} else if r.git != (api.Git{}) {
 		return usage(s.cmd, fault.T("--revision, --submodules and --git-secret belong to --git.", "--revision、--submodules 和 --git-secret 需与 --git 一起使用。"))
 	}
+	if err := s.tellInside(ctx, task); err != nil {
+		return err
+	}
 	if r.dryRun {
 		// Without its code: a check uploads nothing.
 		made, err := s.client.Submit(ctx, task, true)

@@ -14,7 +14,7 @@ import (
 
 // packages are those whose versions must agree between processes that talk to each other.
 var packages = []string{
-	"torch", "tensorflow", "jax", "jaxlib", "deepspeed", "horovod", "megatron-core", "paddlepaddle", "mxnet", "mpi4py", "ray", "numpy",
+	"torch", "nvidia-cuda-runtime-cu11", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime", "tensorflow", "jax", "jaxlib", "deepspeed", "horovod", "megatron-core", "paddlepaddle", "mxnet", "mpi4py", "ray", "numpy",
 }
 
 // maxEntries bounds the look into one folder of packages.
@@ -42,6 +42,12 @@ func factsOf(command, env []string, dir string) *preflight.Facts {
 		if filepath.IsAbs(folder) {
 			installed(folder, f.Versions)
 		}
+	}
+	if v := imageOf("/"); v != "" {
+		f.Versions["image"] = v
+	}
+	if v := cudaOf("/"); v != "" {
+		f.Versions["cuda"] = v
 	}
 	if data, err := os.ReadFile("/proc/driver/nvidia/version"); err == nil {
 		if m := driverLine.FindSubmatch(data); m != nil {

@@ -31,6 +31,8 @@ type Config struct {
 	Clock clock.Clock // nil: the wall clock
 	// GiveUp is how long a hand-over goes on after it was told to end by SIGTERM; 0: 60 s.
 	GiveUp time.Duration
+	// Readings asks the driver for devices; nil: there is nobody to ask.
+	Readings engine.Readings
 }
 
 // launcher is the state of one Run.
@@ -42,6 +44,7 @@ type launcher struct {
 	clock     clock.Clock
 	group     *cgroup.Group
 	patience  time.Duration // Config.GiveUp
+	readings  engine.Readings
 	spool     *spool
 	epochs    string // record.Link.Epochs
 	client    *link.Client
@@ -113,7 +116,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
 	l := &launcher{
-		dir: cfg.Dir, patience: cfg.GiveUp, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
+		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
 		orders: newOrders(), children: make(chan struct{}, 1), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
 	}
 	if err := l.run(ctx); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
 	"github.com/fermi-cluster/fermi/internal/launch/unpack"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
 // stopper collects wishes to stop: from SIGTERM, the link and the engine's record. The shortest grace counts.
@@ -77,6 +78,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	wg.Go(func() { code <- l.prepare(work) })
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
 	l.rehearsal.prepare(l.ranks.preflighted, l.serve.port)
+	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }
 	defer l.rehearsal.stop()
 	l.ranks.ready(l.next.port, l.serve.port, l.own, l.facts())
 	var exit engine.Exit

@@ -2,7 +2,9 @@ package launch
 
 import (
 	"testing"
+	"time"
 
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -17,5 +19,54 @@ func TestPaceIsOfStepsWhoseTimeIsKnown(t *testing.T) {
 	report(0.5, 0, map[string]float64{"samples": 1000}) // the same step again
 	if want := (link.Pace{Steps: 3, Seconds: 1.5, Samples: 64, Tokens: 20, Flops: 6007, Waited: 0.25}); sum != want {
 		t.Errorf("%+v, not %+v", sum, want)
+	}
+}
+
+// TestSavesAreCounted: one that is never whole was begun all the same; what came from elsewhere was not.
+func TestSavesAreCounted(t *testing.T) {
+	var told link.Ranks
+	r := newRanks(1, func(said link.Ranks) { told = said })
+	r.begin(link.Generation{Number: 1, World: 1})
+	say := func(line string) {
+		t.Helper()
+		w, err := parseWord([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.take(0, w)
+	}
+	say(`{"saved":{"step":1}}`) // of a peer
+	say(`{"saving":{"step":2}}`)
+	say(`{"saved":{"step":2}}`)
+	say(`{"saved":{"step":2}}`)
+	say(`{"saving":{"step":3}}`)
+	r.begin(link.Generation{Number: 2, World: 1, Restore: 2}) // it died meanwhile
+	say(`{"saved":{"step":3}}`)
+	r.started(1)
+	if told.Saves != (link.Saves{Begun: 2, Whole: 1}) {
+		t.Errorf("%+v", told.Saves)
+	}
+	if _, err := parseWord([]byte(`{"saving":{"step":0}}`)); err == nil {
+		t.Error("a save of no step")
+	}
+}
+
+// TestUseIsOfTheGeneration: what was spent before it does not count, nor does a reading out of bounds.
+func TestUseIsOfTheGeneration(t *testing.T) {
+	r := newRanks(1, func(link.Ranks) {})
+	began := time.Unix(100, 0)
+	m := &meter{began, 7 * time.Second}
+	m.note(r, link.Usage{CPU: 17 * time.Second, RSS: 5, At: began.Add(5 * time.Second)})
+	(*meter)(nil).note(r, link.Usage{CPU: time.Hour, At: began.Add(time.Hour)}) // inside another
+	r.uses(func(use *link.Use) {
+		addReadings(use, []engine.Reading{{Busy: 2, Used: 3, Total: 9}, {Busy: 0.5, Used: 1, Total: 9}}, 10*time.Second)
+		addReadings(use, []engine.Reading{{Used: 4, Total: 9}, {Total: 9}}, 10*time.Second)
+	})
+	if want := (link.Use{CPU: 10, Seconds: 5, Memory: 5, Devices: 2, Busy: 15, Watched: 40, DeviceMemory: 4, DeviceTotal: 18}); r.said.Use != want {
+		t.Errorf("%+v", r.said.Use)
+	}
+	r.begin(link.Generation{Number: 2, World: 1})
+	if r.said.Use != (link.Use{}) {
+		t.Errorf("%+v", r.said.Use)
 	}
 }

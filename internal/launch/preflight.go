@@ -29,8 +29,9 @@ const (
 // rehearsal is the preflight of one launcher: it listens on the ports that its ranks will use, until
 // they start, and connects to those of others.
 type rehearsal struct {
-	ports  []int
-	report func(*preflight.Report)
+	ports   []int
+	report  func(*preflight.Report)
+	devices func() preflight.Devices // nil: none
 
 	mu     sync.Mutex
 	round  string
@@ -67,8 +68,10 @@ func (r *rehearsal) begin(round preflight.Round) {
 		}
 		wg.Go(func() { answerPeers(ctx, l, round.ID) })
 	}
+	tested := r.testDevices()
 	wg.Go(func() {
 		out.Results = connectAll(ctx, round)
+		out.Devices = tested(ctx)
 		if ctx.Err() == nil {
 			r.report(out)
 		}

@@ -1,15 +1,20 @@
 package launch
 
 import (
+	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
@@ -144,7 +149,9 @@ func TestFacts(t *testing.T) {
 	}
 	env := []string{"PATH=" + bin, "PYTHONPATH=" + first + ":relative:" + second + ":" + filepath.Join(dir, "none")}
 	f := factsOf([]string{"python3", "train.py"}, env, dir)
-	delete(f.Versions, "driver")
+	for _, own := range []string{"driver", "image", "cuda"} { // of this machine
+		delete(f.Versions, own)
+	}
 	if d := cmp.Diff(map[string]string{"python": "3.12", "torch": "2.1.0+cu118", "mpi4py": "3.1.4", "numpy": "1.26.0"}, f.Versions); d != "" {
 		t.Error(d)
 	}
@@ -153,5 +160,72 @@ func TestFacts(t *testing.T) {
 	}
 	if f := factsOf([]string{"sh"}, []string{"PATH=" + first}, dir); f.Versions["python"] != "" {
 		t.Errorf("%+v", f.Versions)
+	}
+}
+
+// TestFactsOfTheSystem: what the node was made from, by files of its own.
+func TestFactsOfTheSystem(t *testing.T) {
+	for want, said := range map[string]string{
+		"debian 12":             "PRETTY_NAME=\"Debian\"\nVERSION_ID=\"12\"\nID=debian\n",
+		"ai-node 7.2":           "ID=debian\nIMAGE_ID=ai-node\nIMAGE_VERSION='7.2'\n",
+		"arch rolling":          "ID=arch\nBUILD_ID=rolling\n",
+		"":                      "nothing\n",
+		strings.Repeat("x", 64): "ID=" + strings.Repeat("x", 200) + "\n",
+	} {
+		root := t.TempDir()
+		put(t, filepath.Join(root, "etc/os-release"), said)
+		if got := imageOf(root); got != want {
+			t.Errorf("%q of %q", got, said)
+		}
+	}
+	root := t.TempDir()
+	if imageOf(root) != "" || cudaOf(root) != "" {
+		t.Error("something of nothing")
+	}
+	put(t, filepath.Join(root, "usr/local/cuda/version.json"), `{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, "more": []}`)
+	if got := cudaOf(root); got != "12.4.1" {
+		t.Error(got)
+	}
+}
+
+func put(t *testing.T, file, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDevicesAreLookedAt: who is unwell is named; where nobody can be asked, that is said.
+func TestDevicesAreLookedAt(t *testing.T) {
+	real := []api.Device{{Index: 2, UUID: "GPU-a", Vendor: "nvidia"}, {Index: 5, UUID: "GPU-b", Vendor: "nvidia"}}
+	says := func(list ...engine.Reading) engine.Readings {
+		return func([]api.Device) ([]engine.Reading, bool) { return list, list != nil }
+	}
+	for name, c := range map[string]struct {
+		devices []api.Device
+		read    engine.Readings
+		want    preflight.Devices
+	}{
+		"none":      {nil, says(), preflight.Devices{}},
+		"virtual":   {[]api.Device{{Virtual: true}}, says(), preflight.Devices{Test: preflight.Virtual}},
+		"no reader": {real, nil, preflight.Devices{Test: preflight.Untested}},
+		"no driver": {real, says(), preflight.Devices{Test: preflight.Untested}},
+		"well":      {real, says(engine.Reading{Busy: 1}, engine.Reading{}), preflight.Devices{Test: preflight.Tested}},
+		"lost":      {real, says(engine.Reading{}, engine.Reading{Lost: true}), preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 5, Kind: preflight.DeviceLost}}}},
+		"errors":    {real, says(engine.Reading{Errors: 9, Pending: true}, engine.Reading{}), preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 2, Kind: preflight.DeviceErrors, Count: 9}}}},
+		"pending":   {real, says(engine.Reading{Pending: true}, engine.Reading{}), preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 2, Kind: preflight.DevicePending}}}},
+	} {
+		if d := cmp.Diff(c.want, judgeDevices(c.devices, c.read)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	// A driver that hangs is named when the time is over, and holds up nobody.
+	hangs := make(chan struct{})
+	defer close(hangs)
+	r := &rehearsal{devices: func() preflight.Devices { <-hangs; return preflight.Devices{} }}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := r.testDevices()(over); len(got.Faults) != 1 || got.Faults[0].Kind != preflight.DeviceSilent {
+		t.Errorf("%+v", got)
 	}
 }

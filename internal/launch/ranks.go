@@ -20,6 +20,7 @@ type ranks struct {
 	held    [][]int64       // of each local rank, rising
 	saved   []bool          // which have saved in this generation
 	steps   []int64         // the newest step each reported
+	begun   [][]int64       // saves of each that are under way
 	mark    int64           // the watermark of now
 	asked   bool            // frozen by the leader's word
 	frozen  bool            // a rank failed: nothing may be overwritten that the leader may choose
@@ -40,7 +41,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n)}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n)}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -49,11 +50,11 @@ func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
-	r.said.SteppedAt, r.said.Pace, r.said.Printed = time.Time{}, link.Pace{}, false
+	r.said.SteppedAt, r.said.Pace, r.said.Use, r.said.Printed = time.Time{}, link.Pace{}, link.Use{}, false
 	clear(r.linked)
 	for i := range r.held {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
-		r.steps[i], r.saved[i], r.own[i] = g.Restore, false, nil
+		r.steps[i], r.saved[i], r.own[i], r.begun[i] = g.Restore, false, nil, nil
 	}
 	r.stall.begin(time.Now())
 	r.said.Hung, r.said.HungAt = nil, time.Time{}
@@ -134,7 +135,11 @@ func (r *ranks) hear(i int, w word) {
 	pause := savedPause
 	r.stall.note(i, w, time.Now())
 	switch {
+	case w.Saving != nil:
+		r.saving(i, w.Saving.Step)
+		return // it is told with its end
 	case w.Saved != nil:
+		r.whole(i, w.Saved.Step)
 		r.held[i], r.saved[i] = newest(append(r.held[i], w.Saved.Step)), true
 	case w.Held != nil && r.saved[i]:
 		// It offers to give steps up, and keeps them until it is told that this is known. Nobody tells it:
@@ -149,6 +154,7 @@ func (r *ranks) hear(i int, w word) {
 		}))
 	case w.Progress != nil:
 		addPace(&r.said.Pace, w.Progress, w.Progress.Step-r.steps[i])
+		r.said.Parameters = max(r.said.Parameters, min(w.Progress.Metrics["parameters"], 1e18))
 		r.own.note(i, w.Progress, w.Progress.Step-r.steps[i])
 		r.steps[i] = w.Progress.Step
 		if pause = progressPause; len(r.said.Hung) > 0 { // it goes on after all

@@ -23,13 +23,14 @@ func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Gener
 		failures: map[int]failure{}, leftThen: -1, drag: drag{clock: l.clock},
 		tree: l.processTree(),
 	}
-	w.oomBefore = w.tree.oomKills()
+	w.oomBefore, w.meter = w.tree.oomKills(), l.metered(w.tree)
 	if !record.Exists(l.dir, record.FileStart) {
 		l.begun(procs.pids[0])
 	}
 	looking, enough := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { w.watchProgress(looking) })
+	wg.Go(func() { l.watchDevices(looking) })
 	w.watch(ctx)
 	enough()
 	wg.Wait()
@@ -64,6 +65,7 @@ type warden struct {
 	tree      *tree
 	reaper    *reaper
 	oomBefore int
+	meter     *meter
 
 	why        string           // reason we end it ourselves; "" when it ends by itself
 	superseded bool             // by a newer generation
@@ -129,6 +131,7 @@ func (w *warden) watch(ctx context.Context) {
 			l.spent.peak = max(l.spent.peak, u.Peak)
 			u.Peak = l.spent.peak
 			l.client.Usage(u)
+			w.meter.note(l.ranks, u)
 		}
 	}
 }

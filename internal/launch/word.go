@@ -23,6 +23,7 @@ type word struct {
 	Hello    *wordHello    `json:"hello"`
 	Progress *wordProgress `json:"progress"`
 	Phase    *wordPhase    `json:"phase"`
+	Saving   *wordSaving   `json:"saving"`
 	Saved    *wordSaved    `json:"saved"`
 	Held     *wordHeld     `json:"held"`
 	Left     *wordLeft     `json:"left"`
@@ -51,6 +52,10 @@ type wordProgress struct {
 type wordPhase struct {
 	Name string `json:"name"`
 	On   bool   `json:"on"`
+}
+
+type wordSaving struct {
+	Step int64 `json:"step"`
 }
 
 type wordSaved struct {
@@ -82,7 +87,7 @@ func parseWord(line []byte) (word, error) {
 	if err := parseLine(line, &w); err != nil {
 		return w, err
 	}
-	if set := count(w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saved != nil, w.Held != nil, w.Left != nil, w.Bye != nil); set != 1 {
+	if set := count(w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saving != nil, w.Saved != nil, w.Held != nil, w.Left != nil, w.Bye != nil); set != 1 {
 		return w, fmt.Errorf("%w: %d keys", errWord, set)
 	}
 	return w, w.check()
@@ -120,6 +125,8 @@ func (w word) check() error {
 		return bad("progress")
 	case w.Phase != nil && len(w.Phase.Name) > 64:
 		return bad("phase")
+	case w.Saving != nil && w.Saving.Step <= 0:
+		return bad("saving")
 	case w.Saved != nil && (w.Saved.Step <= 0 || w.Saved.Bytes < 0 || w.Saved.Seconds < 0):
 		return bad("saved")
 	case w.Held != nil && (len(w.Held.Steps) > maxWord/2 || slices.ContainsFunc(w.Held.Steps, func(s int64) bool { return s <= 0 })):

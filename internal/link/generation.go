@@ -57,7 +57,10 @@ type Ranks struct {
 	Step       int64     // that the slowest of its ranks reported
 	SteppedAt  time.Time // when all its ranks had reported a step of this generation; zero: not yet
 	Pace       Pace
-	Watched    bool // they tell their progress, so that a hang can be seen
+	Use        Use
+	Saves      Saves
+	Parameters float64 // of the model; 0: nobody says
+	Watched    bool    // they tell their progress, so that a hang can be seen
 	Hung       []RankState
 	HungAt     time.Time
 	Serve      int               // port that its ranks may serve others on, as long as the launcher lives
@@ -170,6 +173,9 @@ func checkRanks(r *linkpb.Ranks) error {
 	if len(r.GetRoleTable()) > maxTable {
 		return refuse("ranks have an overlong text")
 	}
+	if err := checkUse(r); err != nil {
+		return err
+	}
 	if err := checkFacts(r.GetFacts(), r.GetPreflight()); err != nil {
 		return err
 	}
@@ -227,6 +233,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.HungAtUnixNano = r.HungAt.UnixNano()
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
+	out.Use, out.Saves, out.Parameters = r.Use.message(), r.Saves.message(), r.Parameters
 	out.Pace, out.Own, out.Printed = r.Pace.message(), ownMessage(r.Own), r.Printed
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
@@ -252,6 +259,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
+	out.Use, out.Saves, out.Parameters = useOf(m.GetUse()), Saves{m.GetSaves().GetBegun(), m.GetSaves().GetWhole()}, m.GetParameters()
 	out.Pace, out.Own, out.Printed = paceOf(m.GetPace()), ownOf(m.GetOwn()), m.GetPrinted()
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
@@ -314,7 +322,8 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
-		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound()
+		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
+		(old.GetUse() == nil) != (m.GetUse() == nil)
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

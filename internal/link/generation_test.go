@@ -24,10 +24,11 @@ var someRanks = Ranks{
 	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def", Ports: []int{4002, 4003},
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
+	Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8}, Parameters: 7e9,
 	Watched: true, HungAt: time.Unix(5, 7).UTC(), Printed: true, Own: []RankOwn{{Rank: 2, Seconds: 0.5, Steps: 16}},
 	Hung:      []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Silent: time.Second, Waits: "w"}},
 	Facts:     &preflight.Facts{Versions: map[string]string{"torch": "2"}, FreeDisk: 3, SharedMemory: 4},
-	Preflight: &preflight.Report{Round: "r", Listen: preflight.Taken, Port: 5, Results: []preflight.Result{{Target: preflight.Target{Name: "worker-0", Address: "[::1]:7", Bandwidth: true}, Error: preflight.Silent, Latency: 6, Rate: 7}}},
+	Preflight: &preflight.Report{Round: "r", Listen: preflight.Taken, Port: 5, Results: []preflight.Result{{Target: preflight.Target{Name: "worker-0", Address: "[::1]:7", Bandwidth: true}, Error: preflight.Silent, Latency: 6, Rate: 7}}, Devices: preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 3, Kind: preflight.DeviceErrors, Count: 8}}}},
 }
 
 func TestGenerationMessages(t *testing.T) {
@@ -82,6 +83,13 @@ func TestGenerationMessages(t *testing.T) {
 		"round":      func(m *linkpb.Ranks) { m.Preflight.Round = strings.Repeat("1", maxTable+1) },
 		"listen":     func(m *linkpb.Ranks) { m.Preflight.Listen = "no" },
 		"result":     func(m *linkpb.Ranks) { m.Preflight.Results[0].Error = "no" },
+		"use":        func(m *linkpb.Ranks) { m.Use.Busy = m.Use.Watched + 1 },
+		"memory":     func(m *linkpb.Ranks) { m.Use.Memory = -1 },
+		"saves":      func(m *linkpb.Ranks) { m.Saves.Whole = m.Saves.Begun + 1 },
+		"parameters": func(m *linkpb.Ranks) { m.Parameters = math.NaN() },
+		"devices":    func(m *linkpb.Ranks) { m.Preflight.Devices = "no" },
+		"device":     func(m *linkpb.Ranks) { m.Preflight.DeviceFaults[0].Kind = "no" },
+		"count":      func(m *linkpb.Ranks) { m.Preflight.DeviceFaults[0].Count = -1 },
 		"rate":       func(m *linkpb.Ranks) { m.Preflight.Results[0].Rate = -1 },
 		"serve":      func(m *linkpb.Ranks) { m.Serve = -1 },
 		"role table": func(m *linkpb.Ranks) { m.RoleTable = strings.Repeat("a", maxTable+1) },

@@ -14,6 +14,7 @@ const (
 	maxTargets  = 8
 	maxVersions = 32
 	maxVersion  = 64 // bytes
+	maxFaults   = 64 // devices of a node
 )
 
 func preflightMessage(r *preflight.Round) *linkpb.Preflight {
@@ -90,6 +91,10 @@ func reportMessage(r *preflight.Report) *linkpb.PreflightReport {
 	for _, one := range r.Results {
 		out.Results = append(out.Results, &linkpb.PreflightResult{Target: targetMessage(one.Target), Error: one.Error, LatencyNanos: int64(one.Latency), Rate: one.Rate})
 	}
+	out.Devices = r.Devices.Test
+	for _, f := range r.Devices.Faults {
+		out.DeviceFaults = append(out.DeviceFaults, &linkpb.DeviceFault{Index: int32(f.Index), Kind: f.Kind, Count: f.Count})
+	}
 	return out
 }
 
@@ -100,6 +105,10 @@ func reportOf(m *linkpb.PreflightReport) *preflight.Report {
 	out := &preflight.Report{Round: m.GetRound(), Listen: m.GetListen(), Port: int(m.GetPort())}
 	for _, one := range m.GetResults() {
 		out.Results = append(out.Results, preflight.Result{Target: targetOf(one.GetTarget()), Error: one.GetError(), Latency: time.Duration(one.GetLatencyNanos()), Rate: one.GetRate()})
+	}
+	out.Devices.Test = m.GetDevices()
+	for _, f := range m.GetDeviceFaults() {
+		out.Devices.Faults = append(out.Devices.Faults, preflight.DeviceFault{Index: int(f.GetIndex()), Kind: f.GetKind(), Count: f.GetCount()})
 	}
 	return out
 }
@@ -121,6 +130,18 @@ func checkFacts(f *linkpb.NodeFacts, r *linkpb.PreflightReport) error {
 	for _, one := range r.GetResults() {
 		if checkTarget(one.GetTarget()) != nil || unknown(one.GetError()) || one.GetLatencyNanos() < 0 || one.GetRate() < 0 {
 			return refuse("a connection of the preflight is out of range")
+		}
+	}
+	return checkDevices(r)
+}
+
+func checkDevices(r *linkpb.PreflightReport) error {
+	if word := r.GetDevices(); word != "" && !slices.Contains([]string{preflight.Tested, preflight.Virtual, preflight.Untested}, word) || len(r.GetDeviceFaults()) > maxFaults {
+		return refuse("the test of devices is out of range")
+	}
+	for _, f := range r.GetDeviceFaults() {
+		if f.GetIndex() < 0 || f.GetCount() < 0 || !slices.Contains(preflight.DeviceFaults, f.GetKind()) {
+			return refuse("a device of the preflight is out of range")
 		}
 	}
 	return nil

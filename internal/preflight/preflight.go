@@ -37,6 +37,7 @@ type Report struct {
 	Listen  string // why it can't listen on one of its ports, as Refused …; "": it can
 	Port    int    // that one
 	Results []Result
+	Devices Devices
 }
 
 // Result is one connection.
@@ -99,6 +100,7 @@ func Judge(members []Member) []api.PreflightFinding {
 	out = append(out, versions(members)...)
 	for _, m := range members {
 		out = append(out, room(m)...)
+		out = append(out, sick(m)...)
 	}
 	if n := len(out) - MaxFindings; n > 0 {
 		out = append(out[:MaxFindings-1], finding("more", "And %d more like these.", "另有 %d 项同类问题。", n+1))

@@ -40,7 +40,17 @@ func TestJudge(t *testing.T) {
 				m[i].Answer.Results[0].Error = Stranger
 			}
 		}, "port", "worker-0 can't listen on port 4000 of node n0", "节点 n0 的端口 4000"},
-		"disk":   {func(m []Member) { m[1].Disk = 1 << 41 }, "disk", "Node n1 has 1Ti of disk free for worker-1, which needs 2Ti", "节点 n1"},
+		"disk":          {func(m []Member) { m[1].Disk = 1 << 41 }, "disk", "Node n1 has 1Ti of disk free for worker-1, which needs 2Ti", "节点 n1"},
+		"lost device":   {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DeviceLost, 0}}} }, "device", "Device 3 of node n1 (worker-1) does not answer", "节点 n1 的加速卡 3（worker-1）没有应答"},
+		"memory errors": {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DeviceErrors, 7}}} }, "device", "had 7 memory errors", "7 个不可纠正的显存错误"},
+		"bad memory":    {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DevicePending, 0}}} }, "device", "goes out of use with the next reset", "请复位该卡"},
+		"silent driver": {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{0, DeviceSilent, 0}}} }, "device", "The driver of node n1, asked for the devices of worker-1,", "节点 n1 的驱动"},
+		"image": {func(m []Member) {
+			for i := range m {
+				m[i].Facts.Versions["image"] = "debian 12"
+			}
+			m[0].Facts.Versions["image"] = "debian 11"
+		}, "image", "image differs: debian 11 on worker-0", "image 版本不一致"},
 		"memory": {func(m []Member) { m[1].Facts.SharedMemory = 1 << 20 }, "sharedMemory", "needs 32Mi", "共享内存"},
 	} {
 		got := Judge(four(c.change))
@@ -68,5 +78,20 @@ func TestMeasure(t *testing.T) {
 	pairs, latency, rate := Measure(four(func(m []Member) { m[3].Answer.Results[0].Error = Silent }))
 	if pairs != 3 || latency != 3*time.Millisecond || rate != 98 {
 		t.Error(pairs, latency, rate)
+	}
+}
+
+// TestCovered: the least that was done about any device is said.
+func TestCovered(t *testing.T) {
+	for want, words := range map[string][]string{"": {"", ""}, Tested: {"", Tested}, Virtual: {Tested, Virtual}, Untested: {Untested, Virtual, Tested}} {
+		got := Covered(four(func(m []Member) {
+			m[3].Answer = nil
+			for i, word := range words {
+				m[i].Answer.Devices.Test = word
+			}
+		}))
+		if got != want {
+			t.Errorf("%v: %q", words, got)
+		}
 	}
 }

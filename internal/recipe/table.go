@@ -195,3 +195,13 @@ func Started(id api.Framework, role *api.Role) int {
 	}
 	return Ranks(id, role)
 }
+
+// DataParallel says whether a task's processes sum up all gradients in every step.
+func DataParallel(spec *api.TrainingTaskSpec) bool {
+	fw := rowOf(spec.Framework)
+	if fw == nil || len(fw.strategies) == 0 || fw.strategies[0] != ddp {
+		return false
+	}
+	st := spec.Strategy
+	return st == nil || (st.Kind == "" || st.Kind == ddp) && st.Tensor <= 1 && st.Pipeline <= 1
+}

@@ -103,6 +103,11 @@ func (s *slots) save(step, watermark int64, data []byte) (bool, error) {
 	return false, nil
 }
 
+// room says whether a save would find a slot.
+func (s *slots) room(watermark int64) bool {
+	return s != nil && slices.ContainsFunc(s.list[:], func(slot *slot) bool { return slot.step == 0 || slot.step < watermark })
+}
+
 func (s *slot) wipe() error {
 	s.step = 0
 	_, err := s.f.WriteAt(make([]byte, slotFields+4), 0)

@@ -228,8 +228,11 @@ func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
 		return nil
 	}
 	begin := time.Now()
-	state := t.state()
-	saved, err := kept.save(int64(step), boss.mark(), state)
+	state, mark := t.state(), boss.mark()
+	if kept.room(mark) {
+		boss.say("saving", map[string]any{"step": step})
+	}
+	saved, err := kept.save(int64(step), mark, state)
 	if err != nil {
 		return err
 	}

@@ -99,6 +99,10 @@ func Preview(r *api.ExistingRequest, nodes []Node, latency func(a, b string) (fl
 	}
 	out.Recipe = made.Summary(maxShown)
 	out.Warnings, out.Recipe.Warnings = out.Recipe.Warnings, nil
+	if out.Framework == api.FrameworkPlain && len(out.GPUTypes) > 1 { // frameworks' recipes say so themselves
+		out.Warnings = append(out.Warnings, fault.T("The environments have several types of devices (%s): the slowest sets the pace.",
+			"所选环境有多种加速卡（%s）：速度取决于最慢的一种。", strings.Join(out.GPUTypes, ", ")))
+	}
 	if w, ok := crossing(out.Zones, latency); ok {
 		out.Warnings = append(out.Warnings, w)
 	}

@@ -41,6 +41,10 @@ func TestPreview(t *testing.T) {
 	if !slices.ContainsFunc(p.Warnings, func(w fault.Text) bool { return strings.Contains(w.EN, "several types of devices (A100, V100)") }) {
 		t.Errorf("%v", p.Warnings)
 	}
+	p, err = Preview(request(func(d *api.Distributed) { d.Framework = api.FrameworkPlain }), two, unknown)
+	if err != nil || len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0].EN, "several types of devices (A100, V100)") {
+		t.Errorf("plain: %v %v", p, err)
+	}
 	alone, err := Preview(request(func(d *api.Distributed) { d.NodeIDs, d.Enabled = []string{"a"}, false }), two[:1], unknown)
 	if err != nil || alone.IsDistributed || alone.Message.ZH != "使用环境: a" {
 		t.Errorf("%+v %v", alone, err)

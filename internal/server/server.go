@@ -204,6 +204,9 @@ func New(cfg Config) (*Server, error) {
 		closing:   make(chan struct{}),
 		looks:     rate.NewLimiter(50, 50),
 	}
+	if cfg.Register != nil {
+		_ = cfg.Register.Register(newTrainingMeters(cfg.Store)) // as newMeters does
+	}
 	s.build()
 	return s, nil
 }

@@ -1,13 +1,14 @@
 package telemetry
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Recoveries counts failures of tasks and the ways back. Its labels are closed sets: no name of a task,
-// a project or a user is one. The zero value of a pointer counts nothing.
+// Recoveries counts failures of tasks and the ways back. Its labels are closed sets, or bounded ones: no
+// name of a task or a user is one. The zero value of a pointer counts nothing.
 type Recoveries struct {
 	phases   *prometheus.HistogramVec
 	whole    prometheus.Histogram
@@ -15,7 +16,15 @@ type Recoveries struct {
 	steps    prometheus.Counter
 	seconds  *prometheus.CounterVec
 	tasks    *prometheus.CounterVec
+	projects *prometheus.CounterVec
+	saves    *prometheus.CounterVec
+
+	mu    sync.Mutex
+	known map[string]bool // projects with a series of their own
 }
+
+// maxProjects is how many projects have series; the rest share one.
+const maxProjects = 100
 
 // NewRecoveries makes them in reg.
 func NewRecoveries(reg prometheus.Registerer) *Recoveries {
@@ -34,7 +43,10 @@ func NewRecoveries(reg prometheus.Registerer) *Recoveries {
 		}, []string{"kind"}),
 		tasks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_tasks_finished_total", Help: "Finished tasks by phase."}, []string{"phase"}),
 	}
-	reg.MustRegister(r.phases, r.whole, r.failures, r.steps, r.seconds, r.tasks)
+	r.projects = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_project_tasks_finished_total", Help: "Finished tasks by project (the first 100; the rest are other) and phase."}, []string{"project", "phase"})
+	r.saves = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fermi_saves_total", Help: "Checkpoints that ranks began, and those of them that are whole."}, []string{"state"})
+	r.known = map[string]bool{}
+	reg.MustRegister(r.phases, r.whole, r.failures, r.steps, r.seconds, r.tasks, r.projects, r.saves)
 	return r
 }
 
@@ -63,12 +75,34 @@ func (r *Recoveries) LostSteps(n int64) {
 	}
 }
 
+// Saved counts checkpoints.
+func (r *Recoveries) Saved(begun, whole int64) {
+	if r != nil {
+		r.saves.WithLabelValues("begun").Add(float64(max(begun, 0)))
+		r.saves.WithLabelValues("whole").Add(float64(max(whole, 0)))
+	}
+}
+
 // Finished counts a task that ended in a phase after so long, of which so much was lost.
-func (r *Recoveries) Finished(phase string, all, lost time.Duration) {
+func (r *Recoveries) Finished(project, phase string, all, lost time.Duration) {
 	if r == nil {
 		return
 	}
 	r.tasks.WithLabelValues(phase).Inc()
+	r.projects.WithLabelValues(r.series(project), phase).Inc()
 	r.seconds.WithLabelValues("all").Add(max(all, 0).Seconds())
 	r.seconds.WithLabelValues("lost").Add(min(max(lost, 0), max(all, 0)).Seconds())
+}
+
+// series is the project, or that of all beyond the bound.
+func (r *Recoveries) series(project string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.known[project] {
+		if len(r.known) >= maxProjects {
+			return "other"
+		}
+		r.known[project] = true
+	}
+	return project
 }

@@ -7,6 +7,7 @@ import { cpus, loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
+import { seeInside, seeUse, startHosts } from "./inside.mjs";
 import { hurtTask, seeNoRecovery, seeRecipe, seeRecovery } from "./training.mjs";
 
 const root = resolve(fileURLToPath(import.meta.url), "../../..");
@@ -306,7 +307,7 @@ async function tour(browser, lang, ids) {
     clean();
   });
 
-  const scene = { page, base, t, accessible, picture, must };
+  const scene = { page, base, t, accessible, picture, must, call };
   await step(`${lang}: what failures cost is drawn`, async () => {
     await seeNoRecovery(scene, ids.done);
     await seeRecovery(scene, ids, lang);
@@ -315,6 +316,16 @@ async function tour(browser, lang, ids) {
 
   await step(`${lang}: a recipe is shown before it is used`, async () => {
     await seeRecipe(scene, lang);
+    clean();
+  });
+
+  await step(`${lang}: a task inside others is chosen, and runs there`, async () => {
+    await seeInside(scene, lang);
+    clean();
+  });
+
+  await step(`${lang}: what a task uses stands beside the goals`, async () => {
+    await seeUse(scene, ids.hurt, lang);
     clean();
   });
 
@@ -600,6 +611,7 @@ try {
     ids.done = await submit("带输出的任务", 'echo forty-two > "$FERMI_OUTPUT/result.txt"');
     await call("POST", "/queues", { metadata: { name: "halted" }, spec: { paused: true } });
     ids.hurt = await hurtTask({ call, text, untilPhase, must });
+    await startHosts({ call, untilPhase });
     ids.waits = await submit("等待中的任务", "true", {}, { queue: "halted" });
     await untilPhase(dies, "Failed");
     await untilPhase(ids.done, "Completed");

@@ -14,7 +14,7 @@ export async function hurtTask({ call, text, untilPhase, must }) {
   // What fails before its first step has no way back to it.
   while (!/step=/.test(await text(`/training-tasks/${id}/logs?tail=20`))) await pause();
   for (const n of [1, 2]) {
-    await call("POST", `/training-tasks/${id}/fault`, { rank: n - 1, kind: "kill" });
+    await hurt(call, id, n - 1);
     for (;;) {
       const { status } = await call("GET", `/training-tasks/${id}`);
       must(!["Completed", "Failed", "Stopped"].includes(status.phase), `${id} is ${status.phase}`);
@@ -23,6 +23,18 @@ export async function hurtTask({ call, text, untilPhase, must }) {
     }
   }
   return id;
+}
+
+/** Kills a rank; on a machine that is busy its launcher may have to connect again first. */
+async function hurt(call, id, rank) {
+  for (;;) {
+    try {
+      return await call("POST", `/training-tasks/${id}/fault`, { rank, kind: "kill" });
+    } catch (error) {
+      if (!String(error).includes("NotAttached")) throw error;
+      await pause();
+    }
+  }
 }
 
 /** The tab that shows what failures cost: of a task that was hurt, and of one that was not. */

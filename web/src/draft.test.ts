@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { emptyDraft, toForm, withForm } from "./draft";
+import { emptyDraft, toForm, withForm, within } from "./draft";
 
 test("the form writes YAML and reads the same back", () => {
   const filled = {
@@ -12,6 +12,8 @@ test("the form writes YAML and reads the same back", () => {
     memory: "16Gi",
     priorityClass: "preemptible",
     zones: ["beijing-1", "shanghai-1"],
+    framework: "deepspeed",
+    inside: [],
   };
   expect(toForm(withForm(emptyDraft, filled))).toEqual(filled);
 });
@@ -52,4 +54,21 @@ test("aliases cannot grow without end", () => {
       .fill(`*a${i - 1}`)
       .join(",")}]\n`;
   expect(toForm(bomb)).toBeUndefined();
+});
+
+test("inside others a task has a replica in each and asks for nothing itself", () => {
+  const asked = withForm(emptyDraft, { devices: 8, deviceType: "H800", cpu: "2", zones: ["beijing-1"] });
+  const inside = withForm(asked, within(["b", "a"]));
+  expect(toForm(inside)).toMatchObject({
+    inside: ["b", "a"],
+    replicas: 2,
+    devices: 0,
+    deviceType: "",
+    cpu: "",
+    zones: [],
+  });
+  expect(inside).not.toContain("resources");
+  const none = withForm(inside, within([]));
+  expect(none).not.toContain("inside");
+  expect(toForm(none)?.replicas).toBe(1);
 });

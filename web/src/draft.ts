@@ -12,6 +12,8 @@ export interface Form {
   memory: string;
   priorityClass: string;
   zones: string[];
+  framework: string;
+  inside: string[];
 }
 
 export const emptyDraft = `kind: TrainingTask
@@ -35,6 +37,8 @@ const where: { [K in keyof Form]: readonly (string | number)[] } = {
   memory: [...role, "resources", "memory"],
   priorityClass: ["spec", "priorityClass"],
   zones: ["spec", "zones", "allow"],
+  framework: ["spec", "framework"],
+  inside: ["spec", "inside"],
 };
 
 /** A manifest longer than this is refused by the server too. */
@@ -70,7 +74,10 @@ export function toForm(yaml: string): Form | undefined {
     const v = at(where[key]);
     return typeof v === "number" && Number.isFinite(v) ? v : fallback;
   };
-  const zones = at(where.zones);
+  const names = (key: keyof Form): string[] => {
+    const list = at(where[key]);
+    return Array.isArray(list) ? list.filter((n): n is string => typeof n === "string") : [];
+  };
   return {
     displayName: text("displayName"),
     command: commandLine(at(where.command)),
@@ -80,8 +87,16 @@ export function toForm(yaml: string): Form | undefined {
     cpu: text("cpu"),
     memory: text("memory"),
     priorityClass: text("priorityClass"),
-    zones: Array.isArray(zones) ? zones.filter((z): z is string => typeof z === "string") : [],
+    zones: names("zones"),
+    framework: text("framework"),
+    inside: names("inside"),
   };
+}
+
+/** What a choice of tasks to run inside changes: a replica in each, with what they have. */
+export function within(inside: string[]): Partial<Form> {
+  const replicas = Math.max(inside.length, 1);
+  return { inside, replicas, devices: 0, deviceType: "", cpu: "", memory: "", zones: [] };
 }
 
 /** sh -c X is shown as X, another command as a shell would need it written. */
@@ -125,6 +140,7 @@ function edit(doc: Document, patch: Partial<Form>): string {
 
 /** Deletes a value and the maps it leaves empty. */
 function remove(doc: Document, path: readonly (string | number)[]): void {
+  if (!isMap(doc.getIn(path.slice(0, -1)))) return;
   doc.deleteIn(path);
   for (let n = path.length - 1; n > 0; n--) {
     const parent = path.slice(0, n);

@@ -34,6 +34,13 @@ export function bytes(n: number): string {
   return `${i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
 }
 
+/** A quantity of bytes as the server writes it, such as 16Gi or 1500, as a number; NaN for anything else. */
+export function quantity(text: string | undefined): number {
+  const m = /^(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|Pi|Ei)?$/.exec(text ?? "");
+  if (!m) return Number.NaN;
+  return Number(m[1]) * 1024 ** (m[2] ? ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].indexOf(m[2]) + 1 : 0);
+}
+
 export function moment(iso: string | undefined, lang: Language): string {
   const at = iso ? new Date(iso) : undefined;
   if (!at || Number.isNaN(at.getTime())) return "—";

@@ -40,7 +40,7 @@ func (c *Controller) apply(ctx context.Context, s seen, p plan) error {
 		if task, err = c.commit(ctx, s, p); err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}
-		c.measure(&s.task.Status, &task.Status)
+		c.measure(s.task.Meta.Project, &s.task.Status, &task.Status)
 	}
 	if err := c.effects(ctx, s, p, task); err != nil {
 		return err

@@ -75,6 +75,7 @@ type Controller struct {
 	lent  map[string]api.Key   // task id → who is inside it
 	stays map[string]int       // task id → generation whose failure no other place was found for
 	paces map[api.Key]pace     // of large tasks
+	bases map[string]base      // by work
 	bills map[string]uint64    // task id → what the usage rows of this leader say
 }
 
@@ -89,7 +90,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	c.mu.Lock()
 	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
 	c.stays, c.paces, c.bills = map[string]int{}, map[api.Key]pace{}, map[string]uint64{}
-	c.lent = map[string]api.Key{}
+	c.lent, c.bases = map[string]api.Key{}, map[string]base{}
 	marks := newWatermarks()
 	c.marks = marks
 	c.mu.Unlock()
@@ -154,6 +155,7 @@ func (c *Controller) change(ch store.Change) {
 		c.wakeGuest(ch)
 		if ch.New != nil {
 			c.keys[ch.New.GetMeta().ID] = ch.Key
+			c.noteBase(ch.New.(*api.TrainingTask))
 			if idle(ch.New.(*api.TrainingTask)) {
 				return
 			}
@@ -246,7 +248,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 		known[ob.Name] = ob
 	}
 	s.stay = c.staysIn(s.task) || s.inside()
-	s.guest = c.guestOf(s.task.Meta.ID)
+	s.guest, s.base = c.guestOf(s.task.Meta.ID), c.baseOf(s.task)
 	if s.homeless, err = c.environments(ctx, &s); err != nil {
 		return seen{}, err
 	}
@@ -287,7 +289,7 @@ func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engin
 			}
 			if n := c.node(slot.Node); n != nil {
 				m.node, m.zone, m.leaf, m.rack = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf, n.Spec.Rack
-				m.peak = peakOf(n, slot.Devices)
+				m.peak, m.virtual = peakOf(n, slot.Devices), n.Spec.Virtual
 				m.usable = n.Status.Ready && !n.Spec.Cordoned && n.Meta.DeletedAt == nil
 			}
 			if ob, ok := known[m.name]; ok {

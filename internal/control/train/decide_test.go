@@ -314,6 +314,7 @@ func TestEveryLifeEnds(t *testing.T) {
 				t.Fatal("the next place would go on with the rendezvous of the last")
 			}
 			checkInterruptions(t, p.status)
+			checkUsed(t, s.task.Status, p)
 			checkWatch(t, s, p)
 			tk, pl = s.committed(p)
 			play(t, world, s, p)
@@ -432,6 +433,7 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 			m.said.Port, m.said.Serve = 4000, 5000+m.attempt
 		case engine.StateRunning:
 			m.said.Step += int64(rapid.IntRange(0, 2).Draw(t, "steps"))
+			m.said.Use, m.said.Saves = link.Use{CPU: 1, Seconds: 2, Busy: 1, Watched: 2}, link.Saves{Begun: 3, Whole: 2}
 			m.said.Own = []link.RankOwn{{Rank: m.first, Seconds: rapid.SampledFrom([]float64{.1, .2, .3}).Draw(t, "own"), Steps: 16}}
 			if m.said.Failed == nil && rapid.Bool().Draw(t, "rank fails") {
 				m.said.Failed = &link.RankExit{

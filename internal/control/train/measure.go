@@ -7,7 +7,7 @@ import (
 )
 
 // measure counts what a commit brought: it is called once for each that was taken.
-func (c *Controller) measure(before, after *api.TrainingTaskStatus) {
+func (c *Controller) measure(project string, before, after *api.TrainingTaskStatus) {
 	m := c.cfg.Recoveries
 	old, in := copyInterruptions(before.Interruptions), copyInterruptions(after.Interruptions)
 	for cause, n := range in.Causes {
@@ -16,6 +16,13 @@ func (c *Controller) measure(before, after *api.TrainingTaskStatus) {
 		}
 	}
 	m.LostSteps(in.LostSteps - old.LostSteps)
+	if u := after.Use; u != nil && u != before.Use {
+		was := api.Use{}
+		if o := before.Use; o != nil && o.Saves <= u.Saves && o.WholeSaves <= u.WholeSaves { // fewer: other launchers count anew
+			was = *o
+		}
+		m.Saved(u.Saves-was.Saves, u.WholeSaves-was.WholeSaves)
+	}
 	if in.Recovered > old.Recovered { // the newest: another failure would have ended it unfinished
 		newest := in.Newest()
 		m.Recovered(phaseSeconds(newest), newest.EndedAt.Sub(newest.FailedAt))
@@ -25,7 +32,7 @@ func (c *Controller) measure(before, after *api.TrainingTaskStatus) {
 		if after.StartedAt != nil && after.FinishedAt != nil {
 			all = after.FinishedAt.Sub(*after.StartedAt)
 		}
-		m.Finished(string(after.Phase), all, in.LostTime.Std())
+		m.Finished(project, string(after.Phase), all, in.LostTime.Std())
 	}
 }
 

@@ -75,7 +75,7 @@ func (s *seen) conclude(p *plan, now time.Time, members []preflight.Member) {
 	pairs, latency, rate := preflight.Measure(members)
 	p.status.Preflight = &api.PreflightStatus{
 		StartedAt: p.status.Preflight.StartedAt, FinishedAt: &now, Pairs: pairs,
-		LatencyMs: float64(latency.Microseconds()) / 1000, Rate: api.Bytes(rate), Findings: preflight.Judge(members),
+		LatencyMs: float64(latency.Microseconds()) / 1000, Rate: api.Bytes(rate), Devices: preflight.Covered(members), Findings: preflight.Judge(members),
 	}
 	p.commit = true
 	for i, f := range p.status.Preflight.Findings {

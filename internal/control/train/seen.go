@@ -27,6 +27,8 @@ type seen struct {
 	guest    string
 	// stay: no other place was found for the open generation's failure.
 	stay bool
+	// base is the pace of the same work in a smaller world; nil: none is known.
+	base *base
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 
@@ -50,6 +52,7 @@ type member struct {
 	rack     string
 	devices  uint64
 	lender   api.Lender // whose replica it runs inside; zero: none's
+	virtual  bool       // its node is: cores and memory are nominal
 	peak     float64    // operations a second that its devices can do; 0: not known
 	ranks    int        // processes
 	first    int        // rank of its first one

@@ -20,8 +20,8 @@ const (
 
 // speed writes down how fast the task trains.
 func (s *seen) speed(p *plan, now time.Time) {
-	ends := p.status.Phase.Finished() && !s.task.Status.Phase.Finished()
-	if p.status.Phase != api.PhaseRunning && !ends || p.status.StartedAt == nil || p.archive || p.erase {
+	ends, ok := s.measurable(p)
+	if !ok {
 		return
 	}
 	sum, ranks, peak, reports := s.sumPace(p.status.Generation)
@@ -46,6 +46,12 @@ func (s *seen) speed(p *plan, now time.Time) {
 	if wait = max(wait, stepLook); !ends && (p.wake == 0 || p.wake > wait) {
 		p.wake = wait
 	}
+}
+
+// measurable: it runs, or ends in this turn.
+func (s *seen) measurable(p *plan) (ends, ok bool) {
+	ends = p.status.Phase.Finished() && !s.task.Status.Phase.Finished()
+	return ends, (p.status.Phase == api.PhaseRunning || ends) && p.status.StartedAt != nil && !p.archive && !p.erase
 }
 
 // sumPace adds up what the launchers of the generation tell. reports: all of them tell of steps.

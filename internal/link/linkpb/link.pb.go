@@ -881,6 +881,8 @@ type PreflightReport struct {
 	Listen        string                 `protobuf:"bytes,2,opt,name=listen,proto3" json:"listen,omitempty"`
 	Port          int32                  `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
 	Results       []*PreflightResult     `protobuf:"bytes,4,rep,name=results,proto3" json:"results,omitempty"`
+	Devices       string                 `protobuf:"bytes,50,opt,name=devices,proto3" json:"devices,omitempty"`
+	DeviceFaults  []*DeviceFault         `protobuf:"bytes,51,rep,name=device_faults,json=deviceFaults,proto3" json:"device_faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -943,6 +945,80 @@ func (x *PreflightReport) GetResults() []*PreflightResult {
 	return nil
 }
 
+func (x *PreflightReport) GetDevices() string {
+	if x != nil {
+		return x.Devices
+	}
+	return ""
+}
+
+func (x *PreflightReport) GetDeviceFaults() []*DeviceFault {
+	if x != nil {
+		return x.DeviceFaults
+	}
+	return nil
+}
+
+type DeviceFault struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Count         int64                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceFault) Reset() {
+	*x = DeviceFault{}
+	mi := &file_link_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceFault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceFault) ProtoMessage() {}
+
+func (x *DeviceFault) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceFault.ProtoReflect.Descriptor instead.
+func (*DeviceFault) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DeviceFault) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *DeviceFault) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DeviceFault) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type PreflightResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Target        *PreflightTarget       `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
@@ -955,7 +1031,7 @@ type PreflightResult struct {
 
 func (x *PreflightResult) Reset() {
 	*x = PreflightResult{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1043,7 @@ func (x *PreflightResult) String() string {
 func (*PreflightResult) ProtoMessage() {}
 
 func (x *PreflightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1056,7 @@ func (x *PreflightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
 func (*PreflightResult) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PreflightResult) GetTarget() *PreflightTarget {
@@ -1024,7 +1100,7 @@ type RoleTable struct {
 
 func (x *RoleTable) Reset() {
 	*x = RoleTable{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1112,7 @@ func (x *RoleTable) String() string {
 func (*RoleTable) ProtoMessage() {}
 
 func (x *RoleTable) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1125,7 @@ func (x *RoleTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
 func (*RoleTable) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RoleTable) GetName() string {
@@ -1099,6 +1175,9 @@ type Ranks struct {
 	Pace              *Pace                  `protobuf:"bytes,26,opt,name=pace,proto3" json:"pace,omitempty"`                                                         // of the generation so far; absent where ranks don't report
 	SteppedAtUnixNano int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
 	Frozen            bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                                                    // what is held stays: the next generation can go on from it
+	Use               *Use                   `protobuf:"bytes,50,opt,name=use,proto3" json:"use,omitempty"`                                                           // of the generation so far; absent until it was measured
+	Saves             *Saves                 `protobuf:"bytes,51,opt,name=saves,proto3" json:"saves,omitempty"`                                                       // since the launcher began
+	Parameters        float64                `protobuf:"fixed64,52,opt,name=parameters,proto3" json:"parameters,omitempty"`                                           // of the model, as ranks report
 	Own               []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
 	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
@@ -1108,7 +1187,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1199,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1212,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -1248,6 +1327,27 @@ func (x *Ranks) GetFrozen() bool {
 	return false
 }
 
+func (x *Ranks) GetUse() *Use {
+	if x != nil {
+		return x.Use
+	}
+	return nil
+}
+
+func (x *Ranks) GetSaves() *Saves {
+	if x != nil {
+		return x.Saves
+	}
+	return nil
+}
+
+func (x *Ranks) GetParameters() float64 {
+	if x != nil {
+		return x.Parameters
+	}
+	return 0
+}
+
 func (x *Ranks) GetOwn() []*RankOwn {
 	if x != nil {
 		return x.Own
@@ -1284,7 +1384,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1396,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1409,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -1354,6 +1454,159 @@ func (x *Pace) GetWaited() float64 {
 	return 0
 }
 
+// Use is sums over the processes and devices of one launcher; busy over the samples of its devices.
+type Use struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cpu           float64                `protobuf:"fixed64,1,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Memory        int64                  `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	Devices       int32                  `protobuf:"varint,4,opt,name=devices,proto3" json:"devices,omitempty"`
+	Busy          float64                `protobuf:"fixed64,5,opt,name=busy,proto3" json:"busy,omitempty"`
+	Watched       float64                `protobuf:"fixed64,6,opt,name=watched,proto3" json:"watched,omitempty"`
+	DeviceMemory  int64                  `protobuf:"varint,7,opt,name=device_memory,json=deviceMemory,proto3" json:"device_memory,omitempty"`
+	DeviceTotal   int64                  `protobuf:"varint,8,opt,name=device_total,json=deviceTotal,proto3" json:"device_total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Use) Reset() {
+	*x = Use{}
+	mi := &file_link_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Use) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Use) ProtoMessage() {}
+
+func (x *Use) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Use.ProtoReflect.Descriptor instead.
+func (*Use) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Use) GetCpu() float64 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *Use) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Use) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *Use) GetDevices() int32 {
+	if x != nil {
+		return x.Devices
+	}
+	return 0
+}
+
+func (x *Use) GetBusy() float64 {
+	if x != nil {
+		return x.Busy
+	}
+	return 0
+}
+
+func (x *Use) GetWatched() float64 {
+	if x != nil {
+		return x.Watched
+	}
+	return 0
+}
+
+func (x *Use) GetDeviceMemory() int64 {
+	if x != nil {
+		return x.DeviceMemory
+	}
+	return 0
+}
+
+func (x *Use) GetDeviceTotal() int64 {
+	if x != nil {
+		return x.DeviceTotal
+	}
+	return 0
+}
+
+type Saves struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Begun         int64                  `protobuf:"varint,1,opt,name=begun,proto3" json:"begun,omitempty"`
+	Whole         int64                  `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Saves) Reset() {
+	*x = Saves{}
+	mi := &file_link_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Saves) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Saves) ProtoMessage() {}
+
+func (x *Saves) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Saves.ProtoReflect.Descriptor instead.
+func (*Saves) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Saves) GetBegun() int64 {
+	if x != nil {
+		return x.Begun
+	}
+	return 0
+}
+
+func (x *Saves) GetWhole() int64 {
+	if x != nil {
+		return x.Whole
+	}
+	return 0
+}
+
 // RankOwn is a rank's own part of a step, without waiting for others: the mean of its last steps, less the slowest quarter.
 type RankOwn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1366,7 +1619,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1631,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1644,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -1433,7 +1686,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1698,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1711,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -1546,7 +1799,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1811,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1824,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1629,7 +1882,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1894,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1907,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Probe) GetId() string {
@@ -1699,7 +1952,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1964,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1977,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Probed) GetId() string {
@@ -1773,7 +2026,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +2038,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +2051,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -1825,7 +2078,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +2090,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +2103,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -1882,7 +2135,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1894,7 +2147,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1907,7 +2160,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -1970,7 +2223,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2235,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2248,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -2031,7 +2284,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2296,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2309,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -2085,7 +2338,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2350,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2363,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -2152,7 +2405,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2417,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2430,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -2210,7 +2463,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2475,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2488,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -2258,7 +2511,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +2523,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +2536,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -2316,7 +2569,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2581,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2594,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -2359,7 +2612,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2624,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2637,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 type SecretValue struct {
@@ -2398,7 +2651,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2663,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2676,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -2456,7 +2709,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2721,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2734,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2504,7 +2757,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2769,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2782,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -2584,7 +2837,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2596,7 +2849,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2609,7 +2862,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -2642,7 +2895,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2907,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2920,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -2691,7 +2944,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2956,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2969,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -2789,7 +3042,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +3054,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +3067,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -2883,7 +3136,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2895,7 +3148,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2908,7 +3161,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -2934,7 +3187,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3199,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3212,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -2986,7 +3239,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3251,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3264,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Facts) GetReplica() string {
@@ -3083,7 +3336,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3095,7 +3348,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3108,7 +3361,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Order) GetReplica() string {
@@ -3157,7 +3410,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3422,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3435,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Question) GetKind() string {
@@ -3215,7 +3468,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3227,7 +3480,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3240,7 +3493,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -3259,7 +3512,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3271,7 +3524,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3284,7 +3537,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -3309,7 +3562,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3574,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3587,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TailData) GetReplica() string {
@@ -3448,12 +3701,18 @@ const file_link_proto_rawDesc = "" +
 	"\rshared_memory\x18\x03 \x01(\x03R\fsharedMemory\x1a;\n" +
 	"\rVersionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe8\x01\n" +
 	"\x0fPreflightReport\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\tR\x05round\x12\x16\n" +
 	"\x06listen\x18\x02 \x01(\tR\x06listen\x12\x12\n" +
 	"\x04port\x18\x03 \x01(\x05R\x04port\x128\n" +
-	"\aresults\x18\x04 \x03(\v2\x1e.fermi.link.v1.PreflightResultR\aresults\"\x98\x01\n" +
+	"\aresults\x18\x04 \x03(\v2\x1e.fermi.link.v1.PreflightResultR\aresults\x12\x18\n" +
+	"\adevices\x182 \x01(\tR\adevices\x12?\n" +
+	"\rdevice_faults\x183 \x03(\v2\x1a.fermi.link.v1.DeviceFaultR\fdeviceFaults\"M\n" +
+	"\vDeviceFault\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\"\x98\x01\n" +
 	"\x0fPreflightResult\x126\n" +
 	"\x06target\x18\x01 \x01(\v2\x1e.fermi.link.v1.PreflightTargetR\x06target\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12#\n" +
@@ -3463,7 +3722,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x92\x05\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x84\x06\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3484,7 +3743,12 @@ const file_link_proto_rawDesc = "" +
 	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12'\n" +
 	"\x04pace\x18\x1a \x01(\v2\x13.fermi.link.v1.PaceR\x04pace\x12/\n" +
 	"\x14stepped_at_unix_nano\x18\x19 \x01(\x03R\x11steppedAtUnixNano\x12\x16\n" +
-	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12(\n" +
+	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12$\n" +
+	"\x03use\x182 \x01(\v2\x12.fermi.link.v1.UseR\x03use\x12*\n" +
+	"\x05saves\x183 \x01(\v2\x14.fermi.link.v1.SavesR\x05saves\x12\x1e\n" +
+	"\n" +
+	"parameters\x184 \x01(\x01R\n" +
+	"parameters\x12(\n" +
 	"\x03own\x18( \x03(\v2\x16.fermi.link.v1.RankOwnR\x03own\x12\x18\n" +
 	"\aprinted\x18) \x01(\bR\aprinted\x12\x1a\n" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x96\x01\n" +
@@ -3494,7 +3758,19 @@ const file_link_proto_rawDesc = "" +
 	"\asamples\x18\x03 \x01(\x01R\asamples\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\x01R\x06tokens\x12\x14\n" +
 	"\x05flops\x18\x05 \x01(\x01R\x05flops\x12\x16\n" +
-	"\x06waited\x18\x06 \x01(\x01R\x06waited\"M\n" +
+	"\x06waited\x18\x06 \x01(\x01R\x06waited\"\xd9\x01\n" +
+	"\x03Use\x12\x10\n" +
+	"\x03cpu\x18\x01 \x01(\x01R\x03cpu\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x18\n" +
+	"\adevices\x18\x04 \x01(\x05R\adevices\x12\x12\n" +
+	"\x04busy\x18\x05 \x01(\x01R\x04busy\x12\x18\n" +
+	"\awatched\x18\x06 \x01(\x01R\awatched\x12#\n" +
+	"\rdevice_memory\x18\a \x01(\x03R\fdeviceMemory\x12!\n" +
+	"\fdevice_total\x18\b \x01(\x03R\vdeviceTotal\"3\n" +
+	"\x05Saves\x12\x14\n" +
+	"\x05begun\x18\x01 \x01(\x03R\x05begun\x12\x14\n" +
+	"\x05whole\x18\x02 \x01(\x03R\x05whole\"M\n" +
 	"\aRankOwn\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x14\n" +
@@ -3669,7 +3945,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
@@ -3680,105 +3956,111 @@ var file_link_proto_goTypes = []any{
 	(*PreflightTarget)(nil),     // 6: fermi.link.v1.PreflightTarget
 	(*NodeFacts)(nil),           // 7: fermi.link.v1.NodeFacts
 	(*PreflightReport)(nil),     // 8: fermi.link.v1.PreflightReport
-	(*PreflightResult)(nil),     // 9: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),           // 10: fermi.link.v1.RoleTable
-	(*Ranks)(nil),               // 11: fermi.link.v1.Ranks
-	(*Pace)(nil),                // 12: fermi.link.v1.Pace
-	(*RankOwn)(nil),             // 13: fermi.link.v1.RankOwn
-	(*RankExit)(nil),            // 14: fermi.link.v1.RankExit
-	(*RankState)(nil),           // 15: fermi.link.v1.RankState
-	(*Probe)(nil),               // 16: fermi.link.v1.Probe
-	(*Probed)(nil),              // 17: fermi.link.v1.Probed
-	(*Watermark)(nil),           // 18: fermi.link.v1.Watermark
-	(*Started)(nil),             // 19: fermi.link.v1.Started
-	(*Exited)(nil),              // 20: fermi.link.v1.Exited
-	(*LogData)(nil),             // 21: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 22: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 23: fermi.link.v1.Usage
-	(*Done)(nil),                // 24: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 25: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 26: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 27: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 28: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 29: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 30: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 31: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 32: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 33: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 34: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 35: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 36: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 37: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 38: fermi.link.v1.Facts
-	(*Order)(nil),               // 39: fermi.link.v1.Order
-	(*Question)(nil),            // 40: fermi.link.v1.Question
-	(*Answer)(nil),              // 41: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 42: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 43: fermi.link.v1.TailData
-	nil,                         // 44: fermi.link.v1.NodeFacts.VersionsEntry
+	(*DeviceFault)(nil),         // 9: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),     // 10: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),           // 11: fermi.link.v1.RoleTable
+	(*Ranks)(nil),               // 12: fermi.link.v1.Ranks
+	(*Pace)(nil),                // 13: fermi.link.v1.Pace
+	(*Use)(nil),                 // 14: fermi.link.v1.Use
+	(*Saves)(nil),               // 15: fermi.link.v1.Saves
+	(*RankOwn)(nil),             // 16: fermi.link.v1.RankOwn
+	(*RankExit)(nil),            // 17: fermi.link.v1.RankExit
+	(*RankState)(nil),           // 18: fermi.link.v1.RankState
+	(*Probe)(nil),               // 19: fermi.link.v1.Probe
+	(*Probed)(nil),              // 20: fermi.link.v1.Probed
+	(*Watermark)(nil),           // 21: fermi.link.v1.Watermark
+	(*Started)(nil),             // 22: fermi.link.v1.Started
+	(*Exited)(nil),              // 23: fermi.link.v1.Exited
+	(*LogData)(nil),             // 24: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 25: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 26: fermi.link.v1.Usage
+	(*Done)(nil),                // 27: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 28: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 29: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 30: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 31: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 32: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 33: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 34: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 35: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 36: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 37: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 38: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 39: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 40: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 41: fermi.link.v1.Facts
+	(*Order)(nil),               // 42: fermi.link.v1.Order
+	(*Question)(nil),            // 43: fermi.link.v1.Question
+	(*Answer)(nil),              // 44: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 45: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 46: fermi.link.v1.TailData
+	nil,                         // 47: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	19, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	20, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	21, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	23, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	24, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	26, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	11, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	17, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	22, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	23, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	24, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	26, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	27, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	29, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	12, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	20, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	22, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	25, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	26, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	18, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	16, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
-	10, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	25, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	28, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	29, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	21, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	19, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	11, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	5,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	6,  // 18: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	44, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	9,  // 20: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	6,  // 21: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	14, // 22: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	15, // 23: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	7,  // 24: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	8,  // 25: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	12, // 26: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	13, // 27: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
-	32, // 28: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	36, // 29: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	38, // 30: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	26, // 31: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	37, // 32: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	39, // 33: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	26, // 34: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	23, // 35: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	11, // 36: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	17, // 37: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 38: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	25, // 39: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	18, // 40: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	16, // 41: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 42: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	27, // 43: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	28, // 44: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	31, // 45: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	34, // 46: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	40, // 47: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	42, // 48: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 49: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	30, // 50: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	29, // 51: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	33, // 52: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	35, // 53: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	41, // 54: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	43, // 55: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	49, // [49:56] is the sub-list for method output_type
-	42, // [42:49] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	47, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	10, // 20: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	9,  // 21: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	6,  // 22: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	17, // 23: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	18, // 24: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	7,  // 25: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	8,  // 26: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	13, // 27: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	14, // 28: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	15, // 29: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	16, // 30: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	35, // 31: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	39, // 32: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	41, // 33: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	29, // 34: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	40, // 35: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	42, // 36: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	29, // 37: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	26, // 38: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	12, // 39: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	20, // 40: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 41: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	28, // 42: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	21, // 43: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	19, // 44: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 45: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	30, // 46: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	31, // 47: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	34, // 48: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	37, // 49: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	43, // 50: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	45, // 51: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 52: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	33, // 53: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	32, // 54: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	36, // 55: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	38, // 56: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	44, // 57: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	46, // 58: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	52, // [52:59] is the sub-list for method output_type
+	45, // [45:52] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -3806,16 +4088,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[31].OneofWrappers = []any{
+	file_link_proto_msgTypes[34].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[34].OneofWrappers = []any{
+	file_link_proto_msgTypes[37].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[35].OneofWrappers = []any{
+	file_link_proto_msgTypes[38].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -3826,7 +4108,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   45,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

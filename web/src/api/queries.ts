@@ -374,6 +374,42 @@ export function useRecipe(yaml: string) {
   });
 }
 
+/** Running tasks that others may run inside: of one replica, and inside none themselves. */
+export function useHosts() {
+  return useQuery({
+    queryKey: [...keys.lists, "hosts"],
+    queryFn: async () => {
+      const query = { phase: ["Running" as const], limit: 500 };
+      const page = await dataOf(api.GET("/api/v1/training-tasks", { params: { query } }));
+      return (page.items ?? []).filter(
+        ({ spec }) => spec.roles?.length === 1 && (spec.roles[0]?.replicas ?? 1) === 1 && !spec.inside?.length,
+      );
+    },
+  });
+}
+
+/** What running tasks would be together as the nodes of a training; nothing is submitted. */
+export function useInside(names: string[], framework: string) {
+  return useQuery({
+    queryKey: ["inside", names, framework],
+    enabled: names.length > 0,
+    retry: false,
+    placeholderData: keepPreviousData,
+    queryFn: () => {
+      const body = {
+        taskName: "preview",
+        launchMode: "existing" as const,
+        distributedConfig: {
+          enabled: names.length > 1,
+          nodeIds: names,
+          framework: (framework || "plain") as Schemas["ExistingPreview"]["framework"],
+        },
+      };
+      return dataOf(api.POST("/api/v1/training-tasks/existing/preview", { body }));
+    },
+  });
+}
+
 /** Submits a manifest as it is written; with dryRun it is only checked. */
 export function useSubmit() {
   const client = useQueryClient();

@@ -1972,11 +1972,16 @@ export interface components {
             taskId: string;
         };
         PreflightFinding: {
-            /** @description port, pair, answer, disk, sharedMemory, python, torch, driver … */
+            /** @description port, pair, answer, device, disk, sharedMemory, image, python, torch, cuda, driver … */
             field: string;
             message: components["schemas"]["Text"];
         };
         PreflightStatus: {
+            /**
+             * @description tested: the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none.
+             * @enum {string}
+             */
+            devices?: "tested" | "virtual" | "untested";
             /** @description What does not hold, causes first; at most 20. */
             findings?: components["schemas"]["PreflightFinding"][] | null;
             /**
@@ -2569,6 +2574,20 @@ export interface components {
             name: string;
             rendezvous?: components["schemas"]["Rendezvous"];
         };
+        Scaling: {
+            /**
+             * Format: int64
+             * @description Ranks of the smallest world that the leader saw with the same project, name, framework, command and hyper-parameters.
+             */
+            baseRanks: number;
+            /** @description Whose that was; this task's own where it is elastic. */
+            baseTask: string;
+            /**
+             * Format: double
+             * @description Samples (or tokens, where ranks report no samples) a second and rank, against those of the smaller world.
+             */
+            efficiency: number;
+        };
         Secret: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["SecretSpec"];
@@ -2978,6 +2997,8 @@ export interface components {
             roles?: components["schemas"]["RoleStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
+            /** @description What it uses, as its launchers see it. */
+            use?: components["schemas"]["Use"];
             /** @description Ranks that the others wait for; at most 8, the slowest first. */
             stragglers?: components["schemas"]["Straggler"][] | null;
             /** @description Where it runs or ran. */
@@ -3031,6 +3052,67 @@ export interface components {
              * @description How many of the replicas still run; they count up to now.
              */
             running: number;
+        };
+        Use: {
+            /**
+             * Format: date-time
+             * @description When it was taken: more and more rarely as the task gets older, at least every 5 minutes.
+             */
+            at: string;
+            /**
+             * Format: double
+             * @description CPU time of its processes over the time that passed.
+             */
+            cores: number;
+            /**
+             * Format: double
+             * @description Of the cores it asked for; absent on virtual nodes, where those are nominal.
+             */
+            cpuUse?: number;
+            /**
+             * @description Bytes a second between zones, estimated: a ring all-reduce of 4 bytes for each parameter that ranks report, once a step. Absent within one zone, for other strategies than data parallel, and where ranks don't report parameters.
+             * @example 16Gi
+             */
+            crossZone?: string;
+            /**
+             * @description In use on them.
+             * @example 16Gi
+             */
+            deviceMemory?: string;
+            /**
+             * @description That they have.
+             * @example 16Gi
+             */
+            deviceTotal?: string;
+            /**
+             * Format: double
+             * @description Mean share of time in which they worked, by samples every 30 s.
+             */
+            deviceUse?: number;
+            /**
+             * Format: int64
+             * @description Whose driver could be asked; absent where there are none, or only virtual ones.
+             */
+            devices?: number;
+            /**
+             * @description Resident, of all its processes.
+             * @example 16Gi
+             */
+            memory: string;
+            /** Format: int64 */
+            ranks: number;
+            /**
+             * Format: int64
+             * @description Checkpoints that ranks began, each rank counted.
+             */
+            saves?: number;
+            /** @description How well it scales; absent until the same work was seen with fewer ranks. */
+            scaling?: components["schemas"]["Scaling"];
+            /**
+             * Format: int64
+             * @description Of these those that are, or were, whole.
+             */
+            wholeSaves?: number;
         };
         User: {
             metadata: components["schemas"]["Meta"];

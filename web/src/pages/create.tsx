@@ -17,8 +17,9 @@ import { useNavigate } from "@tanstack/react-router";
 import { type FormEvent, lazy, Suspense, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useNodes, useSubmit, useZones } from "../api/queries";
-import { emptyDraft, type Form, toForm, withForm } from "../draft";
+import { emptyDraft, type Form, toForm, withForm, within } from "../draft";
 import { title } from "../format";
+import { Inside } from "../parts/inside";
 import { Failure, Panel } from "../parts/states";
 
 const Recipe = lazy(() => import("../parts/recipe"));
@@ -109,6 +110,8 @@ const blank: Form = {
   memory: "",
   priorityClass: "",
   zones: [],
+  framework: "",
+  inside: [],
 };
 
 function Fields({ form, change }: { form: Form | undefined; change: (patch: Partial<Form>) => void }) {
@@ -121,6 +124,7 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
   );
   const f = form ?? blank;
   const disabled = form === undefined;
+  const lent = disabled || f.inside.length > 0; // what it has is then that of others
   return (
     <Stack gap="sm">
       {disabled && <Text size="sm">{t("create.yamlBad")}</Text>}
@@ -145,6 +149,7 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
         spellCheck={false}
         styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: 13 } }}
       />
+      <Inside names={f.inside} framework={f.framework} change={(names) => change(within(names))} disabled={disabled} />
       <SimpleGrid cols={{ base: 1, xs: 2 }}>
         <NumberInput
           label={t("create.replicas")}
@@ -153,7 +158,7 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
           min={1}
           max={16384}
           allowDecimal={false}
-          disabled={disabled}
+          disabled={lent}
         />
         <Select
           label={t("create.priority")}
@@ -170,7 +175,7 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
           min={0}
           max={64}
           allowDecimal={false}
-          disabled={disabled}
+          disabled={lent}
         />
         <Select
           label={t("create.deviceType")}
@@ -179,14 +184,14 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
           value={f.deviceType || null}
           onChange={(v) => change({ deviceType: v ?? "" })}
           clearable
-          disabled={disabled}
+          disabled={lent}
         />
         <TextInput
           label={t("create.cpu")}
           placeholder={t("create.default")}
           value={f.cpu}
           onChange={(e) => change({ cpu: e.currentTarget.value })}
-          disabled={disabled}
+          disabled={lent}
           maxLength={32}
         />
         <TextInput
@@ -194,7 +199,7 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
           placeholder={t("create.default")}
           value={f.memory}
           onChange={(e) => change({ memory: e.currentTarget.value })}
-          disabled={disabled}
+          disabled={lent}
           maxLength={32}
         />
       </SimpleGrid>
@@ -204,7 +209,7 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
         data={(zones.data?.items ?? []).map((z) => ({ value: z.metadata.name ?? "", label: title(z) }))}
         value={f.zones}
         onChange={(v) => change({ zones: v })}
-        disabled={disabled}
+        disabled={lent}
       />
     </Stack>
   );

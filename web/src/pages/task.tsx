@@ -29,6 +29,7 @@ import { Wish } from "../parts/task-row";
 
 const Manifest = lazy(() => import("../parts/manifest"));
 const Recovery = lazy(() => import("../parts/recovery"));
+const Use = lazy(() => import("../parts/use"));
 const route = getRouteApi("/tasks/$name");
 const over = ["Completed", "Failed", "Stopped"];
 
@@ -75,6 +76,7 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
           <Tabs.Tab value="events">{t("task.events")}</Tabs.Tab>
           <Tabs.Tab value="outputs">{t("task.outputs")}</Tabs.Tab>
           <Tabs.Tab value="replicas">{t("task.replicas")}</Tabs.Tab>
+          <Tabs.Tab value="use">{t("use.tab")}</Tabs.Tab>
           <Tabs.Tab value="recovery">{t("recovery.tab")}</Tabs.Tab>
           <Tabs.Tab value="yaml">{t("task.yaml")}</Tabs.Tab>
         </Tabs.List>
@@ -89,6 +91,11 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
         </Tabs.Panel>
         <Tabs.Panel value="replicas">
           <Replicas name={name} />
+        </Tabs.Panel>
+        <Tabs.Panel value="use">
+          <Suspense fallback={<Loading />}>
+            <Use task={task} lang={lang} />
+          </Suspense>
         </Tabs.Panel>
         <Tabs.Panel value="recovery">
           <Suspense fallback={<Loading />}>

@@ -1,11 +1,10 @@
-import { Alert, Button, Code, Drawer, Group, List, Stack, Tabs, Text } from "@mantine/core";
+import { Button, Code, Drawer, Group, Stack, Tabs, Text } from "@mantine/core";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import type { Schemas } from "../api/client";
 import { saveFile, useRecipe } from "../api/queries";
-import { said } from "../format";
-import { useLanguage } from "./now";
 import { View } from "./states";
+import { Warnings } from "./warnings";
 
 /** A drawer with what the framework would make of the manifest: environment, command and files. */
 export default function Recipe({ yaml, close }: { yaml: string; close: () => void }) {
@@ -29,7 +28,6 @@ export default function Recipe({ yaml, close }: { yaml: string; close: () => voi
 
 function Ready({ recipe }: { recipe: Schemas["Recipe"] }) {
   const { t } = useTranslation();
-  const lang = useLanguage();
   const framework = recipe.strategy ? `${recipe.framework} · ${recipe.strategy}` : recipe.framework;
   const save = (name: string, text: string) => saveFile(name, new Blob([text], { type: "text/plain" }));
   return (
@@ -50,17 +48,7 @@ function Ready({ recipe }: { recipe: Schemas["Recipe"] }) {
           {t("recipe.downloadAll")}
         </Button>
       </Group>
-      {recipe.warnings && recipe.warnings.length > 0 && (
-        <Alert color="yellow" variant="light" p="sm">
-          <List size="sm">
-            {recipe.warnings.map((w) => (
-              <List.Item key={said(w, "en")} className="break">
-                {said(w, lang)}
-              </List.Item>
-            ))}
-          </List>
-        </Alert>
-      )}
+      <Warnings list={recipe.warnings} />
       <Part title={t("recipe.files")}>
         {recipe.files.length === 0 && (
           <Text size="sm" c="dimmed">

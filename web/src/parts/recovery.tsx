@@ -5,6 +5,7 @@ import type { Task } from "../api/client";
 import { moment } from "../format";
 import type { Language } from "../i18n/setup";
 import { type Bar, barOf, effective, meanOf, phases, recoveryGoal } from "../recovery";
+import { FigureView } from "./figure";
 import { Empty } from "./states";
 
 /** What failures cost the task: how much of its time, and each way back by its phases. */
@@ -18,15 +19,15 @@ export default function Recovery({ task, now, lang }: { task: Task; now: number;
   return (
     <Stack gap="lg">
       <SimpleGrid cols={{ base: 2, sm: 4 }}>
-        <Figure word={t("recovery.effective")} value={Number.isFinite(part) ? percent(part) : "—"} />
-        <Figure
+        <FigureView word={t("recovery.effective")} value={Number.isFinite(part) ? percent(part) : "—"} />
+        <FigureView
           word={t("recovery.mean")}
           value={mean ? short(mean.whole, t) : "—"}
           note={mean && t(mean.whole < recoveryGoal ? "recovery.within" : "recovery.beyond")}
           bad={mean && mean.whole >= recoveryGoal}
         />
-        <Figure word={t("recovery.lostSteps")} value={String(costs.lostSteps ?? 0)} />
-        <Figure word={t("recovery.failures")} value={String(costs.count)} />
+        <FigureView word={t("recovery.lostSteps")} value={String(costs.lostSteps ?? 0)} />
+        <FigureView word={t("recovery.failures")} value={String(costs.count)} />
       </SimpleGrid>
       <Group gap="xs">
         {Object.entries(costs.causes ?? {})
@@ -65,24 +66,6 @@ function short(ms: number, t: TFunction): string {
   if (ms < 60_000) return `${(ms / 1000).toFixed(2)} ${t("unit.second")}`;
   const s = Math.round(ms / 1000);
   return `${Math.floor(s / 60)} ${t("unit.minute")} ${s % 60} ${t("unit.second")}`;
-}
-
-function Figure({ word, value, note, bad }: { word: string; value: string; note?: string; bad?: boolean }) {
-  return (
-    <Stack gap={0}>
-      <Text size="sm" c="dimmed">
-        {word}
-      </Text>
-      <Text size="xl" fw={600} c={bad ? "var(--mantine-color-error)" : undefined}>
-        {value}
-      </Text>
-      {note && (
-        <Text size="xs" c="dimmed">
-          {note}
-        </Text>
-      )}
-    </Stack>
-  );
 }
 
 /** Each recovery as a bar of its phases, all on one scale, and the goal where it is on it. */

@@ -98,6 +98,7 @@ class L0:
         try:
             plan = _tree.Plan(state)
             tree = plan.encoded()
+            self._session.send("saving", {"step": step}, must=True)
             self._reserve(slot, plan.length, len(tree), plan.devices)
             slot.put(plan)
         except OSError as err:

@@ -1,0 +1,59 @@
+// Scenes of the suite about tasks inside others, and about what a task uses.
+const pause = () => new Promise((done) => setTimeout(done, 50));
+
+/** Starts two environments of different devices, in different zones. */
+export async function startHosts({ call, untilPhase }) {
+  for (const [name, displayName, type, count, zone] of [
+    ["env-a", "训练环境 A", "V100", 2, "beijing-1"],
+    ["env-b", "训练环境 B", "A100", 1, "shanghai-1"],
+  ]) {
+    const resources = { accelerators: { type, count }, cpu: "2", memory: "1Gi" };
+    const roles = [{ command: ["sleep", "3600"], resources }];
+    await call("POST", "/training-tasks", {
+      metadata: { name, displayName },
+      spec: { roles, zones: { allow: [zone] } },
+    });
+    await untilPhase(name, "Running");
+  }
+}
+
+/** The form chooses environments, sums them up, warns, and has a task run in them. */
+export async function seeInside({ page, base, t, accessible, picture, must }, lang) {
+  await page.goto(`${base}/create`);
+  await page.getByLabel(t["create.displayName"], { exact: true }).fill(`inside ${lang}`);
+  await page.getByLabel(t["create.command"], { exact: true }).fill("echo rank $FERMI_RANK on $FERMI_NODE");
+  const choice = page.getByRole("combobox", { name: t["inside.label"], exact: true });
+  await choice.click();
+  await page.getByRole("option", { name: "训练环境 A" }).click();
+  await page.getByRole("option", { name: "训练环境 B" }).click();
+  await page.keyboard.press("Escape");
+  const sum = page.getByRole("status").filter({ hasText: "1 × A100, 2 × V100" });
+  await sum.waitFor();
+  must((await sum.textContent()).includes("CPU 4"), `no sum of cores in ${await sum.textContent()}`);
+  const warnings = page.getByRole("alert").getByRole("listitem");
+  must((await warnings.count()) === 2, `${await warnings.count()} warnings about types and zones`);
+  const yaml = page.getByRole("textbox", { name: "YAML" });
+  must((await yaml.inputValue()).includes("inside: [env-a, env-b]"), await yaml.inputValue());
+  await page.getByRole("button", { name: t["inside.makeMasterOf"].replace("{{name}}", "env-b"), exact: true }).click();
+  await sum.waitFor();
+  must((await yaml.inputValue()).includes("inside: [env-b, env-a]"), await yaml.inputValue());
+  await page.getByRole("row", { name: new RegExp(`env-b.*${t["inside.master"]}`) }).waitFor();
+  await accessible(page, "inside");
+  await picture(page, `inside-${lang}`);
+  await page.getByRole("button", { name: t["create.submit"], exact: true }).click();
+  await page.getByRole("heading", { name: `inside ${lang}` }).waitFor();
+  await page.getByText(t["phase.Completed"], { exact: true }).first().waitFor();
+  await page.getByRole("log").getByText("rank 0 on shanghai-1-").waitFor();
+}
+
+/** The tab with what a task uses, once its launchers told. */
+export async function seeUse({ page, base, t, accessible, picture, call }, id, lang) {
+  while (!(await call("GET", `/training-tasks/${id}`)).status.use) await pause();
+  await page.goto(`${base}/tasks/${id}`);
+  await page.getByRole("tab", { name: t["use.tab"], exact: true }).click();
+  for (const word of ["use.cores", "use.memory", "use.saves", "recovery.mean"]) {
+    await page.locator(".figures").getByText(t[word], { exact: true }).waitFor();
+  }
+  await accessible(page, "use");
+  await picture(page, `use-${lang}`);
+}
