@@ -27,8 +27,9 @@ type ranks struct {
 	roles   map[string]wordRole // the newest; nil: never told
 	conns   map[*rankConn]struct{}
 	stall   stall
-	python  []bool // which are of the Python SDK
-	pending bool   // something waits to be told, at due
+	python  []bool        // which are of the Python SDK
+	moved   chan struct{} // has one after a rank said that it left
+	pending bool          // something waits to be told, at due
 	due     time.Time
 }
 
@@ -38,7 +39,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), python: make([]bool, n)}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), python: make([]bool, n), moved: make(chan struct{}, 1)}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -52,11 +53,12 @@ func (r *ranks) begin(g link.Generation) {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
 		r.steps[i], r.saved[i] = g.Restore, false
 	}
+	pids := r.staying()
 	r.stall.begin(time.Now())
-	r.said.Hung, r.said.HungAt = nil, time.Time{}
-	for c := range r.conns { // of an earlier generation
-		c.close()
+	for local, pid := range pids {
+		r.stall.pulses[local].pid = pid
 	}
+	r.said.Hung, r.said.HungAt, r.said.Kept = nil, time.Time{}, len(pids)
 }
 
 // started tells the leader that the ranks of the generation run; port is for the next one.
@@ -231,7 +233,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 	if h.Generation != r.now.Number || local < 0 || local >= len(r.held) || len(r.conns) >= 4*len(r.held) {
 		return 0, answer{}, false
 	}
-	r.conns[c] = struct{}{}
+	r.conns[c], c.local = struct{}{}, local
 	r.stall.pulses[local].pid = pidOf(c.conn)
 	r.python[local] = h.stacks()
 	if r.mark > 0 {

@@ -1091,6 +1091,7 @@ type Ranks struct {
 	Pace              *Pace                  `protobuf:"bytes,26,opt,name=pace,proto3" json:"pace,omitempty"`                                                         // of the generation so far; absent where ranks don't report
 	SteppedAtUnixNano int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
 	Frozen            bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                                                    // what is held stays: the next generation can go on from it
+	Kept              int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1236,6 +1237,13 @@ func (x *Ranks) GetFrozen() bool {
 		return x.Frozen
 	}
 	return false
+}
+
+func (x *Ranks) GetKept() int32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
 }
 
 func (x *Ranks) GetPrepared() bool {
@@ -3368,7 +3376,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xce\x04\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xe2\x04\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3389,7 +3397,8 @@ const file_link_proto_rawDesc = "" +
 	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12'\n" +
 	"\x04pace\x18\x1a \x01(\v2\x13.fermi.link.v1.PaceR\x04pace\x12/\n" +
 	"\x14stepped_at_unix_nano\x18\x19 \x01(\x03R\x11steppedAtUnixNano\x12\x16\n" +
-	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12\x1a\n" +
+	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12\x12\n" +
+	"\x04kept\x18\x1f \x01(\x05R\x04kept\x12\x1a\n" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x96\x01\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x18\n" +
