@@ -69,7 +69,7 @@ func whole() map[Kind]Object {
 				Preflight:     &PreflightStatus{at, &at, 3, 0.5, 1 << 30, []PreflightFinding{{"torch", text}}},
 				Roles:         []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, []int{29502}, map[string]int{"reward": 2}}}},
 				Pace:          &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1},
-				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, at, at, &at, &at, &at, &at, &at}}},
+				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, 3, at, at, &at, &at, &at, &at, &at}}},
 				InUseBy:       "train-1",
 			},
 		},

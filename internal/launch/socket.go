@@ -131,6 +131,7 @@ type rankConn struct {
 // rankOutbox holds the newest of each thing to say: nothing queues up for a rank that does not read.
 type rankOutbox struct {
 	watermark int64
+	held      bool // what it offered to give up is known
 	leave     *wordLeave
 	place     *wordPlace
 	stop      *wordStop
@@ -225,8 +226,8 @@ func (c *rankConn) write(welcome answer) {
 		for name, role := range out.roles { // each in a line of its own: a line is bounded
 			lines = append(lines, answer{Roles: map[string]wordRole{name: role}}.line()...)
 		}
-		if out.watermark > 0 {
-			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark}}.line()...)
+		if out.watermark > 0 || out.held {
+			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held}}.line()...)
 		}
 		if _, err := c.conn.Write(lines); err != nil {
 			return

@@ -153,6 +153,7 @@ type answer struct {
 type wordWelcome struct {
 	Generation int64  `json:"generation"`
 	Restore    *int64 `json:"restore"` // null: from the beginning
+	Offers     bool   `json:"offers,omitempty"`
 }
 
 type wordLeave struct {
@@ -176,6 +177,7 @@ type wordStop struct {
 
 type wordWatermark struct {
 	Step int64 `json:"step"`
+	Held bool  `json:"held,omitempty"` // the answer to a later held
 }
 
 func (a answer) line() []byte {
