@@ -133,6 +133,9 @@ func (w *warden) part() bool {
 	if w.ending || w.why != "" || w.reaper.left == 0 || w.l.ranks.hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}
+	if o := w.l.orders.after(w.g.Number); o != nil && !w.fits(o.g) {
+		return false
+	}
 	able := w.l.ranks.ableToLeave()
 	for i, ws := range w.reaper.ends {
 		if ws == nil && !able[i] || ws != nil && !ws.Signaled() && ws.ExitStatus() == 0 {
@@ -140,9 +143,14 @@ func (w *warden) part() bool {
 		}
 	}
 	w.l.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.left)
-	w.parting, w.late = true, w.l.clock.After(leaveGrace)
+	w.parting, w.pressed, w.late = true, false, w.l.clock.After(leaveGrace)
 	w.l.ranks.leave()
 	return true
+}
+
+// fits says that the ranks keep their numbers: what else depends on them they can't be told.
+func (w *warden) fits(g link.Generation) bool {
+	return g.World == w.g.World && g.FirstRank == w.g.FirstRank
 }
 
 // unasked sees ranks that left by themselves: a collective failed though no process of ours did. If nobody
@@ -210,14 +218,16 @@ func (r *ranks) firstLeft() (local int, why string, ok bool) {
 // tooLate kills who has not left in time: from now on they are among the dead.
 func (w *warden) tooLate() {
 	w.late = nil
-	if !w.parting {
+	missing := w.missing()
+	if !w.parting || len(missing) == 0 {
 		return
 	}
-	left := w.l.ranks.haveLeft()
-	for i, ws := range w.reaper.ends {
-		if ws != nil || left[i] {
-			continue
-		}
+	if w.pressed { // what was killed was not all of it
+		w.giveUpParting()
+		return
+	}
+	w.pressed, w.late = true, w.l.clock.After(leaveGrace)
+	for _, i := range missing {
 		w.l.log.Warn("a rank did not leave in time and is killed", "rank", w.g.FirstRank+i, "generation", w.g.Number)
 		p, err := record.Describe(w.rankPID(i))
 		if err == nil {
@@ -231,6 +241,17 @@ func (w *warden) tooLate() {
 	}
 }
 
+// missing are the local ranks that live and have not left.
+func (w *warden) missing() (list []int) {
+	left := w.l.ranks.haveLeft()
+	for i, ws := range w.reaper.ends {
+		if ws == nil && !left[i] {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
 // giveUpParting kills all: a full restart follows.
 func (w *warden) giveUpParting() {
 	w.parting, w.late = false, nil
@@ -239,21 +260,15 @@ func (w *warden) giveUpParting() {
 
 // stay begins the next generation with those who left, once all that live did and the order is there.
 func (w *warden) stay() {
-	if !w.parting || w.reaper.left == 0 {
+	if !w.parting || w.reaper.left == 0 || len(w.missing()) > 0 {
 		return
-	}
-	left := w.l.ranks.haveLeft()
-	for i, ws := range w.reaper.ends {
-		if ws == nil && !left[i] {
-			return
-		}
 	}
 	o := w.l.orders.after(w.g.Number)
 	if o == nil {
 		return
 	}
-	if g := o.g; g.World != w.g.World || g.FirstRank != w.g.FirstRank {
-		w.giveUpParting() // their variables would be wrong
+	if !w.fits(o.g) {
+		w.giveUpParting()
 		return
 	}
 	w.lookAway()
@@ -295,6 +310,8 @@ func (w *warden) join(o *order) error {
 	l.said, w.g = g.Number, g
 	w.renew()
 	l.runs()
+	l.keepStandby(g, s.replica, s.dir, s.env, s.each[0], l.starter())
+	w.tree.spare = l.standby.spares()
 	return nil
 }
 

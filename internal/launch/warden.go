@@ -86,6 +86,7 @@ type warden struct {
 	failures   map[int]failure  // by local rank
 	leftThen   int              // ranks that had not ended when failures were looked at
 	parting    bool             // the ranks were told to leave
+	pressed    bool             // and who did not was killed
 	late       <-chan time.Time // from then on who has not left is killed
 	alone      <-chan time.Time // until then another generation may be opened for those that left unasked
 	ctx        context.Context
@@ -236,6 +237,7 @@ func (w *warden) end(why string, grace time.Duration) {
 	if w.why == "" && w.reaper.left > 0 && w.reaper.first < 0 {
 		w.why = why
 	}
+	w.parting, w.late = false, nil // no next generation any more
 	if !w.ending {
 		w.ending = true
 		w.drag.end()
