@@ -181,6 +181,9 @@ bench-elastic: ## a step of four ranks of the sample, as fast as can be and with
 bench-rendezvous: ## a generation of 16,384 launchers; all attached again after the server is killed
 	@go run ./bench rendezvous
 
+bench-preflight: build ## the checks before the first start of a gang on 64 nodes
+	@go run ./bench preflight
+
 # One benchmark at a time, also under make -j: they measure the machine.
 .NOTPARALLEL:
 

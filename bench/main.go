@@ -32,12 +32,13 @@ var benchmarks = []benchmark{
 	{"ha", benchHA},
 	{"recovery", benchRecovery},
 	{"rendezvous", benchRendezvous},
+	{"preflight", benchPreflight},
 	{"overhead", benchOverhead},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous|preflight")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

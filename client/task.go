@@ -72,6 +72,7 @@ func (c *Client) Stop(ctx context.Context, project, name string, opts ...Option)
 type MoveWish struct {
 	Zone    string   `json:"zone,omitempty"`
 	Nodes   []string `json:"nodes,omitempty"`
+	Away    []string `json:"away,omitempty"` // not onto these
 	Preview bool     `json:"preview,omitempty"`
 }
 

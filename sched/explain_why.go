@@ -221,7 +221,8 @@ func (x *explainer) never() (Explanation, bool) {
 	ex.Action = api.T("Ask for fewer replicas, fewer devices a replica, another type, or more zones.",
 		"请减少副本数或每副本的加速卡数，换用其他类型，或放宽可用区。")
 	if reason, ok := x.ruledOut(); ok {
-		ex.Reason = reason
+		r := x.against(reason)
+		ex.Reason, ex.Message, ex.Action = reason, r.Message, r.Hint
 	}
 	return ex, true
 }

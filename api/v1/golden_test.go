@@ -58,7 +58,7 @@ func whole() map[Kind]Object {
 				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
 				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
-				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Preflight: PreflightWarn,
+				Outputs: &Outputs{"model", "logs", Duration(720 * time.Hour)}, Credentials: []CredentialRef{{"hub"}}, Stop: true, Preflight: PreflightWarn, Stragglers: StragglersReplace,
 				Inside: []string{"env-1", "env-2"},
 			},
 			Status: TrainingTaskStatus{
@@ -71,6 +71,8 @@ func whole() map[Kind]Object {
 				Pace:          &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1},
 				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, 3, at, at, &at, &at, &at, &at, &at}}},
 				InUseBy:       "train-1",
+				Faults:        []PastFault{{at, 2, "worker", "node-1", "rack-1", "leaf-1", "beijing-1", "device-lost", "00", 7}},
+				Stragglers:    []Straggler{{3, "task-1-worker-0-2", "worker", "node-1", Duration(time.Second), Duration(time.Second / 2), 16, 2, at, true}},
 			},
 		},
 		KindSecret: &Secret{

@@ -63,13 +63,15 @@ type TrainingTaskSpec struct {
 	Deadline     *time.Time `json:"deadline,omitempty" doc:"When it should have ended."`
 	Preemptible  bool       `json:"preemptible,omitempty" doc:"May be stopped for others and started again; pays the spot price."`
 	// Deferrable lets the task wait for the hours before its deadline that suit it best.
-	Deferrable Deferral   `json:"deferrable,omitempty" doc:"cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime."`
-	Preflight  Preflight  `json:"preflight,omitempty" enum:"off,warn,require" doc:"Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off."`
-	Timeouts   *Timeouts  `json:"timeouts,omitempty"`
-	Image      string     `json:"image,omitempty"`
-	Datasets   []AssetRef `json:"datasets,omitempty"`
-	Models     []AssetRef `json:"models,omitempty"`
-	Outputs    *Outputs   `json:"outputs,omitempty"`
+	Deferrable Deferral `json:"deferrable,omitempty" doc:"cheap or green: wait for the cheapest or cleanest hours that meet the deadline, or of 24 hours where there is none; needs expectedTime."`
+	// Stragglers is what to do about ranks that the others wait for.
+	Stragglers StragglerRule `json:"stragglers,omitempty" enum:"report,replace" doc:"A rank much slower than the others: report (when absent) names it, replace also moves the task to a place without its node; that is a restart."`
+	Preflight  Preflight     `json:"preflight,omitempty" enum:"off,warn,require" doc:"Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off."`
+	Timeouts   *Timeouts     `json:"timeouts,omitempty"`
+	Image      string        `json:"image,omitempty"`
+	Datasets   []AssetRef    `json:"datasets,omitempty"`
+	Models     []AssetRef    `json:"models,omitempty"`
+	Outputs    *Outputs      `json:"outputs,omitempty"`
 	// Credentials reach every replica as DOCKER_CONFIG and REGISTRY_AUTH_FILE, and as
 	// AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE.
 	Credentials []CredentialRef `json:"credentials,omitempty" doc:"Secrets of type registry or s3, given as the files that docker's and S3's clients read."`
@@ -340,6 +342,9 @@ type TrainingTaskStatus struct {
 	Replicas   ReplicaCount `json:"replicas,omitzero"`
 	// Failure is the first replica that failed in the last attempt.
 	Failure *ReplicaFailure `json:"failure,omitempty"`
+	// Faults and Stragglers: see watch.go.
+	Faults     []PastFault `json:"faults,omitempty" doc:"Failures within the restart window; at most the 32 newest."`
+	Stragglers []Straggler `json:"stragglers,omitempty" doc:"Ranks that the others wait for; at most 8, the slowest first."`
 	// ExitCode is what `fermi train run` ends with: 0, the first failing code, or 128+signal.
 	ExitCode *int     `json:"exitCode,omitempty"`
 	Zones    []string `json:"zones,omitempty" doc:"Where it runs or ran."`

@@ -134,6 +134,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	}
 	f.zoneRules("spec.zones", s)
 	f.timing(s)
+	oneOf(&f, "spec.stragglers", s.Stragglers, []StragglerRule{StragglersReport, StragglersReplace})
 	oneOf(&f, "spec.preflight", s.Preflight, []Preflight{PreflightOff, PreflightWarn, PreflightRequire})
 	if s.Timeouts != nil {
 		f.span("spec.timeouts.pending", s.Timeouts.Pending)

@@ -220,8 +220,10 @@ func (p *part) assemble() (err error) {
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
 	p.train = train.New(train.Config{
-		UID:  p.uid,
-		Away: func(ctx context.Context, t *api.TrainingTask, node string) error { return p.place.Away(ctx, t, node) },
+		UID: p.uid,
+		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
+			return p.place.Away(ctx, t, node, kind)
+		},
 
 		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real,
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,

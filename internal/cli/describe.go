@@ -138,6 +138,7 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 		}
 	}
 	s.describePace(d, st.Pace)
+	s.describeStragglers(d, st.Stragglers)
 	s.describeRecoveries(d, t)
 	if c := t.Spec.Code; c != nil {
 		d.add("Code", "代码", first(c.Archive, c.Folder))

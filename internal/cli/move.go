@@ -20,10 +20,11 @@ func (a *app) trainMoveCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&wish.Zone, "zone", "", Both("zone to move to", "目标可用区"))
 	cmd.Flags().StringSliceVar(&wish.Nodes, "node", nil, Both("only onto these nodes; may be repeated", "仅限这些节点；可重复"))
+	cmd.Flags().StringSliceVar(&wish.Away, "away", nil, Both("not onto these nodes, as that of a slow rank; may be repeated", "避开这些节点，如较慢 rank 所在节点；可重复"))
 	cmd.Flags().BoolVar(&wish.Preview, "preview", false, Both("only show what it would mean", "仅显示迁移的影响"))
 	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
-		if wish.Zone == "" && len(wish.Nodes) == 0 {
-			return usage(cmd, fault.T("Name where to: --zone ZONE or --node NODE.", "请指定目标：--zone ZONE 或 --node NODE。"))
+		if wish.Zone == "" && len(wish.Nodes)+len(wish.Away) == 0 {
+			return usage(cmd, fault.T("Name where to: --zone ZONE or --node NODE, or what to leave: --away NODE.", "请指定目标：--zone ZONE 或 --node NODE；或要离开的节点：--away NODE。"))
 		}
 		m, err := s.client.Move(ctx, s.project(api.KindTrainingTask), args[0], wish)
 		if err != nil {

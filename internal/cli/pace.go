@@ -7,6 +7,14 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
+// describeStragglers names the ranks that the others wait for, with the evidence.
+func (s *session) describeStragglers(d *sheetWriter, list []api.Straggler) {
+	for _, f := range list {
+		d.add("Slow rank", "较慢的 rank", s.t("%d on %s: %.3f s of its own a step, the others %.3f s (over %d steps)", "%d，节点 %s：自身每步 %.3f 秒，其他 rank %.3f 秒（统计 %d 步）",
+			f.Rank, f.Node, f.Own.Std().Seconds(), f.Others.Std().Seconds(), f.Steps))
+	}
+}
+
 // describePace shows how fast a task trains, as far as its ranks tell.
 func (s *session) describePace(d *sheetWriter, p *api.Pace) {
 	if p == nil {

@@ -163,6 +163,13 @@ func TestPage(t *testing.T) {
 	}
 }
 
+func guiltText(r *Rule) string {
+	if r.Place {
+		return string(r.Guilt) + ", of the machine"
+	}
+	return string(r.Guilt)
+}
+
 func makePage() []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Why ranks fail
@@ -170,13 +177,14 @@ func makePage() []byte {
 Made from ` + "`internal/diagnose/rules.json`" + ` by ` + "`go generate ./internal/diagnose`" + `. Rules are tried in this order over how a process ended and the
 last 8 KiB it printed. Of all ranks of a generation the earliest end with a cause of its own is named; one that died of a *peer* never
 is, unless there is no other. ` + "`restart`" + `: all ranks go on in place. ` + "`swap`" + `: the task moves to a place without that node, where there is one.
-` + "`stop`" + `: tried once more; the same failure again at the same step ends the task.
+` + "`stop`" + `: tried once more; the same failure again at the same step within the window ends the task. *Of the machine*: two of
+these in one rack, leaf or zone within the window, and the next place avoids it.
 
 | cause | guilt | action | what happened | what to do |
 |---|---|---|---|---|
 `)
 	for _, r := range rules {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s<br>%s | %s<br>%s |\n", r.ID, r.Guilt, r.Action, r.Text.EN, r.Text.ZH, r.Advice.EN, r.Advice.ZH)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s<br>%s | %s<br>%s |\n", r.ID, guiltText(r), r.Action, r.Text.EN, r.Text.ZH, r.Advice.EN, r.Advice.ZH)
 	}
 	return b.Bytes()
 }

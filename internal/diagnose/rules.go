@@ -35,6 +35,7 @@ type Rule struct {
 	Action  Action     `json:"action"`
 	Reasons []string   `json:"reasons,omitempty"` // of the end
 	Signals []string   `json:"signals,omitempty"`
+	Place   bool       `json:"place,omitempty"` // it says something of the machine, and of what that is part of
 	Words   []string   `json:"words,omitempty"` // expressions over the last words
 	Final   []string   `json:"final,omitempty"` // expressions over the last traceback alone
 	Text    fault.Text `json:"text"`            // follows "rank 3: "

@@ -90,6 +90,9 @@ func (w *warden) watchProgress(ctx context.Context) {
 			w.l.ranks.slept(gap)
 		}
 		last = now
+		for _, local := range w.l.ranks.unnamed(now) {
+			w.l.ranks.name(local, w.rankPID(local))
+		}
 		if alarm, sure := w.l.ranks.silence(now, w.drag.look()); alarm {
 			w.testify(now, sure)
 		}

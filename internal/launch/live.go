@@ -221,7 +221,7 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	}
 	if l.standby.usable() {
 		l.standby.tidy()
-		p, err := spawn(s.replica, s.dir, s.env, s.each, 0, g.FirstRank, l.spool, l.standby.fork)
+		p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), l.standby.fork)
 		if err == nil {
 			l.log.Info("ranks forked from the standby", "generation", g.Number)
 			l.runs()
@@ -231,13 +231,20 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 		l.endStandby()
 		l.processTree().signal(unix.SIGKILL) // what it may have forked; nothing else runs
 	}
-	p, err := spawn(s.replica, s.dir, s.env, s.each, 0, g.FirstRank, l.spool, l.starter())
+	p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), l.starter())
 	if err != nil {
 		return nil, err
 	}
 	l.runs()
 	l.keepStandby(g, s.replica, s.dir, s.env, s.each[0], l.starter())
 	return p, nil
+}
+
+// sink is where what the ranks of a generation print goes.
+func (l *launcher) sink(g link.Generation) sink {
+	return sink{g.FirstRank, l.spool, func(local int) *printed {
+		return &printed{tell: func(step int64, last bool) bool { return l.ranks.printed(local, step, last, g.Number) }}
+	}}
 }
 
 // prepare makes the folders and brings the code, while go is waited for.

@@ -35,9 +35,16 @@ type processes struct {
 // p.pids are those that run nevertheless.
 type starter func(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error
 
-// spawn starts the command in dir, a process for each of each, of which the first is local rank base and
-// has its number. A startFault is the user's to mend.
-func spawn(r engine.Replica, dir string, env []string, each [][]string, base, number int, s *spool, start starter) (*processes, error) {
+// sink is where what the ranks print goes.
+type sink struct {
+	first int // rank
+	spool *spool
+	steps func(local int) *printed
+}
+
+// spawn starts the command in dir, a process for each of each, of which the first is local rank base. A startFault
+// is the user's to mend.
+func spawn(r engine.Replica, dir string, env []string, each [][]string, base int, to sink, start starter) (*processes, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
@@ -47,6 +54,7 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, base, nu
 	out := make([]inside.Pipes, len(each))
 	for i := range out {
 		p.tails = append(p.tails, &tail{})
+		steps := to.steps(base + i)
 		for k, stream := range []byte{'O', 'E'} {
 			read, write, err := os.Pipe()
 			if err != nil {
@@ -55,7 +63,7 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, base, nu
 			}
 			defer write.Close() // ours; the process has its own
 			p.pumps = append(p.pumps, &pump{
-				rank: number + i, stream: stream, r: read, spool: s, tail: p.tails[i], ended: make(chan struct{}),
+				rank: to.first + base + i, stream: stream, r: read, spool: to.spool, tail: p.tails[i], steps: steps, ended: make(chan struct{}),
 			})
 			// Fd would make the pipe blocking for the process too, which is what programs expect.
 			out[i][k] = write.Fd()

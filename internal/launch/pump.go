@@ -20,8 +20,10 @@ type pump struct {
 	r      *os.File
 	spool  *spool
 	tail   *tail         // of its rank
+	steps  *printed      // of its rank
 	ended  chan struct{} // closed when nothing more comes
 
+	said    []byte // for steps: the line that has not ended yet
 	part    []byte // the line that has not ended yet
 	started bool   // a part of that line was already written
 	lines   []text
@@ -119,6 +121,7 @@ func (p *pump) drain(buf []byte) {
 // feed cuts data into lines. The bytes are used before it returns.
 func (p *pump) feed(data []byte) {
 	p.tail.add(data)
+	p.said = p.steps.feed(p.said, data)
 	p.lines = p.lines[:0]
 	for len(data) > 0 {
 		i := bytes.IndexByte(data, '\n')

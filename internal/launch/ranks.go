@@ -27,6 +27,8 @@ type ranks struct {
 	roles   map[string]wordRole // the newest; nil: never told
 	conns   map[*rankConn]struct{}
 	stall   stall
+	own     own
+	linked  []bool          // which speak for themselves in this generation
 	python  []bool          // which are of the Python SDK
 	moved   chan struct{}   // has one after a rank said that it left
 	offers  map[int][]int64 // what local ranks would keep, if they may give up the rest
@@ -40,7 +42,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), python: make([]bool, n), moved: make(chan struct{}, 1), offers: map[int][]int64{}}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), offers: map[int][]int64{}}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -49,16 +51,17 @@ func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
-	r.said.SteppedAt, r.said.Pace = time.Time{}, link.Pace{}
+	r.said.SteppedAt, r.said.Pace, r.said.Printed = time.Time{}, link.Pace{}, false
+	clear(r.linked)
 	for i := range r.held {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
-		r.steps[i], r.saved[i] = g.Restore, false
+		r.steps[i], r.saved[i], r.own[i] = g.Restore, false, nil
 	}
 	clear(r.offers)
 	pids := r.staying()
 	r.stall.begin(time.Now())
 	for local, pid := range pids {
-		r.stall.pulses[local].pid = pid
+		r.stall.pulses[local].pid, r.linked[local] = pid, true
 	}
 	r.said.Hung, r.said.HungAt, r.said.Kept = nil, time.Time{}, len(pids)
 }
@@ -110,7 +113,7 @@ func (r *ranks) failed(e *link.RankExit) {
 func (r *ranks) report() {
 	r.pending = false
 	r.said.Held, r.said.Frozen = r.common(), r.frozen || r.asked
-	r.said.Step, r.said.Watched = slices.Min(r.steps), r.stall.watched()
+	r.said.Step, r.said.Watched, r.said.Own = r.slowest(), r.stall.watched(), r.own.told(r.now.FirstRank)
 	r.tell(r.said)
 }
 
@@ -127,6 +130,11 @@ func (r *ranks) common() []int64 {
 func (r *ranks) take(i int, w word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.hear(i, w)
+}
+
+// hear is take, mu held.
+func (r *ranks) hear(i int, w word) {
 	pause := savedPause
 	r.stall.note(i, w, time.Now())
 	switch {
@@ -147,11 +155,12 @@ func (r *ranks) take(i int, w word) {
 		}))
 	case w.Progress != nil:
 		addPace(&r.said.Pace, w.Progress, w.Progress.Step-r.steps[i])
+		r.own.note(i, w.Progress, w.Progress.Step-r.steps[i])
 		r.steps[i] = w.Progress.Step
 		if pause = progressPause; len(r.said.Hung) > 0 { // it goes on after all
 			r.said.Hung, r.said.HungAt, pause = nil, time.Time{}, 0
 		}
-		if r.said.SteppedAt.IsZero() && slices.Min(r.steps) > r.now.Restore {
+		if r.said.SteppedAt.IsZero() && r.slowest() > r.now.Restore {
 			r.said.SteppedAt, pause = time.Now(), min(pause, savedPause) // a recovery is measured by it
 		}
 	default:
@@ -264,7 +273,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 		return 0, answer{}, false
 	}
 	r.conns[c], c.local = struct{}{}, local
-	r.stall.pulses[local].pid = pidOf(c.conn)
+	r.stall.pulses[local].pid, r.stall.pulses[local].printed, r.linked[local] = pidOf(c.conn), false, true
 	r.python[local] = h.stacks()
 	if r.mark > 0 {
 		mark := r.mark

@@ -30,6 +30,9 @@ type pulse struct {
 	step  int64
 	last  time.Time // of its last word of progress, or of the end of a phase
 	phase string    // that it is in; "": none
+	// printed: what is known of it was read from its lines.
+	printed bool
+	sought  time.Time // when its process was last looked for
 
 	first   *vitals // of the first look into this silence
 	firstAt time.Time
@@ -137,6 +140,8 @@ func (s *stall) allowance(p *pulse, v *vitals, now time.Time) time.Duration {
 		return stallMost
 	case v.state == 'D':
 		return max(s.limit(), stallDisk)
+	case p.printed:
+		return max(2*s.limit(), printedLeast)
 	}
 	return s.limit()
 }

@@ -299,7 +299,7 @@ func (w *warden) join(o *order) error {
 		if l.standby.usable() {
 			start = l.standby.fork
 		}
-		p, err := spawn(s.replica, s.dir, s.env, s.each[i:i+1], i, g.FirstRank+i, l.spool, start)
+		p, err := spawn(s.replica, s.dir, s.env, s.each[i:i+1], i, l.sink(g), start)
 		if err != nil {
 			return err
 		}

@@ -159,6 +159,9 @@ func (t *tree) signal(sig unix.Signal) int {
 
 // usage measures the living. reaped is the CPU time of those who ended.
 func (t *tree) usage(reaped time.Duration, now time.Time) link.Usage {
+	if u, ok := t.groupUsage(now); ok {
+		return u
+	}
 	list := t.all()
 	u := link.Usage{CPU: reaped, Processes: len(list), At: now}
 	page := int64(os.Getpagesize())
@@ -166,13 +169,22 @@ func (t *tree) usage(reaped time.Duration, now time.Time) link.Usage {
 		u.CPU += time.Duration(m.stat.UserTicks+m.stat.KernTicks) * clockTick
 		u.RSS += max(m.stat.RSSPages, 0) * page
 	}
-	if t.group != nil {
-		if cpu, rss, peak, err := t.group.Usage(); err == nil {
-			u.CPU, u.RSS, u.Peak = cpu, rss, peak
-		}
-	}
 	u.Peak = max(u.Peak, u.RSS)
 	return u
+}
+
+// groupUsage is the cgroup's own account, which needs no look at every process of the machine.
+func (t *tree) groupUsage(now time.Time) (u link.Usage, ok bool) {
+	if t.group == nil {
+		return u, false
+	}
+	cpu, rss, peak, err := t.group.Usage()
+	pids, perr := t.group.Pids()
+	if err != nil || perr != nil {
+		return u, false
+	}
+	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == t.self })
+	return link.Usage{CPU: cpu, RSS: rss, Peak: max(peak, rss), Processes: len(pids), At: now}, true
 }
 
 // groupPeak is the most memory the cgroup ever had; 0 without one.

@@ -19,15 +19,13 @@ import (
 
 // The bounds of the wire.
 const (
-	maxMessage   = 1 << 20   // bytes of one gRPC message
-	maxLogData   = 256 << 10 // bytes of one LogData
-	logWindow    = 1 << 20   // log bytes on their way, beyond what the hub said it received
-	maxText      = 16 << 10  // bytes of one text field
-	maxOutPath   = 800       // bytes; with the prefix a key stays below 1,024
-	maxGrace     = 24 * time.Hour
-	chunkBytes   = 128 << 10
-	beatEvery    = 2 * time.Second
-	silenceLimit = 5 * time.Second
+	maxMessage = 1 << 20   // bytes of one gRPC message
+	maxLogData = 256 << 10 // bytes of one LogData
+	logWindow  = 1 << 20   // log bytes on their way, beyond what the hub said it received
+	maxText    = 16 << 10  // bytes of one text field
+	maxOutPath = 800       // bytes; with the prefix a key stays below 1,024
+	maxGrace   = 24 * time.Hour
+	chunkBytes = 128 << 10
 )
 
 func refuse(format string, args ...any) error {
@@ -157,7 +155,7 @@ func checkToLauncher(m *linkpb.ToLauncher) error {
 			return fmt.Errorf("stop with an absurd grace")
 		}
 	case *linkpb.ToLauncher_Beat:
-		if v.Beat.GetEpoch() < 0 {
+		if next := v.Beat.GetNextNanos(); v.Beat.GetEpoch() < 0 || next < 0 || next > int64(beatMost) {
 			return fmt.Errorf("beat with an epoch below zero")
 		}
 	default:

@@ -101,9 +101,9 @@ const (
 	// greetFor is how long a server may take for its welcome while there are others to try; it grows
 	// with every round that found nobody, so that a storm of launchers finds patience.
 	greetFor = 1500 * time.Millisecond
-	// greetMost is also the server's patience with whoever connects. Who gives up earlier in a storm has
-	// its handshake made for nothing, and the storm never ends.
-	greetMost = 30 * time.Second
+	// patience is with a server when there is no other to try, and a server's with whoever connects. Who gives
+	// up earlier in a storm has its handshake made for nothing, and the storm never ends.
+	patience = 30 * time.Second
 	// spreadEach, for each rank of its task, is the time within which a launcher that lost its server comes
 	// back: with all of a large task at once none would be greeted in time.
 	spreadEach = time.Millisecond
@@ -210,10 +210,6 @@ func (c *Client) Run(ctx context.Context) error {
 	for {
 		welcomed := false
 		list := c.endpoints()
-		patience := silenceLimit
-		if len(list) == 1 { // there is no other to try
-			greet, patience = max(greet, silenceLimit), greetMost
-		}
 		for range list {
 			target := list[turn%len(list)]
 			ok, err := c.session(ctx, target, greet)
@@ -236,7 +232,7 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-c.cfg.Clock.After(jitter(pause)):
 		}
 		if !welcomed {
-			pause, greet = min(2*pause, max(maxPause, c.spread()/4)), min(2*greet, patience)
+			pause, greet = min(2*pause, max(maxPause, c.spread()/4)), min(2*greet, silenceLimit)
 		} else {
 			pause = minPause
 		}

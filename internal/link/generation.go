@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
@@ -63,6 +65,8 @@ type Ranks struct {
 	Facts      *preflight.Facts  // until it has started a generation; nil: it looks at none
 	Preflight  *preflight.Report // likewise; of the newest round
 	Ports      []int             // reserved for its processes for as long as it lives
+	Own        []RankOwn         // of ranks that tell what they wait for others
+	Printed    bool              // how far they are is read from what they print
 	Prepared   bool              // a generation would start at once
 	Frozen     bool              // Held stays until the next generation
 	Kept       int               // ranks that kept their process from the last generation
@@ -180,7 +184,7 @@ func checkRanks(r *linkpb.Ranks) error {
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
 		return refuse("ranks hold steps that can't be")
 	}
-	if err := checkHung(r); err != nil {
+	if err := errors.Join(checkHung(r), checkOwn(r)); err != nil {
 		return err
 	}
 	f := r.GetFailed()
@@ -227,7 +231,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.HungAtUnixNano = r.HungAt.UnixNano()
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
-	out.Pace = r.Pace.message()
+	out.Pace, out.Own, out.Printed = r.Pace.message(), ownMessage(r.Own), r.Printed
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
@@ -252,7 +256,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
-	out.Pace = paceOf(m.GetPace())
+	out.Pace, out.Own, out.Printed = paceOf(m.GetPace()), ownOf(m.GetOwn()), m.GetPrinted()
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
@@ -289,7 +293,12 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 		if len(g.Ports) > 0 {
 			g.Key = h.cfg.Tokens.MintTask(p.parts.TaskID, attempt)
 		}
-		p.post(func(out *outbox) { out.start = g.order(h.epoch, attempt) })
+		order := g.order(h.epoch, attempt)
+		if proto.Equal(order, p.told) {
+			return nil // on its way already: what a stream took arrives, or the stream ends
+		}
+		p.told = order
+		p.post(func(out *outbox) { out.start = order })
 		return nil
 	})
 }

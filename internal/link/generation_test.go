@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ var someRanks = Ranks{
 	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def", Ports: []int{4002, 4003},
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
-	Watched: true, HungAt: time.Unix(5, 7).UTC(),
+	Watched: true, HungAt: time.Unix(5, 7).UTC(), Printed: true, Own: []RankOwn{{Rank: 2, Seconds: 0.5, Steps: 16}},
 	Hung:      []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Silent: time.Second, Waits: "w"}},
 	Facts:     &preflight.Facts{Versions: map[string]string{"torch": "2"}, FreeDisk: 3, SharedMemory: 4},
 	Preflight: &preflight.Report{Round: "r", Listen: preflight.Taken, Port: 5, Results: []preflight.Result{{Target: preflight.Target{Name: "worker-0", Address: "[::1]:7", Bandwidth: true}, Error: preflight.Silent, Latency: 6, Rate: 7}}},
@@ -72,6 +73,10 @@ func TestGenerationMessages(t *testing.T) {
 	for name, spoil := range map[string]func(*linkpb.Ranks){
 		"generation": func(m *linkpb.Ranks) { m.Generation = -1 },
 		"port":       func(m *linkpb.Ranks) { m.Port = 65536 },
+		"own rank":   func(m *linkpb.Ranks) { m.Own[0].Rank = MaxWorld },
+		"own steps":  func(m *linkpb.Ranks) { m.Own[0].Steps = 0 },
+		"own time":   func(m *linkpb.Ranks) { m.Own[0].Seconds = math.NaN() },
+		"own times":  func(m *linkpb.Ranks) { m.Own = slices.Repeat(m.Own, maxHung+1) },
 		"disk":       func(m *linkpb.Ranks) { m.Facts.FreeDisk = -1 },
 		"version":    func(m *linkpb.Ranks) { m.Facts.Versions["torch"] = strings.Repeat("1", maxVersion+1) },
 		"round":      func(m *linkpb.Ranks) { m.Preflight.Round = strings.Repeat("1", maxTable+1) },

@@ -128,15 +128,15 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	srv := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 		grpc.StreamInterceptor(h.authenticate(&readers)),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: beatEvery, Timeout: silenceLimit - beatEvery}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: quiet, Timeout: quiet}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: beatEvery, PermitWithoutStream: true}),
-		grpc.ConnectionTimeout(greetMost),
+		grpc.ConnectionTimeout(patience),
 		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
 	)
 	linkpb.RegisterLinkServer(srv, h)
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() { failed <- srv.Serve(newDoor(l)) }()
 	var err error
 	select {
 	case <-ctx.Done():

@@ -28,7 +28,9 @@ type peer struct {
 	epoch int64 // of the leader when it attached
 	// session counts the launcher's streams; the higher one is the newer.
 	session int64
-	via     *follower // that it is attached to; nil: to us, and only then what follows is used
+	every   time.Duration // between the welcome and the first beat
+	told    *linkpb.Go    // the last order; guarded by the hub
+	via     *follower     // that it is attached to; nil: to us, and only then what follows is used
 
 	ctx    context.Context // ends with the stream; never kept beyond it
 	cancel context.CancelCauseFunc
@@ -118,8 +120,9 @@ func (h *Hub) Attach(stream linkpb.Link_AttachServer) error {
 		return err
 	}
 	defer h.detach(p)
+	p.every = h.beat()
 	if err := stream.Send(&linkpb.ToLauncher{Message: &linkpb.ToLauncher_Welcome{
-		Welcome: &linkpb.Welcome{Epoch: p.epoch, LogFrom: from},
+		Welcome: &linkpb.Welcome{Epoch: p.epoch, LogFrom: from, NextNanos: int64(p.every)},
 	}}); err != nil {
 		return err
 	}
@@ -147,7 +150,7 @@ func (h *Hub) hello(stream linkpb.Link_AttachServer, who callerInfo) (*linkpb.He
 			return nil, a.err
 		}
 		return a.m.GetHello(), checkHello(a.m.GetHello(), who.name, who.parts)
-	case <-h.cfg.Clock.After(greetMost):
+	case <-h.cfg.Clock.After(patience):
 		return nil, errSilent
 	case <-stream.Context().Done():
 		return nil, errHungUp
@@ -174,7 +177,8 @@ func (h *Hub) welcome(ctx context.Context, p *peer, hello *linkpb.Hello) (int64,
 
 // writeTo is the only one who sends. It ends the stream by returning.
 func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
-	tick := h.cfg.Clock.After(beatEvery)
+	every := p.every
+	tick := h.cfg.Clock.After(every)
 	for {
 		select {
 		case <-p.ctx.Done():
@@ -188,25 +192,22 @@ func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 			}
 		case <-tick:
 			now := h.cfg.Clock.Now()
-			if p.silentFor(now) > silenceLimit {
+			if p.silentFor(now) > silenceAfter(every) {
 				return errSilent
 			}
-			if err := stream.Send(beatOf(now, 0)); err != nil {
+			every = h.beat()
+			if err := stream.Send(beatOf(now, 0, every)); err != nil {
 				return err
 			}
-			tick = h.cfg.Clock.After(beatEvery)
+			tick = h.cfg.Clock.After(every)
 		}
 	}
-}
-
-func beatOf(now time.Time, epoch int64) *linkpb.ToLauncher {
-	return &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Beat{Beat: &linkpb.Beat{SentUnixNano: now.UnixNano(), Epoch: epoch}}}
 }
 
 func (h *Hub) sendAll(stream linkpb.Link_AttachServer, out outbox) error {
 	var list []*linkpb.ToLauncher
 	if out.epoch > 0 { // before any order of that leader
-		list = append(list, beatOf(h.cfg.Clock.Now(), out.epoch))
+		list = append(list, beatOf(h.cfg.Clock.Now(), out.epoch, 0))
 	}
 	if out.stop != nil { // first: what shall stop should not start
 		list = append(list, &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Stop{Stop: out.stop}})

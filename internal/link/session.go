@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,6 +34,10 @@ func (identity) RequireTransportSecurity() bool { return false }
 // message with a ping, which doubles what a generation of many launchers costs.
 const window = 4 << 20
 
+// quiet is when gRPC itself asks whether the other end is still there; it does so for connections that carry
+// no beats.
+const quiet = 20 * time.Second
+
 // dial makes a connection that is given up at the first failure: when and where to dial again is
 // decided in Run, not by gRPC.
 func (c *Client) dial(target string) (*grpc.ClientConn, error) {
@@ -45,14 +51,18 @@ func (c *Client) dial(target string) (*grpc.ClientConn, error) {
 	}
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return connect(ctx, network, address)
+			conn, err := connect(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return attended(conn), nil
 		}),
 		grpc.WithAuthority("fermi"), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithPerRPCCredentials(identity{string(c.cfg.Name), c.cfg.Token}),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithIdleTimeout(0),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: maxPause, Multiplier: 1, MaxDelay: maxPause}, MinConnectTimeout: greetMost}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: silenceLimit}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: maxPause, Multiplier: 1, MaxDelay: maxPause}, MinConnectTimeout: patience}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: quiet, Timeout: quiet}),
 		grpc.WithReadBufferSize(8<<10), grpc.WithWriteBufferSize(32<<10),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
 	)
@@ -69,6 +79,7 @@ type session struct {
 	lastSent bool
 	buf      []byte
 	acked    chan struct{} // received moved
+	asked    chan struct{} // a beat came
 }
 
 // session says hello and speaks until the stream breaks. welcomed: the server took us.
@@ -82,7 +93,7 @@ func (c *Client) session(ctx context.Context, target string, greet time.Duration
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer cancel(nil) // before the wait, so that the watchdog ends
-	alive := c.watchdog(ctx, cancel, &watch, greet)
+	alive := c.watchdog(ctx, cancel, &watch, target, greet)
 	stream, err := linkpb.NewLinkClient(conn).Attach(ctx)
 	if err != nil {
 		return false, err
@@ -91,14 +102,14 @@ func (c *Client) session(ctx context.Context, target string, greet time.Duration
 	if err != nil {
 		return false, err
 	}
-	alive()
+	alive(time.Duration(welcome.GetNextNanos()))
 	c.mu.Lock()
 	c.target = target
 	c.durable = max(c.durable, welcome.GetLogFrom())
 	c.mu.Unlock()
 	s := &session{
 		c: c, stream: stream, next: welcome.GetLogFrom(), received: welcome.GetLogFrom(),
-		acked: make(chan struct{}, 1),
+		acked: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 	}
 	heard := make(chan error, 1)
 	go func() {
@@ -116,24 +127,34 @@ func (c *Client) session(ctx context.Context, target string, greet time.Duration
 	return true, errors.Join(err, <-heard)
 }
 
-// watchdog ends the session when nothing was heard for limit at first, then for silenceLimit. The
-// returned function says that something was.
-func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, wg *sync.WaitGroup, limit time.Duration) func() {
+// watchdog ends the session when nothing was heard for limit at first, then for what the last beat
+// allows; longer where target is the only server. The returned function says that something was, and
+// when the next beat is due; 0: as before.
+func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, wg *sync.WaitGroup, target string, limit time.Duration) func(next time.Duration) {
 	heard := make(chan struct{}, 1)
+	var due atomic.Int64
 	wg.Go(func() {
+		silent := time.Duration(0)
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-heard:
-				limit = silenceLimit
+				silent = 0
+				limit = silenceAfter(time.Duration(due.Load()))
 			case <-c.cfg.Clock.After(limit):
-				cancel(fmt.Errorf("nothing heard for %v", limit))
+				if silent += limit; silent < patience && slices.Equal(c.endpoints(), []string{target}) {
+					continue
+				}
+				cancel(fmt.Errorf("nothing heard for %v", silent))
 				return
 			}
 		}
 	})
-	return func() {
+	return func(next time.Duration) {
+		if next > 0 {
+			due.Store(int64(next))
+		}
 		select {
 		case heard <- struct{}{}:
 		default:
@@ -157,7 +178,7 @@ func (c *Client) greet(stream linkpb.Link_AttachClient) (*linkpb.Welcome, error)
 		return nil, err
 	}
 	w := m.GetWelcome()
-	if w == nil || w.GetEpoch() <= 0 || w.GetLogFrom() < 0 {
+	if w == nil || w.GetEpoch() <= 0 || w.GetLogFrom() < 0 || w.GetNextNanos() < 0 || w.GetNextNanos() > int64(beatMost) {
 		return nil, errors.New("the server's first word is no welcome")
 	}
 	return w, c.raise(w.GetEpoch())
@@ -175,16 +196,16 @@ func (c *Client) raise(epoch int64) error {
 }
 
 // listen takes what the server says.
-func (s *session) listen(alive func()) error {
+func (s *session) listen(alive func(time.Duration)) error {
 	for {
 		m, err := s.stream.Recv()
 		if err != nil {
 			return err
 		}
-		alive()
 		if err := checkToLauncher(m); err != nil {
 			return err
 		}
+		alive(time.Duration(m.GetBeat().GetNextNanos()))
 		switch v := m.GetMessage().(type) {
 		case *linkpb.ToLauncher_Go:
 			if int(v.Go.GetAttempt()) != s.c.parts.Attempt {
@@ -203,6 +224,7 @@ func (s *session) listen(alive func()) error {
 					return err
 				}
 			}
+			poke(s.asked)
 		case *linkpb.ToLauncher_Stop:
 			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
 		case *linkpb.ToLauncher_Watermark:
@@ -227,16 +249,12 @@ func (s *session) ack(a *linkpb.LogAck) {
 		close(c.shippedCh)
 	}
 	c.mu.Unlock()
-	select {
-	case s.acked <- struct{}{}:
-	default:
-	}
+	poke(s.acked)
 }
 
-// speak is the only one who sends: facts first, then beats, then as much log as the window allows.
+// speak is the only one who sends: facts first, then answers to beats, then as much log as the window allows.
 func (s *session) speak(ctx context.Context) error {
 	clock := s.c.cfg.Clock
-	beat := clock.After(beatEvery)
 	var rest <-chan time.Time // a small batch was sent just now: gather a little
 	for {
 		if told, err := s.sayFacts(); err != nil || told {
@@ -257,8 +275,7 @@ func (s *session) speak(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-beat:
-			beat = clock.After(beatEvery)
+		case <-s.asked:
 			m := &linkpb.FromLauncher{Message: &linkpb.FromLauncher_Beat{Beat: &linkpb.Beat{SentUnixNano: clock.Now().UnixNano()}}}
 			if err := s.send(m); err != nil {
 				return err

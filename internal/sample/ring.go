@@ -18,6 +18,7 @@ type ring struct {
 	place      Place
 	next, prev net.Conn
 	out, in    []byte
+	waited     time.Duration // for the one before
 }
 
 // gatherFor is how long ranks wait for each other in the beginning.
@@ -238,11 +239,21 @@ func (r *ring) exchange(values []float64, n int) error {
 		r.in = make([]byte, 8*n)
 	}
 	r.in = r.in[:8*n]
+	begin := time.Now()
 	_, err := io.ReadFull(r.prev, r.in)
+	r.waited += time.Since(begin)
 	if err != nil {
 		r.next.Close() // or the other half would wait for ever
 	}
 	return errors.Join(err, <-sent)
+}
+
+// took is how long this rank waited for others since it was last asked.
+func (r *ring) took() (waited time.Duration) {
+	if r != nil {
+		waited, r.waited = r.waited, 0
+	}
+	return waited
 }
 
 func (r *ring) close() {

@@ -20,7 +20,9 @@ type trainer struct {
 	work  *scratch
 	batch []Point
 	last  time.Time // when the step before had ended
-	flat  []float64 // the gradients on their way round, and whether this rank wants to stop
+	// waited is for other ranks, since then.
+	waited time.Duration
+	flat   []float64 // the gradients on their way round, and whether this rank wants to stop
 }
 
 func newTrainer(o Options) *trainer {
@@ -52,6 +54,7 @@ func (t *trainer) step(r *ring, stop bool) (stopped bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	t.waited += r.took()
 	t.opt.apply(t.model, t.grad)
 	return stopped, nil
 }

@@ -233,7 +233,12 @@ func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
 	if err != nil {
 		return err
 	}
-	boss.say("progress", map[string]any{"step": step, "t": begin.Sub(t.last).Seconds()})
+	progress := map[string]any{"step": step, "t": begin.Sub(t.last).Seconds()}
+	if t.waited > 0 {
+		progress["metrics"] = map[string]float64{"peer_wait": t.waited.Seconds()}
+	}
+	t.waited = 0
+	boss.say("progress", progress)
 	t.last = begin
 	if saved {
 		boss.say("saved", map[string]any{"step": step, "bytes": len(state), "seconds": time.Since(begin).Seconds()})

@@ -12,8 +12,9 @@ import (
 
 // MoveWish is where a running task is to go.
 type MoveWish struct {
-	Zone    string   `json:"zone,omitempty" doc:"Required unless nodes are named."`
+	Zone    string   `json:"zone,omitempty" doc:"Required unless nodes are named, in nodes or away."`
 	Nodes   []string `json:"nodes,omitempty" doc:"Only these; at most 1024."`
+	Away    []string `json:"away,omitempty" doc:"Not onto these nodes; at most 1024."`
 	Preview bool     `json:"preview,omitempty" doc:"Only say what it would mean."`
 }
 
@@ -37,7 +38,7 @@ func (s *Server) moveTask(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	var wish MoveWish
-	if err := c.readJSON(&wish, "zone, nodes, preview"); err != nil {
+	if err := c.readJSON(&wish, "zone, nodes, away, preview"); err != nil {
 		return nil, err
 	}
 	if err := s.checkMove(ctx, wish); err != nil {
@@ -74,10 +75,10 @@ func standingIn(task *api.TrainingTask, zones []api.ZonePart) *api.TrainingTask 
 
 // checkMove refuses a wish that names nothing, or what does not exist.
 func (s *Server) checkMove(ctx context.Context, wish MoveWish) error {
-	if wish.Zone == "" && len(wish.Nodes) == 0 {
-		return invalid("zone", fault.T("Name a zone or nodes to move to.", "请指定目标可用区或节点。"))
+	if wish.Zone == "" && len(wish.Nodes)+len(wish.Away) == 0 {
+		return invalid("zone", fault.T("Name a zone or nodes to move to, or nodes to leave.", "请指定目标可用区或节点，或要离开的节点。"))
 	}
-	if len(wish.Nodes) > maxMoveNodes {
+	if len(wish.Nodes) > maxMoveNodes || len(wish.Away) > maxMoveNodes {
 		return invalid("nodes", fault.T("At most %d nodes.", "最多 %d 个节点。", maxMoveNodes))
 	}
 	known := func(kind api.Kind, path, name string) error {
@@ -97,6 +98,11 @@ func (s *Server) checkMove(ctx context.Context, wish MoveWish) error {
 	}
 	for _, name := range wish.Nodes {
 		if err := known(api.KindNode, "nodes", name); err != nil {
+			return err
+		}
+	}
+	for _, name := range wish.Away {
+		if err := known(api.KindNode, "away", name); err != nil {
 			return err
 		}
 	}

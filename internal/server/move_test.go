@@ -28,6 +28,8 @@ func TestMoveRoute(t *testing.T) {
 	w.refused("POST", path, `{"zone":"none"}`, 400, "InvalidField")
 	w.refused("POST", path, `{"zone":"NO SUCH"}`, 400, "InvalidField")
 	w.refused("POST", path, `{"nodes":["none"]}`, 400, "InvalidField")
+	w.refused("POST", path, `{"away":["none"]}`, 400, "InvalidField")
+	w.ok("POST", path, `{"away":["n1"],"preview":true}`, &m)
 	w.refused("POST", path, `{"nodes":["`+strings.Repeat(`n1","`, maxMoveNodes)+`n1"]}`, 400, "InvalidField")
 	w.refused("POST", path, `{}`, 400, "InvalidField")
 	w.refused("POST", path, `{"zone":"a","more":1}`, 400, "BadBody")

@@ -82,7 +82,7 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 	if err := s.refuse(ctx, t); err != nil {
 		return err
 	}
-	t.Status = api.TrainingTaskStatus{Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting to be looked at.", "等待调度。")}
+	t.Status = api.TrainingTaskStatus{Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting for a place.", "等待调度。")}
 	b.ops = []store.Op{
 		store.Unchanged(api.KeyOf(project), project.GetMeta().Revision),
 		store.Unchanged(api.KeyOf(queue), queue.GetMeta().Revision),

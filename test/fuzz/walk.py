@@ -158,6 +158,7 @@ class Walk:
         self.call("moveTask", name="sleeper", body={"zone": "nobody", "preview": True})
         self.call("moveTask", expect=409, name="sleeper", body={"zone": "nobody"})
         self.call("moveTask", expect=400, name="sleeper", body={"zone": "nowhere"})
+        self.call("moveTask", expect=400, name="sleeper", body={"away": ["nowhere"]})
         go = [f"go-{i}" for i in range(4)]
         for name in go:
             self.call("createTrainingTask", body=TASK | {"metadata": {"name": name}})

@@ -15,11 +15,12 @@ import (
 // saveGrace is how long a task that is drained or moved has for a checkpoint.
 const saveGrace = 2 * time.Minute
 
-// MoveWish is where a running task is to go: into a zone, onto some nodes, or both.
+// MoveWish is where a running task is to go: into a zone, onto some nodes, away from others, or all of these.
 type MoveWish struct {
 	Zone    string
-	Nodes   []string // "": any
-	Preview bool     // only say what it would mean
+	Nodes   []string // none: any
+	Away    []string
+	Preview bool // only say what it would mean
 }
 
 // Move reserves another place for a task that stands and asks it to go there, in one write; if there
@@ -72,18 +73,15 @@ func (p *preview) wished(wish MoveWish) (*sched.Workload, error) {
 		}
 		w.Allow = []string{wish.Zone}
 	}
-	if len(wish.Nodes) == 0 {
-		return w, nil
-	}
 	known := map[string]bool{}
 	for number, n := range p.nodes {
 		known[n.Meta.Name] = true
-		if !slices.Contains(wish.Nodes, n.Meta.Name) {
+		if len(wish.Nodes) > 0 && !slices.Contains(wish.Nodes, n.Meta.Name) || slices.Contains(wish.Away, n.Meta.Name) {
 			w.Avoid = append(w.Avoid, number)
 		}
 	}
 	slices.Sort(w.Avoid)
-	for _, name := range wish.Nodes {
+	for _, name := range slices.Concat(wish.Nodes, wish.Away) {
 		if !known[name] {
 			return nil, fault.New(fault.Invalid, "NoSuchNode", fault.T("There is no node %q.", "不存在节点 %q。", name))
 		}
@@ -118,7 +116,7 @@ func (p *preview) move(w *sched.Workload, wish MoveWish) (out planned, err error
 	if _, reserved := m.cluster.Reserved(id); reserved || out.stands.Spec.Evict != nil {
 		return out, fault.New(fault.Conflict, "AlreadyLeaving", fault.T("The task is leaving its place already.", "该任务正在迁出。"))
 	}
-	if len(wish.Nodes) == 0 && p.within(out.from, wish.Zone) {
+	if len(wish.Nodes)+len(wish.Away) == 0 && p.within(out.from, wish.Zone) {
 		return out, fault.New(fault.Conflict, "AlreadyThere", fault.T("The task is in %s already.", "该任务已在 %s。", wish.Zone))
 	}
 	out.loss, _ = m.queues.Loss(p.now, id)

@@ -110,7 +110,7 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	for _, name := range p.stop {
 		errs = append(errs, c.cfg.Engine.Stop(ctx, name, grace))
 	}
-	if p.swap != "" {
+	if p.swap.node != "" {
 		c.swap(ctx, task, p.swap)
 	}
 	errs = append(errs, c.startAll(ctx, s, p, task))

@@ -51,9 +51,9 @@ type Config struct {
 	Log     *slog.Logger
 	// EraseBytes deletes a task's logs and outputs.
 	EraseBytes func(ctx context.Context, taskID string) error
-	// Away finds the task another place without a node and has it go there; an error says that it stays.
-	// Nil: tasks never move.
-	Away func(ctx context.Context, task *api.TrainingTask, node string) error
+	// Away finds the task another place without a node, or without the rack, leaf or zone it is in as kind says, and has it go there;
+	// an error says that it stays. Nil: tasks never move.
+	Away func(ctx context.Context, task *api.TrainingTask, node, kind string) error
 	// UID is a project's on machines that keep projects apart; nil or 0: none.
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// ArchiveAfter is how long a finished task stays in the store.
@@ -286,7 +286,7 @@ func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engin
 				number: slot.Node, devices: slot.Devices, ranks: s.ranksAt(role.Role, slot, recipe.Started), lender: s.lender(index),
 			}
 			if n := c.node(slot.Node); n != nil {
-				m.node, m.zone, m.leaf = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf
+				m.node, m.zone, m.leaf, m.rack = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf, n.Spec.Rack
 				m.peak = peakOf(n, slot.Devices)
 				m.usable = n.Status.Ready && !n.Spec.Cordoned && n.Meta.DeletedAt == nil
 			}

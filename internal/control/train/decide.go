@@ -40,6 +40,7 @@ func decide(s seen, now time.Time) plan {
 	}
 	s.interruptions(&p, now)
 	s.speed(&p, now)
+	s.stragglers(&p, now)
 	return p
 }
 
@@ -130,7 +131,7 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	failed := func(part *seen) *api.ReplicaFailure {
 		fail, more := part.rankFailure(p, now)
 		if wait = max(wait, more); fail == nil && more == 0 {
-			fail = part.hungRank(p)
+			fail = part.hungRank(p, now)
 		}
 		return fail
 	}

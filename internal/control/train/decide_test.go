@@ -292,6 +292,7 @@ func TestEveryLifeEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tk := task(api.PhasePending, 0, 0)
 		tk.Spec.Restart = &api.RestartPolicy{MaxRestarts: rapid.IntRange(0, 3).Draw(t, "budget")}
+		tk.Spec.Stragglers = rapid.SampledFrom([]api.StragglerRule{"", api.StragglersReplace}).Draw(t, "stragglers")
 		pl, size := placed(), 2
 		if rapid.Bool().Draw(t, "a role by itself") {
 			tk.Spec.Roles = append(tk.Spec.Roles, api.Role{Name: "reward", Replicas: 2, Restart: api.RestartRole})
@@ -313,6 +314,7 @@ func TestEveryLifeEnds(t *testing.T) {
 				t.Fatal("the next place would go on with the rendezvous of the last")
 			}
 			checkInterruptions(t, p.status)
+			checkWatch(t, s, p)
 			tk, pl = s.committed(p)
 			play(t, world, s, p)
 			if tk.Status.Phase.Finished() && len(world) == 0 {
@@ -369,6 +371,19 @@ func checkInterruptions(t *rapid.T, status api.TrainingTaskStatus) {
 	}
 }
 
+// checkWatch: what is remembered and named is bounded, and nobody is replaced beyond the budget, or in a task that ends.
+func checkWatch(t *rapid.T, s seen, p plan) {
+	if len(p.status.Faults) > api.MaxPastFaults || len(p.status.Stragglers) > api.MaxStragglers {
+		t.Fatalf("%d faults, %d stragglers", len(p.status.Faults), len(p.status.Stragglers))
+	}
+	if len(p.status.Restarts) > s.task.Spec.Restart.MaxRestarts {
+		t.Fatalf("%d restarts of %d", len(p.status.Restarts), s.task.Spec.Restart.MaxRestarts)
+	}
+	if p.swap.node != "" && (s.task.Spec.Stop || p.status.Phase.Finished() || s.stay) {
+		t.Fatalf("away from %s in a task that is %s", p.swap.node, p.status.Phase)
+	}
+}
+
 // committed are task and placement after a plan.
 func (s *seen) committed(p plan) (*api.TrainingTask, *api.Placement) {
 	if !p.commit {
@@ -417,6 +432,7 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 			m.said.Port, m.said.Serve = 4000, 5000+m.attempt
 		case engine.StateRunning:
 			m.said.Step += int64(rapid.IntRange(0, 2).Draw(t, "steps"))
+			m.said.Own = []link.RankOwn{{Rank: m.first, Seconds: rapid.SampledFrom([]float64{.1, .2, .3}).Draw(t, "own"), Steps: 16}}
 			if m.said.Failed == nil && rapid.Bool().Draw(t, "rank fails") {
 				m.said.Failed = &link.RankExit{
 					Rank: m.first, Code: 137, Reason: engine.ReasonSignaled, At: now.Add(time.Duration(m.said.Generation)),

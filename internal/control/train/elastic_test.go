@@ -26,11 +26,12 @@ type stage struct {
 	world map[engine.Name]*member
 	ever  map[engine.Name]bool
 	node  uint32
+	stays int // the generation for which there was no other place, and one
 }
 
 // look is what observe would see.
 func (g *stage) look() seen {
-	s := seen{task: g.tk, placement: g.pl, archiveAfter: time.Hour}
+	s := seen{task: g.tk, placement: g.pl, archiveAfter: time.Hour, stay: g.stays == g.tk.Status.Generation+1}
 	find := func(roles []api.RoleAssignment) (out []member) {
 		for _, r := range roles {
 			for i, slot := range r.Slots {
@@ -133,6 +134,9 @@ func (g *stage) act(s seen, p plan) {
 	}
 	if rapid.IntRange(0, 9).Draw(g.t, "killed") == 0 {
 		return // nothing of what it had written was done
+	}
+	if p.swap.node != "" {
+		g.stays = g.tk.Status.Generation + 1
 	}
 	all := s.everybody()
 	for _, i := range p.start {

@@ -64,9 +64,9 @@ func reasonText(m *member, e *engine.Exit) fault.Text {
 
 // failing ends the attempt, then restarts within the budget or fails.
 func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
-	fail = s.settle(p, fail, "fail-"+fail.Replica)
+	fail = s.settle(p, now, fail, "fail-"+fail.Replica)
 	recent, left := s.budget(p, now)
-	again := fail.Action != string(diagnose.Stop) && left > 0
+	again := fail.Action != string(diagnose.Stop) && (left > 0 || swapping(p))
 	who := s
 	if !again {
 		who = s.all() // the end of the task
@@ -78,6 +78,9 @@ func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
 		return
 	}
 	p.usage = true
+	if again && s.away(p, now, recent, fail) {
+		return
+	}
 	if again {
 		s.restart(p, now, recent, fail)
 		return
@@ -89,7 +92,9 @@ func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
 
 // restart begins the next attempt on the same placement.
 func (s *seen) restart(p *plan, now time.Time, recent []time.Time, fail *api.ReplicaFailure) {
-	p.status.Restarts = append(recent, now)
+	if !swapping(p) { // that was counted
+		p.status.Restarts = append(recent, now)
+	}
 	p.status.Attempt++
 	p.status.Rendezvous = nil
 	total := len(s.all().members)

@@ -141,7 +141,7 @@ func (s *seen) follow(p *plan) {
 // nextGeneration answers a failed rank: within the budget the ranks of all launchers start again, in
 // the same attempt; beyond it everything ends, and how the launchers ended decides.
 func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) {
-	fail = s.settle(p, fail, "fail-"+fail.Replica+"-"+itoa(p.status.Generation))
+	fail = s.settle(p, now, fail, "fail-"+fail.Replica+"-"+itoa(p.status.Generation))
 	if p.status.Phase != api.PhaseRecovering {
 		p.to(api.PhaseRecovering, fail.Reason, fail.Message)
 	}

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -90,7 +89,7 @@ func (s *seen) known(p *plan, f *api.ReplicaFailure) bool {
 
 // settle makes fail the task's failure, unless that is known already, and decides what to do: what is the
 // program's own fault is tried once more, and the same again at the same step is not.
-func (s *seen) settle(p *plan, fail *api.ReplicaFailure, once string) *api.ReplicaFailure {
+func (s *seen) settle(p *plan, now time.Time, fail *api.ReplicaFailure, once string) *api.ReplicaFailure {
 	old := p.status.Failure
 	current := old != nil && old.Generation == p.status.Generation && old.Generation > 0
 	switch {
@@ -100,14 +99,14 @@ func (s *seen) settle(p *plan, fail *api.ReplicaFailure, once string) *api.Repli
 		return old
 	}
 	if fail.Action == string(diagnose.Stop) && fail.Reason != engine.ReasonStartFailed {
-		repeated := old != nil && !current && old.Fingerprint != "" && old.Fingerprint == fail.Fingerprint && old.Step == fail.Step
-		if !repeated {
+		if !s.repeats(p, now, fail) {
 			fail.Action = string(diagnose.Restart)
 		} else {
 			fail.Message.EN += " It failed in the same way before, so it is not tried again."
-			fail.Message.ZH += "上一次也以同样方式失败，不再重试。"
+			fail.Message.ZH += "此前已以同样方式失败，不再重试。"
 		}
 	}
+	s.remember(p, now, fail)
 	p.status.Failure, p.commit = fail, true
 	p.tell(true, fail.Reason, once, fail.Message)
 	return fail
@@ -115,13 +114,14 @@ func (s *seen) settle(p *plan, fail *api.ReplicaFailure, once string) *api.Repli
 
 // hungRank is the rank that the others wait for, or that is stopped. All launchers whose ranks tell their
 // progress must see a hang: where one does not, its ranks work and the others wait with good reason. A
-// process that is stopped needs no other witness.
-func (s *seen) hungRank(p *plan) *api.ReplicaFailure {
+// process that is stopped needs no other witness. Where all that is known was read from what they print, and the task
+// would end of it, it is only told.
+func (s *seen) hungRank(p *plan, now time.Time) *api.ReplicaFailure {
 	if old := p.status.Failure; old != nil && old.Generation == p.status.Generation && (old.Reason == diagnose.ReasonHung || old.Reason == diagnose.ReasonStopped) {
 		return old
 	}
 	var states []link.RankState
-	at, witnesses, watched, stopped := time.Time{}, 0, 0, false
+	at, witnesses, watched, stopped, printed := time.Time{}, 0, 0, false, true
 	for i := range s.members {
 		m := &s.members[i]
 		if m.ended() || !m.said.Watched {
@@ -132,6 +132,7 @@ func (s *seen) hungRank(p *plan) *api.ReplicaFailure {
 			continue
 		}
 		witnesses++
+		printed = printed && m.said.Printed
 		states = append(states, m.said.Hung...)
 		if at.IsZero() || m.said.HungAt.Before(at) {
 			at = m.said.HungAt
@@ -139,6 +140,11 @@ func (s *seen) hungRank(p *plan) *api.ReplicaFailure {
 		stopped = stopped || slices.ContainsFunc(m.said.Hung, func(r link.RankState) bool { return r.State == 'T' })
 	}
 	if len(states) == 0 || witnesses < watched && !stopped {
+		return nil
+	}
+	if _, left := s.budget(p, now); left == 0 && printed && !stopped {
+		p.tell(true, "NoProgress", "silent-"+itoa(p.status.Generation), fault.T(
+			"Its ranks print nothing of their progress any more. It has no restarts left, so it is left alone.", "其 rank 不再打印进度。重启次数已用完，任务保持原样。"))
 		return nil
 	}
 	return s.hungFailure(p, states, at)
@@ -169,52 +175,4 @@ func (s *seen) hungFailure(p *plan, states []link.RankState, at time.Time) *api.
 		return f
 	}
 	return nil
-}
-
-// swapping says that a move away was asked for, and counted.
-func swapping(p *plan) bool { return p.status.Reason == "Swapping" }
-
-// away asks once for a place without the faulty node; true: wait for it.
-func (s *seen) away(p *plan, now time.Time, recent []time.Time, fail *api.ReplicaFailure) bool {
-	if fail.Action != string(diagnose.Swap) || s.stay {
-		return false
-	}
-	if !swapping(p) {
-		p.status.Restarts = append(recent, now)
-		p.status.Reason, p.commit = "Swapping", true
-		p.status.Message = fault.T("Node %s is at fault; another place is looked for.", "节点 %s 有故障，正在寻找其他位置。", fail.Node)
-		p.tell(true, "NodeAtFault", "swap-"+itoa(p.status.Generation), fault.T(
-			"Node %s is at fault (%s). Look at it, and cordon it: fermi node cordon %s.", "节点 %s 有故障（%s）。请检查并隔离：fermi node cordon %s。", fail.Node, fail.Cause, fail.Node))
-	}
-	p.swap, p.wake = fail.Node, swapAgain
-	return true
-}
-
-// swapAgain is when the move is asked for again, should nothing have been heard of it.
-const swapAgain = 5 * time.Second
-
-// swap has the task leave; where it can't, that is remembered, and it starts again where it is.
-func (c *Controller) swap(ctx context.Context, task *api.TrainingTask, node string) {
-	err := fault.New(fault.Unavailable, "NoPlanner", fault.T("Tasks don't move here.", "此处任务不迁移。"))
-	if c.cfg.Away != nil {
-		moved := c.cfg.Away(ctx, task, node)
-		if moved == nil {
-			return
-		}
-		err = fault.From(moved)
-	}
-	c.cfg.Log.Info("no other place for a task whose node is at fault", "task", task.Meta.ID, "node", node, "reason", err.Reason)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.loop != nil {
-		c.stays[task.Meta.ID] = task.Status.Generation
-		c.loop.Add(api.KeyOf(task))
-	}
-}
-
-func (c *Controller) staysIn(task *api.TrainingTask) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	g, ok := c.stays[task.Meta.ID]
-	return ok && g == task.Status.Generation
 }

@@ -96,15 +96,15 @@ func TestTheSameErrorTwiceAtTheSameStep(t *testing.T) {
 func TestAFaultyNodeIsLeft(t *testing.T) {
 	s := twoRanks(nil, died(1, "device-lost", "f", 3, 0))
 	p := decide(s, now)
-	if p.swap != "n1" || p.status.Generation != 1 || p.status.Reason != "Swapping" || len(p.status.Restarts) != 1 {
+	if p.swap.node != "n1" || p.status.Generation != 1 || p.status.Reason != "Swapping" || len(p.status.Restarts) != 1 {
 		t.Fatalf("%+v", p.status)
 	}
 	s = next(s, p)
-	if p = decide(s, now); p.swap != "n1" || len(p.status.Restarts) != 1 {
+	if p = decide(s, now); p.swap.node != "n1" || len(p.status.Restarts) != 1 {
 		t.Errorf("asked twice it costs %d restarts", len(p.status.Restarts))
 	}
 	s.stay = true
-	if p = decide(s, now); p.swap != "" || p.status.Generation != 2 || len(p.status.Restarts) != 1 {
+	if p = decide(s, now); p.swap.node != "" || p.status.Generation != 2 || len(p.status.Restarts) != 1 {
 		t.Errorf("with no other place: %+v", p.status)
 	}
 }
@@ -123,6 +123,17 @@ func TestHangIsVoted(t *testing.T) {
 	p := decide(s, now)
 	if f := p.status.Failure; f == nil || *f.Rank != 1 || f.Cause != "hang" || f.Node != "n1" || p.status.Generation != 2 {
 		t.Errorf("the one behind: %+v", f)
+	}
+	s.task.Spec.Restart.MaxRestarts = 0
+	for i := range s.members {
+		s.members[i].said.Printed = true
+	}
+	if p = decide(s, now); p.status.Failure != nil || p.status.Phase != api.PhaseRunning || !tells(p, "NoProgress") {
+		t.Errorf("who only prints does not end of it: %+v", p.status)
+	}
+	s.task.Spec.Restart.MaxRestarts = 5
+	if p = decide(s, now); p.status.Failure == nil || p.status.Generation != 2 {
+		t.Errorf("who only prints, with restarts: %+v", p.status)
 	}
 	s.members[1].said.Hung = nil
 	hung(&s.members[0], link.RankState{Rank: 0, Step: 7, State: 'T'})

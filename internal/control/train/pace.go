@@ -14,7 +14,7 @@ type pace struct {
 	every time.Duration
 }
 
-const membersPerMilli = 100
+const membersPerMilli = 50
 
 // left is how long the next turn for a change of replicas waits.
 func (p pace) left(now time.Time) time.Duration { return max(p.every-now.Sub(p.last), 0) }

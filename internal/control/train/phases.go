@@ -232,7 +232,7 @@ func (s *seen) advance(p *plan, in *api.Interruptions, r *api.Recovery, now time
 // farthest is the newest step that any launcher of the role, or of the others, told of.
 func (s *seen) farthest(role string) (step int64) {
 	for i := range s.members {
-		if m := &s.members[i]; s.alone(m.role) == role {
+		if m := &s.members[i]; s.alone(m.role) == role && !m.said.Printed { // where such a script goes on from is its own affair
 			step = max(step, m.said.Step)
 		}
 	}

@@ -22,9 +22,9 @@ type plan struct {
 	check     []int // members that are asked for their preflight
 	freeze    []int // members whose ranks keep what they hold until the next generation
 	remove    []engine.Name
-	archive   bool   // move the task to history
-	erase     bool   // delete the task and its bytes
-	swap      string // the node to get away from; "": none
+	archive   bool // move the task to history
+	erase     bool // delete the task and its bytes
+	swap      shun // what to get away from; no node: nothing
 	events    []event
 	wake      time.Duration
 	part      string // of the task that is being judged; sets its events apart

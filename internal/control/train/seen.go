@@ -47,6 +47,7 @@ type member struct {
 	number   uint32 // the node's
 	zone     string
 	leaf     string
+	rack     string
 	devices  uint64
 	lender   api.Lender // whose replica it runs inside; zero: none's
 	peak     float64    // operations a second that its devices can do; 0: not known

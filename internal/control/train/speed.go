@@ -3,6 +3,7 @@ package train
 import (
 	_ "embed"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,11 @@ func (s *seen) speed(p *plan, now time.Time) {
 	}
 	if sum.Seconds > 0 && (p.status.Pace == nil || wait <= 0 || ends) {
 		step, _ := s.slowest("", p.status.Generation)
+		for i := range s.members {
+			if m := &s.members[i]; m.said.Printed && m.said.Generation == int64(p.status.Generation) {
+				step = max(step, m.said.Step) // others say nothing
+			}
+		}
 		p.status.Pace, p.commit, wait = paceFrom(sum, ranks, peak), true, every
 		p.status.Pace.At, p.status.Pace.Step = now, step
 	}
@@ -45,9 +51,10 @@ func (s *seen) speed(p *plan, now time.Time) {
 // sumPace adds up what the launchers of the generation tell. reports: all of them tell of steps.
 func (s *seen) sumPace(generation int) (sum link.Pace, ranks int, peak float64, reports bool) {
 	known := true
+	printed := slices.ContainsFunc(s.members, func(m member) bool { return m.said.Printed })
 	for i := range s.members {
 		m := &s.members[i]
-		if s.alone(m.role) != "" {
+		if s.alone(m.role) != "" || printed && !m.said.Watched { // mostly only the first rank prints
 			continue
 		}
 		if m.said.Generation != int64(generation) || m.said.SteppedAt.IsZero() {

@@ -487,8 +487,9 @@ func (x *Hello) GetSession() int64 {
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`                    // the leader's; lower than recorded: the launcher hangs up
-	LogFrom       int64                  `protobuf:"varint,2,opt,name=log_from,json=logFrom,proto3" json:"log_from,omitempty"` // send the log from this offset
+	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`                          // the leader's; lower than recorded: the launcher hangs up
+	LogFrom       int64                  `protobuf:"varint,2,opt,name=log_from,json=logFrom,proto3" json:"log_from,omitempty"`       // send the log from this offset
+	NextNanos     int64                  `protobuf:"varint,3,opt,name=next_nanos,json=nextNanos,proto3" json:"next_nanos,omitempty"` // as of a beat
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,6 +534,13 @@ func (x *Welcome) GetEpoch() int64 {
 func (x *Welcome) GetLogFrom() int64 {
 	if x != nil {
 		return x.LogFrom
+	}
+	return 0
+}
+
+func (x *Welcome) GetNextNanos() int64 {
+	if x != nil {
+		return x.NextNanos
 	}
 	return 0
 }
@@ -1092,6 +1100,8 @@ type Ranks struct {
 	SteppedAtUnixNano int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
 	Frozen            bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                                                    // what is held stays: the next generation can go on from it
 	Kept              int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
+	Own               []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
+	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1246,6 +1256,20 @@ func (x *Ranks) GetKept() int32 {
 	return 0
 }
 
+func (x *Ranks) GetOwn() []*RankOwn {
+	if x != nil {
+		return x.Own
+	}
+	return nil
+}
+
+func (x *Ranks) GetPrinted() bool {
+	if x != nil {
+		return x.Printed
+	}
+	return false
+}
+
 func (x *Ranks) GetPrepared() bool {
 	if x != nil {
 		return x.Prepared
@@ -1338,6 +1362,67 @@ func (x *Pace) GetWaited() float64 {
 	return 0
 }
 
+// RankOwn is a rank's own part of a step, without waiting for others: the mean of its last steps, less the slowest quarter.
+type RankOwn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	Steps         int32                  `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankOwn) Reset() {
+	*x = RankOwn{}
+	mi := &file_link_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankOwn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankOwn) ProtoMessage() {}
+
+func (x *RankOwn) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
+func (*RankOwn) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RankOwn) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankOwn) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *RankOwn) GetSteps() int32 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
 type RankExit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -1356,7 +1441,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1453,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1466,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -1469,7 +1554,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1566,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1579,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1552,7 +1637,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1649,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1662,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Probe) GetId() string {
@@ -1622,7 +1707,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1719,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1732,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Probed) GetId() string {
@@ -1696,7 +1781,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1793,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1806,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -1748,7 +1833,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1845,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1858,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -1805,7 +1890,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +1902,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +1915,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -1893,7 +1978,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +1990,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2003,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -1954,7 +2039,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2051,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2064,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -2008,7 +2093,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2105,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2118,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -2075,7 +2160,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2172,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2185,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -2133,7 +2218,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2230,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2243,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -2169,18 +2254,19 @@ func (x *StopOrder) GetGraceNanos() int64 {
 }
 
 // Beat: the server's carries the leader's epoch, so that a launcher whose stream outlives a leader
-// still learns of the next one.
+// still learns of the next one, and when the next beat comes. A launcher answers each.
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SentUnixNano  int64                  `protobuf:"varint,1,opt,name=sent_unix_nano,json=sentUnixNano,proto3" json:"sent_unix_nano,omitempty"`
 	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	NextNanos     int64                  `protobuf:"varint,3,opt,name=next_nanos,json=nextNanos,proto3" json:"next_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2278,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2291,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -2222,6 +2308,13 @@ func (x *Beat) GetEpoch() int64 {
 	return 0
 }
 
+func (x *Beat) GetNextNanos() int64 {
+	if x != nil {
+		return x.NextNanos
+	}
+	return 0
+}
+
 type FetchArchiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
@@ -2231,7 +2324,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2336,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2349,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -2274,7 +2367,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2379,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2392,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 type SecretValue struct {
@@ -2313,7 +2406,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2325,7 +2418,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2338,7 +2431,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -2371,7 +2464,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2476,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2489,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2419,7 +2512,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2524,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2537,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -2499,7 +2592,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2511,7 +2604,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2524,7 +2617,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -2557,7 +2650,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2662,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +2675,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -2606,7 +2699,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +2711,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +2724,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -2704,7 +2797,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2809,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2822,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -2798,7 +2891,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +2903,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +2916,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -2849,7 +2942,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +2954,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +2967,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -2901,7 +2994,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3006,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3019,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Facts) GetReplica() string {
@@ -2998,7 +3091,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3010,7 +3103,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3023,7 +3116,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Order) GetReplica() string {
@@ -3072,7 +3165,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3177,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3190,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Question) GetKind() string {
@@ -3130,7 +3223,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3235,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3248,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -3174,7 +3267,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3279,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3292,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -3224,7 +3317,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3236,7 +3329,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3249,7 +3342,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *TailData) GetReplica() string {
@@ -3324,10 +3417,12 @@ const file_link_proto_rawDesc = "" +
 	"\aboot_id\x18\x06 \x01(\tR\x06bootId\x12\x10\n" +
 	"\x03pid\x18\a \x01(\x05R\x03pid\x12\x1b\n" +
 	"\tlog_start\x18\b \x01(\x03R\blogStart\x12\x18\n" +
-	"\asession\x18\t \x01(\x03R\asession\":\n" +
+	"\asession\x18\t \x01(\x03R\asession\"Y\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
-	"\blog_from\x18\x02 \x01(\x03R\alogFrom\"\xa8\x03\n" +
+	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
+	"\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xa8\x03\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -3376,7 +3471,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xe2\x04\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xa6\x05\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3398,7 +3493,9 @@ const file_link_proto_rawDesc = "" +
 	"\x04pace\x18\x1a \x01(\v2\x13.fermi.link.v1.PaceR\x04pace\x12/\n" +
 	"\x14stepped_at_unix_nano\x18\x19 \x01(\x03R\x11steppedAtUnixNano\x12\x16\n" +
 	"\x06frozen\x18\x15 \x01(\bR\x06frozen\x12\x12\n" +
-	"\x04kept\x18\x1f \x01(\x05R\x04kept\x12\x1a\n" +
+	"\x04kept\x18\x1f \x01(\x05R\x04kept\x12(\n" +
+	"\x03own\x18( \x03(\v2\x16.fermi.link.v1.RankOwnR\x03own\x12\x18\n" +
+	"\aprinted\x18) \x01(\bR\aprinted\x12\x1a\n" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x96\x01\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x18\n" +
@@ -3406,7 +3503,11 @@ const file_link_proto_rawDesc = "" +
 	"\asamples\x18\x03 \x01(\x01R\asamples\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\x01R\x06tokens\x12\x14\n" +
 	"\x05flops\x18\x05 \x01(\x01R\x05flops\x12\x16\n" +
-	"\x06waited\x18\x06 \x01(\x01R\x06waited\"\xfe\x01\n" +
+	"\x06waited\x18\x06 \x01(\x01R\x06waited\"M\n" +
+	"\aRankOwn\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x14\n" +
+	"\x05steps\x18\x03 \x01(\x05R\x05steps\"\xfe\x01\n" +
 	"\bRankExit\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x16\n" +
@@ -3483,10 +3584,12 @@ const file_link_proto_rawDesc = "" +
 	"\foutput_bytes\x18\x03 \x01(\x03R\voutputBytes\",\n" +
 	"\tStopOrder\x12\x1f\n" +
 	"\vgrace_nanos\x18\x01 \x01(\x03R\n" +
-	"graceNanos\"B\n" +
+	"graceNanos\"a\n" +
 	"\x04Beat\x12$\n" +
 	"\x0esent_unix_nano\x18\x01 \x01(\x03R\fsentUnixNano\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\"-\n" +
+	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1d\n" +
+	"\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"-\n" +
 	"\x13FetchArchiveRequest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x15\n" +
 	"\x13FetchSecretsRequest\"M\n" +
@@ -3575,7 +3678,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
@@ -3590,99 +3693,101 @@ var file_link_proto_goTypes = []any{
 	(*RoleTable)(nil),           // 10: fermi.link.v1.RoleTable
 	(*Ranks)(nil),               // 11: fermi.link.v1.Ranks
 	(*Pace)(nil),                // 12: fermi.link.v1.Pace
-	(*RankExit)(nil),            // 13: fermi.link.v1.RankExit
-	(*RankState)(nil),           // 14: fermi.link.v1.RankState
-	(*Probe)(nil),               // 15: fermi.link.v1.Probe
-	(*Probed)(nil),              // 16: fermi.link.v1.Probed
-	(*Watermark)(nil),           // 17: fermi.link.v1.Watermark
-	(*Started)(nil),             // 18: fermi.link.v1.Started
-	(*Exited)(nil),              // 19: fermi.link.v1.Exited
-	(*LogData)(nil),             // 20: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 21: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 22: fermi.link.v1.Usage
-	(*Done)(nil),                // 23: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 24: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 25: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 26: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 27: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 28: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 29: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 30: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 31: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 32: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 33: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 34: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 35: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 36: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 37: fermi.link.v1.Facts
-	(*Order)(nil),               // 38: fermi.link.v1.Order
-	(*Question)(nil),            // 39: fermi.link.v1.Question
-	(*Answer)(nil),              // 40: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 41: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 42: fermi.link.v1.TailData
-	nil,                         // 43: fermi.link.v1.NodeFacts.VersionsEntry
+	(*RankOwn)(nil),             // 13: fermi.link.v1.RankOwn
+	(*RankExit)(nil),            // 14: fermi.link.v1.RankExit
+	(*RankState)(nil),           // 15: fermi.link.v1.RankState
+	(*Probe)(nil),               // 16: fermi.link.v1.Probe
+	(*Probed)(nil),              // 17: fermi.link.v1.Probed
+	(*Watermark)(nil),           // 18: fermi.link.v1.Watermark
+	(*Started)(nil),             // 19: fermi.link.v1.Started
+	(*Exited)(nil),              // 20: fermi.link.v1.Exited
+	(*LogData)(nil),             // 21: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 22: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 23: fermi.link.v1.Usage
+	(*Done)(nil),                // 24: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 25: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 26: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 27: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 28: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 29: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 30: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 31: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 32: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 33: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 34: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 35: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 36: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 37: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 38: fermi.link.v1.Facts
+	(*Order)(nil),               // 39: fermi.link.v1.Order
+	(*Question)(nil),            // 40: fermi.link.v1.Question
+	(*Answer)(nil),              // 41: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 42: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 43: fermi.link.v1.TailData
+	nil,                         // 44: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	18, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	19, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	20, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	22, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	23, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	25, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	19, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	20, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	21, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	23, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	24, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	26, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	11, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	16, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	17, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	21, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	24, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	25, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	17, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	15, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	22, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	25, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	26, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	18, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	16, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
 	10, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	5,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	6,  // 18: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	43, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	44, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
 	9,  // 20: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
 	6,  // 21: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	13, // 22: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	14, // 23: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	14, // 22: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	15, // 23: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
 	7,  // 24: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
 	8,  // 25: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
 	12, // 26: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	31, // 27: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	35, // 28: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	37, // 29: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	25, // 30: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	36, // 31: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	38, // 32: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	25, // 33: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	22, // 34: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	11, // 35: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	16, // 36: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 37: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	24, // 38: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	17, // 39: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	15, // 40: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 41: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	26, // 42: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	27, // 43: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	30, // 44: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	33, // 45: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	39, // 46: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	41, // 47: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 48: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	29, // 49: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	28, // 50: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	32, // 51: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	34, // 52: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	40, // 53: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	42, // 54: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	48, // [48:55] is the sub-list for method output_type
-	41, // [41:48] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	13, // 27: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	32, // 28: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	36, // 29: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	38, // 30: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	26, // 31: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	37, // 32: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	39, // 33: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	26, // 34: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	23, // 35: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	11, // 36: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	17, // 37: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 38: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	25, // 39: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	18, // 40: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	16, // 41: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 42: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	27, // 43: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	28, // 44: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	31, // 45: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	34, // 46: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	40, // 47: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	42, // 48: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 49: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	30, // 50: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	29, // 51: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	33, // 52: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	35, // 53: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	41, // 54: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	43, // 55: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	49, // [49:56] is the sub-list for method output_type
+	42, // [42:49] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -3710,16 +3815,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[30].OneofWrappers = []any{
+	file_link_proto_msgTypes[31].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[33].OneofWrappers = []any{
+	file_link_proto_msgTypes[34].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[34].OneofWrappers = []any{
+	file_link_proto_msgTypes[35].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -3730,7 +3835,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -69,6 +69,25 @@ class Ranks(unittest.TestCase):
         return name == "progress" and body["step"] > (launcher.restores[-1] or 0) + after
 
 
+class Waiting(Ranks):
+    def test_the_slow_rank_does_not_wait(self):
+        launcher = self.launcher(["train_waits.py"], world=2)
+        launcher.start()
+        waited = {0: [], 1: []}
+
+        def enough(rank, name, body):
+            if name == "exit":
+                raise AssertionError("a rank ended with %d:\n%s" % (body["code"], launcher.story()))
+            if name == "progress" and "peer_wait" in body["metrics"]:
+                waited[rank].append(body["metrics"]["peer_wait"])
+            return min(len(w) for w in waited.values()) >= 11
+
+        launcher.until(enough)
+        quick, slow = (sorted(w)[len(w) // 2] for w in (waited[0], waited[1]))
+        self.assertLess(slow, quick)
+        launcher.kill()
+
+
 def restart(launcher, victim, rng):
     """A rank dies at some moment of its step; the others are killed, and all start again."""
     time.sleep(rng.random() * 0.02)  # where in the step, nothing waits for it

@@ -1,5 +1,5 @@
 """A small DDP training of STEPS steps that says where it is. Its rank HANGS falls asleep in the first generation; PAUSE: seconds a
-long evaluation takes, which nobody announces, and a save."""
+long evaluation takes, which nobody announces, and a save. BREAK: seconds between steps."""
 
 import os
 import time
@@ -47,7 +47,7 @@ def main():
             evaluate(pause)
             with fermi.phase("save"):
                 time.sleep(pause)
-        time.sleep(0.02)
+        time.sleep(float(os.environ.get("BREAK", "0.02")))
     dist.destroy_process_group()
 
 

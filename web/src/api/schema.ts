@@ -1749,11 +1749,13 @@ export interface components {
             sinceSeconds: number;
         };
         MoveWish: {
+            /** @description Not onto these nodes; at most 1024. */
+            away?: string[] | null;
             /** @description Only these; at most 1024. */
             nodes?: string[] | null;
             /** @description Only say what it would mean. */
             preview?: boolean;
-            /** @description Required unless nodes are named. */
+            /** @description Required unless nodes are named, in nodes or away. */
             zone?: string;
         };
         Node: {
@@ -1906,6 +1908,21 @@ export interface components {
             current?: string;
             /** @description The new one: 8 to 256 characters. */
             password: string;
+        };
+        PastFault: {
+            /** Format: date-time */
+            at?: string;
+            cause?: string;
+            fingerprint?: string;
+            /** Format: int64 */
+            generation?: number;
+            leaf?: string;
+            node: string;
+            rack?: string;
+            role: string;
+            /** Format: int64 */
+            step?: number;
+            zone?: string;
         };
         Placement: {
             metadata: components["schemas"]["Meta"];
@@ -2659,6 +2676,34 @@ export interface components {
             start: string;
             totals: components["schemas"]["ExpectedTotals"];
         };
+        Straggler: {
+            /** Format: int64 */
+            generation: number;
+            node: string;
+            /**
+             * @description The median of the other ranks'.
+             * @example 1h30m
+             */
+            others: string;
+            /**
+             * @description Its own part of a step, without waiting for others: the mean, less the slowest quarter.
+             * @example 1h30m
+             */
+            own: string;
+            /** Format: int64 */
+            rank: number;
+            /** @description Another place was asked for, as spec.stragglers says. */
+            replacing?: boolean;
+            replica: string;
+            role: string;
+            /** Format: date-time */
+            since: string;
+            /**
+             * Format: int64
+             * @description Over how many of its last steps.
+             */
+            steps: number;
+        };
         Strategy: {
             /**
              * Format: int64
@@ -2883,6 +2928,11 @@ export interface components {
             roles: components["schemas"]["Role"][];
             /** @description Set by the stop verb: the task ends and keeps its outputs. */
             stop?: boolean;
+            /**
+             * @description A rank much slower than the others: report (when absent) names it, replace also moves the task to a place without its node; that is a restart.
+             * @enum {string}
+             */
+            stragglers?: "report" | "replace";
             /** @description How the processes share the work; the framework's usual way when absent. */
             strategy?: components["schemas"]["Strategy"];
             timeouts?: components["schemas"]["Timeouts"];
@@ -2899,6 +2949,8 @@ export interface components {
             /** Format: int64 */
             exitCode?: number;
             failure?: components["schemas"]["ReplicaFailure"];
+            /** @description Failures within the restart window; at most the 32 newest. */
+            faults?: components["schemas"]["PastFault"][] | null;
             /** Format: date-time */
             finishedAt?: string;
             /**
@@ -2931,6 +2983,8 @@ export interface components {
             roles?: components["schemas"]["RoleStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
+            /** @description Ranks that the others wait for; at most 8, the slowest first. */
+            stragglers?: components["schemas"]["Straggler"][] | null;
             /** @description Where it runs or ran. */
             zones?: string[] | null;
         };

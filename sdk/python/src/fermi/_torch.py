@@ -12,7 +12,7 @@ import importlib.machinery
 import os
 import sys
 
-from . import _store
+from . import _session, _store, _waits
 
 MODULE = "torch.nn.parallel.distributed"
 COMPRESSIONS = ("none", "fp16", "bf16", "powersgd")
@@ -67,6 +67,7 @@ def patch(ddp):
             self.__dict__["_fermi_ready"] = True
             warm(self, inputs, kwargs)
             compress(self)
+            _waits.follow(self, _session.current())
         return ddp._fermi_forward(self, *inputs, **kwargs)
 
     def register_comm_hook(self, *args, **kwargs):

@@ -1,0 +1,41 @@
+package link
+
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// Beats. A server beats and says when it will again; a launcher answers each beat. So both know how
+// long silence is no sign yet. A machine that is gone is seen by the kernels' own questions, whatever
+// the number of launchers; the beats are for a process that stands still.
+const (
+	beatEvery    = 2 * time.Second
+	silenceLimit = 5 * time.Second
+	// beatsASecond bounds what a server spends on them: 16,384 launchers are asked every 8 s.
+	beatsASecond = 2000
+	beatMost     = time.Minute
+)
+
+// beatPace is how often each of so many launchers is asked.
+func beatPace(launchers int) time.Duration {
+	return min(max(beatEvery, time.Duration(launchers)*time.Second/beatsASecond), beatMost)
+}
+
+// silenceAfter is how long nothing may be heard when a word was due every so often.
+func silenceAfter(every time.Duration) time.Duration {
+	return max(silenceLimit, every*5/2)
+}
+
+// beat is how often a launcher is asked now.
+func (h *Hub) beat() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return beatPace(len(h.peers))
+}
+
+func beatOf(now time.Time, epoch int64, next time.Duration) *linkpb.ToLauncher {
+	return &linkpb.ToLauncher{Message: &linkpb.ToLauncher_Beat{Beat: &linkpb.Beat{
+		SentUnixNano: now.UnixNano(), Epoch: epoch, NextNanos: int64(next),
+	}}}
+}
