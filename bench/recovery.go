@@ -36,8 +36,8 @@ type contender struct {
 	name string
 	dir  string
 	pid  int // of torchrun; 0: it is a task
-	// find is the process of a rank whose own pid is this, as seen from here.
-	find func(pid int) (int, error)
+	// find is the process of a rank whose own pid is this, started then, as seen from here.
+	find func(pid int, ticks uint64) (int, error)
 	// times are when the failure was seen and when the restart was decided; zero: unknown.
 	times func(ctx context.Context) (seen, decided time.Time)
 	total sample
@@ -132,6 +132,7 @@ func judgeRecovery(r *report, all []*contender) {
 	r.atMost("SIGKILL → next step, median [s]", warm.quantile(.5).Seconds(), 0.5)
 	r.atMost("SIGKILL → next step, p95 [s]", warm.quantile(.95).Seconds(), 1)
 	r.atMost("median, as a part of torchrun's", warm.quantile(.5).Seconds()/other, 1./8)
+	r.atMost("partial restart, SIGKILL → next step, median [s]", by["partial"].total.quantile(.5).Seconds(), 0.5)
 	r.atMost("unmodified, no standby, as a part of torchrun's", by["unmodified"].total.quantile(.5).Seconds()/other, 1)
 }
 
@@ -144,6 +145,7 @@ func contenders(ctx context.Context, c *harness.Cluster, cl *client.Client, root
 		env     []api.EnvVar
 	}{
 		{"standby", &api.Standby{Preload: []string{"torch"}}, []api.EnvVar{{Name: "SDK", Value: "1"}}},
+		{"partial", &api.Standby{Preload: []string{"torch"}}, []api.EnvVar{{Name: "SDK", Value: "1"}, {Name: "PARTIAL", Value: "1"}}},
 		{"unmodified", &api.Standby{Disabled: true}, nil},
 	} {
 		x, err := newContender(task.name, root, recoveryScript)
@@ -207,7 +209,7 @@ func (x *contender) submit(ctx context.Context, c *harness.Cluster, cl *client.C
 		return err
 	}
 	mark := "FERMI_TASK_ID=" + got.Meta.ID
-	x.find = func(pid int) (int, error) { return harness.ProcessInside(mark, pid) }
+	x.find = func(pid int, ticks uint64) (int, error) { return harness.ProcessStarted(mark, pid, ticks) }
 	x.times = func(ctx context.Context) (seen, decided time.Time) {
 		if t, err := get(ctx); err == nil && t.Status.Failure != nil && len(t.Status.Restarts) > 0 {
 			return t.Status.Failure.At, t.Status.Restarts[len(t.Status.Restarts)-1]
@@ -244,7 +246,7 @@ func (x *contender) torchrun(ctx context.Context) (stop func(), err error) {
 		return func() {}, err
 	}
 	x.pid = cmd.Process.Pid
-	x.find = func(pid int) (int, error) { return pid, nil }
+	x.find = func(pid int, _ uint64) (int, error) { return pid, nil }
 	x.times = func(context.Context) (seen, decided time.Time) { return seen, decided }
 	return func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it ends its ranks
@@ -272,6 +274,16 @@ func (x *contender) events(rank int) (list []event) {
 		}
 	}
 	return list
+}
+
+// newest is the number of a rank's last line of that kind.
+func (x *contender) newest(rank int, what string) (number int) {
+	for _, e := range x.events(rank) {
+		if e.what == what {
+			number = e.number
+		}
+	}
+	return number
 }
 
 func (x *contender) until(ctx context.Context, what string, ok func() bool) error {
@@ -309,8 +321,7 @@ func (x *contender) trial(ctx context.Context, rank int, moment time.Duration) e
 		return err
 	}
 	time.Sleep(moment)
-	begun := slices.DeleteFunc(x.events(rank), func(e event) bool { return e.what != "begun" })
-	pid, err := x.find(begun[len(begun)-1].number)
+	pid, err := x.find(x.newest(rank, "begun"), uint64(x.newest(rank, "ticks")))
 	if err != nil {
 		return err
 	}

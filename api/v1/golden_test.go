@@ -70,7 +70,7 @@ func whole() map[Kind]Object {
 				Roles:         []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, []int{29502}, map[string]int{"reward": 2}}}},
 				Pace:          &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1},
 				Use:           &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
-				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, at, at, &at, &at, &at, &at, &at}}},
+				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, 3, at, at, &at, &at, &at, &at, &at}}},
 				InUseBy:       "train-1",
 				Faults:        []PastFault{{at, 2, "worker", "node-1", "rack-1", "leaf-1", "beijing-1", "device-lost", "00", 7}},
 				Stragglers:    []Straggler{{3, "task-1-worker-0-2", "worker", "node-1", Duration(time.Second), Duration(time.Second / 2), 16, 2, at, true}},

@@ -58,6 +58,7 @@ type launcher struct {
 	memory    string         // $FERMI_SHM, likewise
 	last      *reservation   // the port of the running generation, should we lead it
 	next      *reservation   // of the one after it
+	ported    int64          // the generation that last is of
 	serve     *reservation   // $FERMI_PORT
 	own       []*reservation // of the recipe's processes
 	rehearsal rehearsal

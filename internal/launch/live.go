@@ -177,28 +177,53 @@ func (l *launcher) runs() {
 	l.ranks.started(l.next.port)
 }
 
-// start begins the ranks of a generation.
-func (l *launcher) start(g link.Generation) (*processes, error) {
-	dir, err := workDir(l.replica, l.codeDir())
-	if err != nil {
-		return nil, err
+// stage is what the ranks of a generation are started with.
+type stage struct {
+	replica engine.Replica
+	dir     string
+	env     []string
+	each    [][]string
+}
+
+// prepareRanks makes everything ready for the ranks of a generation.
+func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
+	if s.dir, err = workDir(l.replica, l.codeDir()); err != nil {
+		return s, err
 	}
 	l.rehearsal.stop()
-	if err := l.takePort(); err != nil {
-		return nil, err
+	if err := l.takePort(g.Number); err != nil {
+		return s, err
 	}
 	l.ranks.begin(g)
 	l.spool.first(g.FirstRank)
-	r, err := settled(l.replica, l.dir, g)
-	if err == nil {
-		err = l.writeRecipe(r, g.Key)
+	if s.replica, err = settled(l.replica, l.dir, g); err == nil {
+		err = l.writeRecipe(s.replica, g.Key)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("recipe: %w", err)
+		return s, fmt.Errorf("recipe: %w", err)
 	}
-	env, each := environ(r, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(r, g)
+	s.env, s.each = environ(s.replica, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(s.replica, g)
+	return s, nil
+}
+
+// starter is how a fresh process is started here.
+func (l *launcher) starter() starter {
+	if l.tenant.UID != 0 {
+		return l.walled
+	}
+	return plain
+}
+
+// start begins the ranks of a generation; none of an earlier one is left.
+func (l *launcher) start(g link.Generation) (*processes, error) {
+	l.ranks.hangUp()
+	s, err := l.prepareRanks(g)
+	if err != nil {
+		return nil, err
+	}
 	if l.standby.usable() {
-		p, err := spawn(r, dir, env, each, l.sink(g), l.standby.fork)
+		l.standby.tidy()
+		p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), l.standby.fork)
 		if err == nil {
 			l.log.Info("ranks forked from the standby", "generation", g.Number)
 			l.runs()
@@ -208,16 +233,12 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 		l.endStandby()
 		l.processTree().signal(unix.SIGKILL) // what it may have forked; nothing else runs
 	}
-	start := plain
-	if l.tenant.UID != 0 {
-		start = l.walled
-	}
-	p, err := spawn(r, dir, env, each, l.sink(g), start)
+	p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), l.starter())
 	if err != nil {
 		return nil, err
 	}
 	l.runs()
-	l.keepStandby(g, r, dir, env, each[0], start)
+	l.keepStandby(g, s.replica, s.dir, s.env, s.each[0], l.starter())
 	return p, nil
 }
 

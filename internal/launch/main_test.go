@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 		if wordsWait = 5 * time.Second; !record.Exists(dir, fileImpatient) {
 			culpritGrace = time.Minute
 		}
+		if !record.Exists(dir, fileHurried) {
+			leaveGrace = time.Minute
+		}
 		token, err := io.ReadAll(os.NewFile(3, "token"))
 		if err == nil {
 			err = Run(context.Background(), Config{Dir: dir, Token: string(token), GiveUp: 50 * time.Millisecond})
@@ -52,6 +55,9 @@ func TestMain(m *testing.M) {
 
 // fileImpatient, in a replica's folder, leaves its launcher the usual patience with victims.
 const fileImpatient = "impatient"
+
+// fileHurried likewise leaves it the usual patience with ranks that are to leave.
+const fileHurried = "hurried"
 
 // world is a server's data and the folders of replicas beside it.
 type world struct {

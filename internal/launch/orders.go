@@ -63,10 +63,14 @@ func (l *launcher) reserveFirst() (err error) {
 	return l.reserve()
 }
 
-// takePort makes the reserved port the running generation's and reserves another for the next.
-func (l *launcher) takePort() error {
+// takePort makes the reserved port the generation's and reserves another for the next. Of a generation
+// that is begun a second time it stays.
+func (l *launcher) takePort(generation int64) error {
+	if l.ported == generation {
+		return nil
+	}
 	l.last.free()
-	l.last = l.next
+	l.last, l.ported = l.next, generation
 	return l.reserve()
 }
 

@@ -113,8 +113,13 @@ func (w *warden) rankPID(local int) int {
 	if pid := w.l.ranks.connected()[local]; pid != 0 {
 		return pid
 	}
+	for pid, i := range w.reaper.main {
+		if i == local {
+			return pid
+		}
+	}
 	if w.procs.tree == nil {
-		return w.procs.pids[local]
+		return 0 // behind the standby's wall, and it never connected
 	}
 	mark := []byte("FERMI_RANK=" + strconv.Itoa(w.g.FirstRank+local))
 	for _, m := range w.tree.members() {

@@ -19,6 +19,7 @@ import (
 // processes are the ranks of one generation and their pipes.
 type processes struct {
 	n     int
+	base  int          // the first one's local rank
 	pids  []int        // of the ranks; behind a wall only process 1
 	tree  *inside.Tree // nil without a wall
 	said  <-chan ended // of ranks behind a standby's wall; nil otherwise
@@ -27,6 +28,7 @@ type processes struct {
 	orphans bool
 	tails   []*tail        // what each rank printed last
 	done    sync.WaitGroup // of the pumps
+	joined  []*processes   // ranks that took the places of dead ones beside others that stayed
 }
 
 // starter runs the command in dir, once for each of each: plain, or behind a wall. When it fails
@@ -40,18 +42,19 @@ type sink struct {
 	steps func(local int) *printed
 }
 
-// spawn starts the command in dir, a process for each of each. A startFault is the user's to mend.
-func spawn(r engine.Replica, dir string, env []string, each [][]string, to sink, start starter) (*processes, error) {
+// spawn starts the command in dir, a process for each of each, of which the first is local rank base. A startFault
+// is the user's to mend.
+func spawn(r engine.Replica, dir string, env []string, each [][]string, base int, to sink, start starter) (*processes, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return nil, err
 	}
 	defer null.Close()
-	p := &processes{n: len(each)}
+	p := &processes{n: len(each), base: base}
 	out := make([]inside.Pipes, len(each))
 	for i := range out {
 		p.tails = append(p.tails, &tail{})
-		steps := to.steps(i)
+		steps := to.steps(base + i)
 		for k, stream := range []byte{'O', 'E'} {
 			read, write, err := os.Pipe()
 			if err != nil {
@@ -60,7 +63,7 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, to sink,
 			}
 			defer write.Close() // ours; the process has its own
 			p.pumps = append(p.pumps, &pump{
-				rank: to.first + i, stream: stream, r: read, spool: to.spool, tail: p.tails[i], steps: steps, ended: make(chan struct{}),
+				rank: to.first + base + i, stream: stream, r: read, spool: to.spool, tail: p.tails[i], steps: steps, ended: make(chan struct{}),
 			})
 			// Fd would make the pipe blocking for the process too, which is what programs expect.
 			out[i][k] = write.Fd()
@@ -115,13 +118,15 @@ func (p *processes) drained() {
 		pump.finish()
 	}
 	p.done.Wait()
+	for _, j := range p.joined {
+		j.done.Wait()
+	}
 }
 
 // reaper collects every child: the ranks and the orphans we adopt as subreaper.
 type reaper struct {
 	main  map[int]int // pid → local rank; behind a wall process 1 → -1
-	said  <-chan ended
-	gone  *unix.WaitStatus // of process 1
+	walls []*voice
 	ends  []*unix.WaitStatus
 	left  int // ranks that have not ended
 	first int // the local rank that failed first; -1: none
@@ -139,45 +144,83 @@ type spent struct {
 	peak   int64 // of the samples
 }
 
+// voice is process 1 of a wall, which tells the ends of the ranks behind it.
+type voice struct {
+	pid   int
+	said  <-chan ended // nil: it has said everything
+	ranks map[int]bool // local ones
+	gone  *unix.WaitStatus
+}
+
 func newReaper(p *processes, said <-chan ended, s *spent) *reaper {
-	r := &reaper{spent: s, main: map[int]int{}, said: said, ends: make([]*unix.WaitStatus, p.n), left: p.n, first: -1}
-	for i, pid := range p.pids {
-		if said != nil {
-			i = -1
-		}
-		r.main[pid] = i
-	}
+	r := &reaper{spent: s, main: map[int]int{}, ends: make([]*unix.WaitStatus, p.n), first: -1}
+	r.add(p, said)
 	return r
+}
+
+// add takes on ranks, each of which has ended before or is new.
+func (r *reaper) add(p *processes, said <-chan ended) {
+	if said == nil {
+		for i, pid := range p.pids {
+			r.main[pid] = p.base + i
+		}
+	} else {
+		v := r.voiceOf(p.pids[0], said)
+		for i := range p.n {
+			v.ranks[p.base+i] = true
+		}
+	}
+	for i := range p.n {
+		r.ends[p.base+i] = nil
+	}
+	r.left += p.n
+}
+
+func (r *reaper) voiceOf(pid int, said <-chan ended) *voice {
+	for _, v := range r.walls {
+		if v.pid == pid {
+			return v
+		}
+	}
+	v := &voice{pid: pid, said: said, ranks: map[int]bool{}}
+	r.walls, r.main[pid] = append(r.walls, v), -1
+	return v
 }
 
 // reap takes all that have ended by now.
 func (r *reaper) reap() {
 	r.take()
-	for r.said != nil {
-		select {
-		case e, more := <-r.said:
-			if !more {
-				r.said = nil
-				continue
-			}
-			r.note(e.local, e.status)
-			continue
-		default:
-		}
-		if r.gone == nil {
-			return
-		}
-		// It has ended, so the rest of its words and then their end are on their way.
-		if e, more := <-r.said; more {
-			r.note(e.local, e.status)
-		} else {
-			r.said = nil
-		}
+	for _, v := range r.walls {
+		r.hear(v)
 	}
-	if r.gone != nil {
-		for i := range r.ends { // unheard: killed with process 1, whose status they share
-			r.note(i, *r.gone)
+}
+
+// hear takes what a process 1 has said.
+func (r *reaper) hear(v *voice) {
+	for v.said != nil {
+		var e ended
+		var more bool
+		if v.gone != nil { // so the rest of its words and then their end are on their way
+			e, more = <-v.said
+		} else {
+			select {
+			case e, more = <-v.said:
+			default:
+				return
+			}
 		}
+		if !more {
+			v.said = nil
+			break
+		}
+		delete(v.ranks, e.local)
+		r.note(e.local, e.status)
+	}
+	if v.gone != nil {
+		for i := range v.ranks { // unheard: killed with process 1, whose status they share
+			r.note(i, *v.gone)
+		}
+		clear(v.ranks)
 	}
 }
 
@@ -216,7 +259,11 @@ func (r *reaper) take() {
 		delete(r.main, pid) // another may get its number
 		switch {
 		case main && local < 0:
-			r.gone = &ws
+			for _, v := range r.walls {
+				if v.pid == pid {
+					v.gone = &ws
+				}
+			}
 		case main:
 			r.note(local, ws)
 		}

@@ -29,9 +29,11 @@ type ranks struct {
 	conns   map[*rankConn]struct{}
 	stall   stall
 	own     own
-	linked  []bool // which speak for themselves in this generation
-	python  []bool // which are of the Python SDK
-	pending bool   // something waits to be told, at due
+	linked  []bool          // which speak for themselves in this generation
+	python  []bool          // which are of the Python SDK
+	moved   chan struct{}   // has one after a rank said that it left
+	offers  map[int][]int64 // what local ranks would keep, if they may give up the rest
+	pending bool            // something waits to be told, at due
 	due     time.Time
 }
 
@@ -41,7 +43,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n)}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), offers: map[int][]int64{}}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -56,11 +58,13 @@ func (r *ranks) begin(g link.Generation) {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
 		r.steps[i], r.saved[i], r.own[i], r.begun[i] = g.Restore, false, nil, nil
 	}
+	clear(r.offers)
+	pids := r.staying()
 	r.stall.begin(time.Now())
-	r.said.Hung, r.said.HungAt = nil, time.Time{}
-	for c := range r.conns { // of an earlier generation
-		c.close()
+	for local, pid := range pids {
+		r.stall.pulses[local].pid, r.linked[local] = pid, true
 	}
+	r.said.Hung, r.said.HungAt, r.said.Kept = nil, time.Time{}, len(pids)
 }
 
 // started tells the leader that the ranks of the generation run; port is for the next one.
@@ -141,10 +145,12 @@ func (r *ranks) hear(i int, w word) {
 	case w.Saved != nil:
 		r.whole(i, w.Saved.Step)
 		r.held[i], r.saved[i] = newest(append(r.held[i], w.Saved.Step)), true
+		if kept, offered := r.offers[i]; offered {
+			r.offers[i] = append(kept, w.Saved.Step)
+		}
 	case w.Held != nil && r.saved[i]:
-		// It offers to give steps up, and keeps them until it is told that this is known. Nobody tells it:
-		// what was offered may have been chosen meanwhile.
-		return
+		r.offers[i] = w.Held.Steps
+		r.answerOffers()
 	case w.Held != nil:
 		// Said before it knows where to go on from: of what lies there beyond that only what it saved
 		// in this generation is of this run.
@@ -166,12 +172,37 @@ func (r *ranks) hear(i int, w word) {
 	default:
 		return
 	}
-	if r.now.World == len(r.held) { // all ranks are ours: no need to ask anybody
+	if r.decides() {
 		if all := r.common(); len(all) > 0 {
 			r.raise(all[len(all)-1])
 		}
 	}
 	r.later(pause)
+}
+
+// decides says that all ranks are ours: the watermark is here, and nobody need be asked; mu held.
+func (r *ranks) decides() bool { return r.now.World == len(r.held) }
+
+// answerOffers lets ranks give up the steps that they offered: from now on none of them can become the
+// watermark, and one that had become it stays. Not while the leader may choose any of what it knows,
+// and only where no other launcher's ranks count; mu held.
+func (r *ranks) answerOffers() {
+	if !r.decides() || r.frozen || r.asked {
+		return
+	}
+	for i, kept := range r.offers {
+		delete(r.offers, i)
+		if all := r.common(); len(all) > 0 {
+			r.raise(all[len(all)-1])
+		}
+		mark := r.mark
+		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > mark && !slices.Contains(kept, step) })
+		for c := range r.conns {
+			if c.local == i {
+				c.post(func(out *rankOutbox) { out.watermark, out.held = mark, true })
+			}
+		}
+	}
 }
 
 // later reports after a pause, or earlier if that is on its way already; mu held.
@@ -213,6 +244,7 @@ func (r *ranks) freeze(generation int64, asked bool) {
 	defer r.mu.Unlock()
 	if generation == r.now.Number && r.asked != asked {
 		r.asked = asked
+		r.answerOffers()
 		r.report()
 	}
 }
@@ -246,7 +278,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 	if h.Generation != r.now.Number || local < 0 || local >= len(r.held) || len(r.conns) >= 4*len(r.held) {
 		return 0, answer{}, false
 	}
-	r.conns[c] = struct{}{}
+	r.conns[c], c.local = struct{}{}, local
 	r.stall.pulses[local].pid, r.stall.pulses[local].printed, r.linked[local] = pidOf(c.conn), false, true
 	r.python[local] = h.stacks()
 	if r.mark > 0 {
@@ -260,7 +292,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 		roles := r.roles
 		c.post(func(out *rankOutbox) { out.roles = roles })
 	}
-	welcome.Welcome = &wordWelcome{Generation: r.now.Number}
+	welcome.Welcome = &wordWelcome{Generation: r.now.Number, Offers: r.decides()}
 	if r.now.Restore > 0 {
 		restore := r.now.Restore
 		welcome.Welcome.Restore = &restore

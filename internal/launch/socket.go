@@ -117,6 +117,13 @@ type rankConn struct {
 	wake  chan struct{}
 	ended chan struct{} // closed when nothing more is read
 
+	// Of ranks, with its lock.
+	local int    // rank
+	can   bool   // leave its generation
+	left  bool   // it
+	why   string // its last words then
+	stays bool   // in the next one, and has no place yet
+
 	mu  sync.Mutex
 	out rankOutbox
 }
@@ -124,6 +131,9 @@ type rankConn struct {
 // rankOutbox holds the newest of each thing to say: nothing queues up for a rank that does not read.
 type rankOutbox struct {
 	watermark int64
+	held      bool // what it offered to give up is known
+	leave     *wordLeave
+	place     *wordPlace
 	stop      *wordStop
 	roles     map[string]wordRole
 }
@@ -174,6 +184,7 @@ func (c *rankConn) talk(r *ranks) error {
 		if w.Hello != nil {
 			return fmt.Errorf("%w: hello comes once", errWord)
 		}
+		r.parting(c, w)
 		r.take(local, w)
 	}
 	return tooLong(lines.Err())
@@ -206,11 +217,17 @@ func (c *rankConn) write(welcome answer) {
 		if out.stop != nil {
 			lines = answer{Stop: out.stop}.line()
 		}
+		if out.leave != nil {
+			lines = append(lines, answer{Leave: out.leave}.line()...)
+		}
+		if out.place != nil { // before what is said of the new generation
+			lines = append(lines, answer{Place: out.place}.line()...)
+		}
 		for name, role := range out.roles { // each in a line of its own: a line is bounded
 			lines = append(lines, answer{Roles: map[string]wordRole{name: role}}.line()...)
 		}
-		if out.watermark > 0 {
-			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark}}.line()...)
+		if out.watermark > 0 || out.held {
+			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held}}.line()...)
 		}
 		if _, err := c.conn.Write(lines); err != nil {
 			return

@@ -65,10 +65,10 @@ type standby struct {
 	answers  chan standbyWord
 	requests int
 
+	said  chan ended // behind a wall: the ends of ranks; closed with process 1
 	mu    sync.Mutex
-	local map[int]int             // behind a wall: pid in there → local rank
+	local map[int]int             // likewise: pid in there → local rank; nil: process 1 has ended
 	early map[int]unix.WaitStatus // ends of those whose pid we don't know yet
-	said  chan ended              // of the generation that was forked last
 }
 
 // usable says whether ranks can be forked from it.
@@ -162,6 +162,7 @@ func (l *launcher) startStandby(r engine.Replica, dir string, env, own []string,
 	s := &standby{
 		log: l.log, children: l.children, conn: conn.(*net.UnixConn), pid: p.pids[0], tree: p.tree,
 		ready: make(chan struct{}), gone: make(chan struct{}), answers: make(chan standbyWord, 1),
+		local: map[int]int{}, said: make(chan ended, len(l.ranks.held)), // one each: never full
 	}
 	interpreter := s.describe()
 	lowered := interpreter > 0 && lower(interpreter)
@@ -278,10 +279,8 @@ func (s *standby) hearEnds() {
 		process, pid, ws, err := s.tree.EndedOrphan()
 		s.mu.Lock()
 		if err != nil {
-			if s.said != nil {
-				close(s.said)
-			}
-			s.said, s.local = nil, nil
+			close(s.said)
+			s.local = nil
 			s.mu.Unlock()
 			poke(s.children)
 			return
@@ -313,9 +312,8 @@ const forkPatience = 10 * time.Second
 // may run nevertheless.
 func (s *standby) fork(p *processes, r engine.Replica, dir string, env []string, each [][]string, _ uintptr, out []inside.Pipes) error {
 	if s.tree != nil {
-		s.tidy()
 		s.mu.Lock()
-		s.local, s.early, s.said = map[int]int{}, map[int]unix.WaitStatus{}, make(chan ended, len(each))
+		s.early = map[int]unix.WaitStatus{}
 		p.said, p.pids = s.said, []int{s.pid}
 		s.mu.Unlock()
 	}
@@ -324,7 +322,7 @@ func (s *standby) fork(p *processes, r engine.Replica, dir string, env []string,
 		return err
 	}
 	if s.tree != nil {
-		s.forked(pids)
+		s.forked(pids, p.base)
 		return nil
 	}
 	for _, pid := range pids {
@@ -337,7 +335,7 @@ func (s *standby) fork(p *processes, r engine.Replica, dir string, env []string,
 }
 
 // forked notes the ranks' pids behind the wall; one may have ended before we knew it.
-func (s *standby) forked(pids []int) {
+func (s *standby) forked(pids []int, base int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	early := s.early
@@ -346,7 +344,7 @@ func (s *standby) forked(pids []int) {
 		return // process 1 has ended, and they with it
 	}
 	for i, pid := range pids {
-		s.local[pid] = i
+		s.local[pid] = base + i
 	}
 	for pid, ws := range early {
 		s.ended(pid, ws)
@@ -414,6 +412,9 @@ func byName(env []string) map[string]string {
 // tidy removes the files that ended ranks left in the wall's own shared memory, which outlives them. No
 // rank runs; folders stay, since something may be mounted below.
 func (s *standby) tidy() {
+	if s.tree == nil {
+		return
+	}
 	dir := filepath.Join("/proc", strconv.Itoa(s.pid), "root", "dev", "shm")
 	list, err := os.ReadDir(dir)
 	if err != nil {

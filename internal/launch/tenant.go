@@ -136,7 +136,7 @@ func (l *launcher) hear(p *processes) <-chan ended {
 			if err != nil || i < 0 || i >= p.n {
 				return
 			}
-			said <- ended{i, unix.WaitStatus(ws)} // one each: never full
+			said <- ended{p.base + i, unix.WaitStatus(ws)} // one each: never full
 			poke(l.children)
 		}
 	}()

@@ -27,15 +27,24 @@ func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Gener
 	if !record.Exists(l.dir, record.FileStart) {
 		l.begun(procs.pids[0])
 	}
-	looking, enough := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { w.watchProgress(looking) })
-	wg.Go(func() { l.watchDevices(looking) })
+	w.ctx = ctx
+	w.lookOn()
 	w.watch(ctx)
-	enough()
-	wg.Wait()
+	w.lookAway()
 	procs.drained()
-	return w.exit(), w.why == "" && (w.superseded || w.reaper.first >= 0 && g.Hold)
+	return w.exit(), w.why == "" && (w.superseded || w.reaper.first >= 0 && w.g.Hold)
+}
+
+// lookOn begins to look at ranks and devices, until lookAway.
+func (w *warden) lookOn() {
+	ctx, cancel := context.WithCancel(w.ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.watchProgress(ctx) })
+	wg.Go(func() { w.l.watchDevices(ctx) })
+	w.lookAway = func() {
+		cancel()
+		wg.Wait()
+	}
 }
 
 // processTree is every process of the replica at this moment.
@@ -78,6 +87,12 @@ type warden struct {
 	patient    bool             // culprit was set
 	failures   map[int]failure  // by local rank
 	leftThen   int              // ranks that had not ended when failures were looked at
+	parting    bool             // the ranks were told to leave
+	pressed    bool             // and who did not was killed
+	late       <-chan time.Time // from then on who has not left is killed
+	alone      <-chan time.Time // until then another generation may be opened for those that left unasked
+	ctx        context.Context
+	lookAway   func()
 	drag       drag
 }
 
@@ -96,6 +111,7 @@ func (w *warden) watch(ctx context.Context) {
 	l.wishedStop() // one that came between the last look and the start
 	defer w.drag.end()
 	for !w.over() {
+		w.stay()
 		select {
 		case <-l.children:
 		case <-w.tick:
@@ -109,9 +125,16 @@ func (w *warden) watch(ctx context.Context) {
 			w.blame()
 		case <-l.orders.wake:
 			if l.orders.after(w.g.Number) != nil && !w.superseded {
-				w.superseded = true
-				w.cut()
+				if w.superseded = true; !w.part() {
+					w.cut()
+				}
 			}
+		case <-l.ranks.moved:
+			w.unasked()
+		case <-w.late:
+			w.tooLate()
+		case <-w.alone:
+			w.abandoned()
 		case <-l.stop.ch:
 			grace, _ := l.stop.wish()
 			l.ranks.stop(grace, "stopped")
@@ -146,6 +169,9 @@ func (w *warden) over() bool {
 	}
 	if w.reaper.left > 0 {
 		return false
+	}
+	if w.parting {
+		w.giveUpParting() // nobody is left to stay
 	}
 	// Without a child there is no descendant either, since all orphans come to us. A standby is a child.
 	if (w.reaper.empty || len(w.tree.spare) > 0) && !w.tree.strangers() {
@@ -187,6 +213,9 @@ func (w *warden) failed() {
 // blame settles which rank failed first; the others are ended.
 func (w *warden) blame() {
 	w.reaper.settled, w.culprit = true, nil
+	if w.g.Hold && w.part() {
+		return
+	}
 	if w.g.Hold || w.reaper.left > 0 {
 		w.cut()
 	}
@@ -211,6 +240,7 @@ func (w *warden) end(why string, grace time.Duration) {
 	if w.why == "" && w.reaper.left > 0 && w.reaper.first < 0 {
 		w.why = why
 	}
+	w.parting, w.late = false, nil // no next generation any more
 	if !w.ending {
 		w.ending = true
 		w.drag.end()

@@ -15,6 +15,9 @@ import (
 // maxWord bounds one line.
 const maxWord = 64 << 10
 
+// maxWhy bounds the last words of a rank that leaves, in bytes.
+const maxWhy = 4 << 10
+
 // maxMetrics bounds the numbers of one report.
 const maxMetrics = 64
 
@@ -26,6 +29,7 @@ type word struct {
 	Saving   *wordSaving   `json:"saving"`
 	Saved    *wordSaved    `json:"saved"`
 	Held     *wordHeld     `json:"held"`
+	Can      *wordCan      `json:"can"`
 	Left     *wordLeft     `json:"left"`
 	Bye      *wordBye      `json:"bye"`
 }
@@ -68,8 +72,14 @@ type wordHeld struct {
 	Steps []int64 `json:"steps"`
 }
 
+// wordCan says what the script is able to do from now on.
+type wordCan struct {
+	Leave bool `json:"leave"` // its generation, and join the next in the same process
+}
+
 type wordLeft struct {
-	Generation int64 `json:"generation"`
+	Generation int64  `json:"generation"`
+	Why        string `json:"why"` // the last words of the collective that failed; "": it was told to
 }
 
 type wordBye struct {
@@ -87,7 +97,7 @@ func parseWord(line []byte) (word, error) {
 	if err := parseLine(line, &w); err != nil {
 		return w, err
 	}
-	if set := count(w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saving != nil, w.Saved != nil, w.Held != nil, w.Left != nil, w.Bye != nil); set != 1 {
+	if set := count(w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saving != nil, w.Saved != nil, w.Held != nil, w.Can != nil, w.Left != nil, w.Bye != nil); set != 1 {
 		return w, fmt.Errorf("%w: %d keys", errWord, set)
 	}
 	return w, w.check()
@@ -131,6 +141,8 @@ func (w word) check() error {
 		return bad("saved")
 	case w.Held != nil && (len(w.Held.Steps) > maxWord/2 || slices.ContainsFunc(w.Held.Steps, func(s int64) bool { return s <= 0 })):
 		return bad("held")
+	case w.Left != nil && (w.Left.Generation < 0 || len(w.Left.Why) > maxWhy):
+		return bad("left")
 	}
 	return nil
 }
@@ -138,6 +150,8 @@ func (w word) check() error {
 // answer is what a launcher says; exactly one is set.
 type answer struct {
 	Welcome   *wordWelcome        `json:"welcome,omitempty"`
+	Leave     *wordLeave          `json:"leave,omitempty"`
+	Place     *wordPlace          `json:"generation,omitempty"`
 	Stop      *wordStop           `json:"stop,omitempty"`
 	Watermark *wordWatermark      `json:"watermark,omitempty"`
 	Roles     map[string]wordRole `json:"roles,omitempty"`
@@ -145,6 +159,21 @@ type answer struct {
 
 type wordWelcome struct {
 	Generation int64  `json:"generation"`
+	Restore    *int64 `json:"restore"` // null: from the beginning
+	Offers     bool   `json:"offers,omitempty"`
+}
+
+type wordLeave struct {
+	Generation int64 `json:"generation"`
+}
+
+// wordPlace is the next place of a rank that left.
+type wordPlace struct {
+	Generation int64  `json:"generation"`
+	Rank       int    `json:"rank"`
+	World      int    `json:"world"`
+	MasterAddr string `json:"master_addr,omitempty"` // none where the user's own variables count
+	MasterPort string `json:"master_port,omitempty"`
 	Restore    *int64 `json:"restore"` // null: from the beginning
 }
 
@@ -155,6 +184,7 @@ type wordStop struct {
 
 type wordWatermark struct {
 	Step int64 `json:"step"`
+	Held bool  `json:"held,omitempty"` // the answer to a later held
 }
 
 func (a answer) line() []byte {

@@ -72,6 +72,7 @@ type Ranks struct {
 	Printed    bool              // how far they are is read from what they print
 	Prepared   bool              // a generation would start at once
 	Frozen     bool              // Held stays until the next generation
+	Kept       int               // ranks that kept their process from the last generation
 }
 
 // RankState is what a rank that makes no progress does.
@@ -179,6 +180,9 @@ func checkRanks(r *linkpb.Ranks) error {
 	if err := checkFacts(r.GetFacts(), r.GetPreflight()); err != nil {
 		return err
 	}
+	if r.GetKept() < 0 || r.GetKept() > MaxWorld {
+		return refuse("more ranks kept their process than can be")
+	}
 	if badPorts(r.GetPorts()) {
 		return refuse("ranks have ports that can't be")
 	}
@@ -238,7 +242,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
-	out.Prepared, out.Frozen = r.Prepared, r.Frozen
+	out.Prepared, out.Frozen, out.Kept = r.Prepared, r.Frozen, int32(r.Kept)
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -264,7 +268,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
-	out.Prepared, out.Frozen = m.GetPrepared(), m.GetFrozen()
+	out.Prepared, out.Frozen, out.Kept = m.GetPrepared(), m.GetFrozen(), int(m.GetKept())
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),

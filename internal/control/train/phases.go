@@ -206,7 +206,7 @@ func (s *seen) advance(p *plan, in *api.Interruptions, r *api.Recovery, now time
 		return changed
 	}
 	if r.RunningAt == nil {
-		r.RunningAt, changed = &now, true
+		r.RunningAt, r.Kept, changed = &now, s.kept(r.Role, generation), true
 	}
 	step, at := s.slowest(r.Role, generation)
 	if r.SteppedAt == nil && step > r.Restore {
@@ -237,6 +237,16 @@ func (s *seen) farthest(role string) (step int64) {
 		}
 	}
 	return step
+}
+
+// kept is how many ranks of the generation kept their process from the last.
+func (s *seen) kept(role string, generation int) (n int) {
+	for i := range s.members {
+		if m := &s.members[i]; s.alone(m.role) == role && m.said.Generation == int64(generation) {
+			n += m.said.Kept
+		}
+	}
+	return n
 }
 
 // slowest is the step that every rank of the generation has reached, and when the last of them made its
@@ -270,6 +280,10 @@ func recoveredText(r *api.Recovery) fault.Text {
 			en += fmt.Sprintf(" %s %.2f s,", phaseNames[name].EN, d.Seconds())
 			zh += fmt.Sprintf("%s %.2f 秒，", phaseNames[name].ZH, d.Seconds())
 		}
+	}
+	if r.Kept > 0 {
+		en += fmt.Sprintf(" %d processes stayed,", r.Kept)
+		zh += fmt.Sprintf("%d 个进程得以保留，", r.Kept)
 	}
 	whole := max(r.EndedAt.Sub(r.FailedAt), 0).Seconds()
 	lost := max(r.Step-r.Restore, 0)

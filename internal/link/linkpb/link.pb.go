@@ -1178,6 +1178,7 @@ type Ranks struct {
 	Use               *Use                   `protobuf:"bytes,50,opt,name=use,proto3" json:"use,omitempty"`                                                           // of the generation so far; absent until it was measured
 	Saves             *Saves                 `protobuf:"bytes,51,opt,name=saves,proto3" json:"saves,omitempty"`                                                       // since the launcher began
 	Parameters        float64                `protobuf:"fixed64,52,opt,name=parameters,proto3" json:"parameters,omitempty"`                                           // of the model, as ranks report
+	Kept              int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
 	Own               []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
 	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
@@ -1344,6 +1345,13 @@ func (x *Ranks) GetSaves() *Saves {
 func (x *Ranks) GetParameters() float64 {
 	if x != nil {
 		return x.Parameters
+	}
+	return 0
+}
+
+func (x *Ranks) GetKept() int32 {
+	if x != nil {
+		return x.Kept
 	}
 	return 0
 }
@@ -3722,7 +3730,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x84\x06\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x98\x06\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3748,7 +3756,8 @@ const file_link_proto_rawDesc = "" +
 	"\x05saves\x183 \x01(\v2\x14.fermi.link.v1.SavesR\x05saves\x12\x1e\n" +
 	"\n" +
 	"parameters\x184 \x01(\x01R\n" +
-	"parameters\x12(\n" +
+	"parameters\x12\x12\n" +
+	"\x04kept\x18\x1f \x01(\x05R\x04kept\x12(\n" +
 	"\x03own\x18( \x03(\v2\x16.fermi.link.v1.RankOwnR\x03own\x12\x18\n" +
 	"\aprinted\x18) \x01(\bR\aprinted\x12\x1a\n" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x96\x01\n" +

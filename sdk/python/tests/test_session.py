@@ -160,7 +160,7 @@ class Sessions(unittest.TestCase):
         finally:
             os.environ.clear()
             os.environ.update(before)
-        self.assertEqual(session.link.sent, [("left", {"generation": 2})])
+        self.assertEqual(session.link.sent, [("left", {"generation": 2, "why": ""})])
         self.assertEqual((session.generation, session.rank, session.world, session.restore), (3, 0, 2, 7))
 
     def test_bad_environments_are_named(self):

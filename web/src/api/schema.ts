@@ -2304,6 +2304,11 @@ export interface components {
              */
             generation?: number;
             /**
+             * Format: int64
+             * @description Ranks that kept their process: a partial restart. 0: all were started again.
+             */
+            kept?: number;
+            /**
              * Format: date-time
              * @description The next generation was decided.
              */

@@ -10,7 +10,8 @@ import sys
 
 from . import _agree, _session, checkpoint
 
-PLACE = 60.0  # seconds to be given a place
+PLACE = 600.0  # seconds to be given a place: the server may be away; a launcher that has none hangs up
+WHY = 1000  # characters of the error that are told
 
 # How a collective fails because of another rank, in gloo's, nccl's and the store's own words.
 _PEERS = ("connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket closed", "gloo", "nccl", "timed out", "timeout", "store")
@@ -25,6 +26,7 @@ def rejoin(train, *args, **kwargs):
     if session.link is None:
         return train(*args, **kwargs)
     session.may_leave = True
+    session.send("can", {"leave": True}, must=True)
     try:
         while True:
             try:
@@ -33,13 +35,14 @@ def rejoin(train, *args, **kwargs):
                 if not _of_peers(err):
                     raise
                 _leave(err)
-                if not session.rejoin(PLACE):
+                if not session.rejoin(PLACE, _why(err)):
                     raise
             _agree.renew()
             if checkpoint._l0 is not None:
                 checkpoint._l0.settle()
     finally:
         session.may_leave = False
+        session.send("can", {"leave": False}, must=True)
 
 
 def _of_peers(err):
@@ -52,8 +55,14 @@ def _of_peers(err):
     return isinstance(err, RuntimeError) and any(word in text for word in _PEERS)
 
 
+def _why(err):
+    """What the launcher is told: an error of the collective, nothing where it ordered the rank out itself."""
+    return "" if isinstance(err, _session.Left) else ("%s: %s" % (type(err).__name__, err))[:WHY]
+
+
 def _leave(err):
-    """Drops the process group. The frames of the failed call hold the model that used it."""
+    """Drops the process group. The frames of the failed call hold the model that used it. What was saved is told before
+    the rank says that it left: afterwards it would count for the next generation."""
     import traceback
 
     traceback.clear_frames(err.__traceback__)
@@ -61,3 +70,4 @@ def _leave(err):
     if dist is not None and dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
     gc.collect()
+    checkpoint.flush()

@@ -62,12 +62,12 @@ class Session:
         self.may_offer = welcome.get("offers") is True
         atexit.register(self.close)  # what was said last still goes out
 
-    def _await(self, name, seconds):
-        """The body of the first message of that name; the others are acted on meanwhile."""
+    def _await(self, name, seconds, stop=False):
+        """The body of the first message of that name; the others are acted on meanwhile. With stop an order to stop ends the wait."""
         end = time.monotonic() + seconds
-        while self.link.open and time.monotonic() < end:
+        while self.link.open and time.monotonic() < end and not (stop and self.stop):
             found = None
-            for got, body in self.link.wait(end - time.monotonic()):
+            for got, body in self.link.wait(min(1.0, end - time.monotonic())):  # SIGTERM is an order too, and no message
                 if got == name and found is None:
                     found = body
                 else:
@@ -82,7 +82,7 @@ class Session:
             return
         for name, body in self.link.poll():
             self._act(name, body)
-        if self.may_leave and self.leave is not None:
+        if self.may_leave and self.leave is not None and self.leave >= self.generation:
             raise Left("ordered to leave generation %d" % self.leave)
 
     def _act(self, name, body):
@@ -120,12 +120,12 @@ class Session:
             self._last = None  # the pause is no step time
         self.send("phase", {"name": name, "on": on}, must=True)
 
-    def rejoin(self, seconds):
+    def rejoin(self, seconds, why=""):
         """Says that the generation was left and takes the place the launcher gives in the next; False: it gave none."""
         if self.link is None or not self.link.open:
             return False
-        self.send("left", {"generation": self.generation}, must=True)
-        body = self.next or self._await("generation", seconds)
+        self.send("left", {"generation": self.generation, "why": why}, must=True)
+        body = self.next or self._await("generation", seconds, stop=True)
         if body is None:
             return False
         self.generation = _whole(body, "generation", self.generation + 1)
@@ -137,6 +137,9 @@ class Session:
             RANK=str(self.rank),
             WORLD_SIZE=str(self.world),
             FERMI_GENERATION=str(self.generation),
+            FERMI_ATTEMPT=str(self.generation),
+            FERMI_RANK=str(self.rank),
+            FERMI_WORLD_SIZE=str(self.world),
             MASTER_ADDR=str(body.get("master_addr", os.environ.get("MASTER_ADDR", ""))),
             MASTER_PORT=str(body.get("master_port", os.environ.get("MASTER_PORT", ""))),
         )
