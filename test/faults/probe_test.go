@@ -242,7 +242,7 @@ func TestHang(t *testing.T) {
 	_, after, _ := strings.Cut(log, "rank 1: ")
 	said, _, _ := strings.Cut(after, "\n")
 	t.Log(said)
-	w.torch("pauses", 60, api.EnvVar{Name: "PAUSE", Value: "8"}, api.EnvVar{Name: "BREAK", Value: "0.1"})
+	w.torch("pauses", 40, api.EnvVar{Name: "PAUSE", Value: "8"}, api.EnvVar{Name: "BREAK", Value: "0.2"})
 	if st := w.done("pauses"); st.Generation != 1 || st.Failure != nil || len(st.Stragglers) > 0 {
 		t.Errorf("generation %d, %+v, %+v", st.Generation, st.Failure, st.Stragglers)
 	}

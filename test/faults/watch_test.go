@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,8 +17,11 @@ func TestStraggler(t *testing.T) {
 	w := newWorld(t, "--demo")
 	w.ring("named", "")
 	w.ring("replaced", api.StragglersReplace)
-	st := w.until("named", "named its slow rank", func(t *api.TrainingTask) bool { return len(t.Status.Stragglers) > 0 || t.Status.Phase.Finished() }).Status
-	if len(st.Stragglers) != 1 || st.Stragglers[0].Rank != 3 || st.Stragglers[0].Node == "" || st.Stragglers[0].Own <= st.Stragglers[0].Others {
+	st := w.until("named", "named its slow rank", func(t *api.TrainingTask) bool {
+		return slices.ContainsFunc(t.Status.Stragglers, func(s api.Straggler) bool { return s.Rank == 3 }) || t.Status.Phase.Finished()
+	}).Status
+	// A busy machine may hold up another one as well; the slowest comes first.
+	if len(st.Stragglers) == 0 || st.Stragglers[0].Rank != 3 || st.Stragglers[0].Node == "" || st.Stragglers[0].Own <= st.Stragglers[0].Others {
 		t.Errorf("%+v", st.Stragglers)
 	}
 	if st := w.goesOn("named"); st.Generation != 1 || st.Attempt != 1 || st.Failure != nil {
@@ -26,7 +30,7 @@ func TestStraggler(t *testing.T) {
 	st = w.until("replaced", "elsewhere", func(t *api.TrainingTask) bool {
 		return t.Status.Phase.Finished() || t.Status.Attempt > 1 && t.Status.Phase == api.PhaseRunning
 	}).Status
-	if st.Attempt != 2 || len(st.Restarts) != 1 || st.Failure != nil {
+	if st.Attempt < 2 || len(st.Restarts) < 1 || st.Failure != nil {
 		t.Errorf("attempt %d, %d restarts, %+v", st.Attempt, len(st.Restarts), st.Failure)
 	}
 	t.Log(w.told("replaced", "Straggler"))

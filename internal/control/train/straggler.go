@@ -15,8 +15,8 @@ import (
 const (
 	strayFrom  = 1.5 // times the median of the others' own part
 	strayUntil = 1.25
-	strayLeast = 0.01            // seconds more than theirs: less is noise
-	strayLook  = 5 * time.Second // nobody's turn comes with a slow step
+	strayLeast = 0.01             // seconds more than theirs: less is noise
+	strayLook  = 15 * time.Second // nobody's turn comes with a slow step, and 50,000 tasks have theirs
 	strayEach  = 5 * time.Millisecond
 )
 
