@@ -3002,10 +3002,10 @@ export interface components {
             roles?: components["schemas"]["RoleStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
-            /** @description What it uses, as its launchers see it. */
-            use?: components["schemas"]["Use"];
             /** @description Ranks that the others wait for; at most 8, the slowest first. */
             stragglers?: components["schemas"]["Straggler"][] | null;
+            /** @description What it uses, as its launchers see it. */
+            use?: components["schemas"]["Use"];
             /** @description Where it runs or ran. */
             zones?: string[] | null;
         };
@@ -3061,7 +3061,7 @@ export interface components {
         Use: {
             /**
              * Format: date-time
-             * @description When it was taken: more and more rarely as the task gets older, at least every 5 minutes.
+             * @description When it was taken: more and more rarely as the task gets older, at least every 10 minutes.
              */
             at: string;
             /**
