@@ -178,7 +178,7 @@ class Alone(unittest.TestCase):
         session.link.said = [("checkpoint", {}), ("stop", {})]
         self.assertEqual([(agreement.should_save(s), agreement.should_stop(s)) for s in (4, 5)], [(True, True), (False, True)])
 
-    def test_who_knows_the_last_step_needs_no_store_any_more(self):
+    def pair(self):
         class Store(dict):
             def add(self, key, n):
                 self[key] = self.get(key, 0) + n
@@ -188,11 +188,37 @@ class Alone(unittest.TestCase):
         store = Store()
         for rank in ranks:
             rank.session.link, rank._store = Fake(), lambda: store
+        return ranks, store
+
+    def test_who_knows_the_last_step_needs_no_store_any_more(self):
+        ranks, store = self.pair()
         ranks[0].session.link.said = [("stop", {})]
         self.assertEqual([[rank.should_stop(step) for rank in ranks] for step in (1, 2)], [[False, False], [False, False]])
         self.assertTrue(ranks[0].should_stop(3))
         store.add = None  # rank 0 has gone
         self.assertTrue(ranks[1].should_stop(3))
+
+    def test_a_wish_at_the_step_of_a_save_comes_after_it(self):
+        """Rank 0 is first at every step; what it hears at the step of a save must not hide that save from rank 1."""
+        for word in ("checkpoint", "stop"):
+            with self.subTest(word=word):
+                ranks, _ = self.pair()
+                ranks[0].session.link.said = [("checkpoint", {})]
+                saves, stops = ([], []), ([], [])
+                for step in range(1, 9):
+                    if step == 3:  # the save's
+                        for rank in ranks:
+                            rank.session.link.said = [(word, {})]
+                    for rank in (0, 1):
+                        if ranks[rank].should_save(step):
+                            saves[rank].append(step)
+                        if ranks[rank].should_stop(step):
+                            stops[rank].append(step)
+                self.assertEqual(saves[0], saves[1])
+                self.assertEqual(stops[0], stops[1])
+                self.assertEqual(saves[0][0], 3)
+                self.assertGreater(len(saves[0]), 1)
+                self.assertEqual(bool(stops[0]), word == "stop")
 
     def run_script(self, text, **environ):
         env = standin.rank_environ(**environ)

@@ -25,6 +25,7 @@ class Agreement:
         self.seen = (None, (0, 0))  # a step, and what the store said at it
         self.stop_at = self.save_at = 0
         self.saved_for = 0  # the last save_at that was answered with a save
+        self.last = 0  # the step of rank 0's question before this one
         self.calls = {}
         _take_sigterm(session)
 
@@ -80,8 +81,11 @@ class Agreement:
                 store.add(prefix + ("asked-stop" if wish[1] else "asked-save"), 1)
                 self.asked = wish
             return _unpack(store.add(prefix + "at", 0))
-        stop, save = store.add(prefix + "asked-stop", 0), store.add(prefix + "asked-save", 0)
         stop_at, save_at = at = _unpack(store.add(prefix + "at", 0))
+        last, self.last = self.last, step
+        if last < save_at <= step:  # others may be about to read this one; once we ask again they have
+            return at
+        stop, save = store.add(prefix + "asked-stop", 0), store.add(prefix + "asked-save", 0)
         if (new and wish[1] or stop) and not stop_at:
             stop_at = save_at = step + AHEAD
         elif (new or save) and save_at <= step:
