@@ -3,6 +3,7 @@ package link
 import (
 	"crypto/tls"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -19,9 +20,10 @@ func attended(conn net.Conn) net.Conn {
 	return conn
 }
 
-// A door lets so many in at once, each until its first word was read, and none longer than a moment.
-// When all launchers of a large task come at once the others wait in the kernel: handshakes never hold up
-// what else the server does, such as staying the leader.
+// A door takes everybody in at once, but lets only so many speak first: a handshake costs, and when all
+// launchers of a large task come together theirs must not hold up what else the server does, such as staying
+// the leader. They wait here and not in the kernel, which turns away who comes when thousands wait. Each has
+// its turn until its first word was read, and none for longer than a moment.
 const (
 	doorWidth  = 256
 	doorMoment = 500 * time.Millisecond
@@ -29,36 +31,68 @@ const (
 
 type door struct {
 	net.Listener
-	slots chan struct{}
+	turns chan struct{}
 }
 
 func newDoor(l net.Listener) *door { return &door{l, make(chan struct{}, doorWidth)} }
 
 func (d *door) Accept() (net.Conn, error) {
-	d.slots <- struct{}{} // each is given back within a moment
 	conn, err := d.Listener.Accept()
 	if err != nil {
-		<-d.slots
 		return nil, err
 	}
-	in := sync.OnceFunc(func() { <-d.slots })
-	late := time.AfterFunc(doorMoment, in)
-	return &guest{attended(conn), sync.OnceFunc(func() { late.Stop(); in() })}, nil
+	return &guest{Conn: attended(conn), door: d, gone: make(chan struct{})}, nil
 }
 
 // guest is a connection that came through a door.
 type guest struct {
 	net.Conn
-	in func()
+	door  *door
+	first sync.Once
+	err   error  // no turn came
+	done  func() // gives the turn back
+	bye   sync.Once
+	gone  chan struct{} // closed with the connection
+}
+
+// turn waits for the guest's turn, once.
+func (g *guest) turn() error {
+	g.first.Do(func() {
+		g.done = func() {}
+		late := time.NewTimer(patience)
+		defer late.Stop()
+		select {
+		case g.door.turns <- struct{}{}:
+			over := sync.OnceFunc(func() { <-g.door.turns })
+			end := time.AfterFunc(doorMoment, over)
+			g.done = sync.OnceFunc(func() { end.Stop(); over() })
+		case <-late.C:
+			g.err = os.ErrDeadlineExceeded
+		case <-g.gone:
+			g.err = net.ErrClosed
+		}
+	})
+	return g.err
 }
 
 func (g *guest) Read(b []byte) (int, error) {
+	if err := g.turn(); err != nil {
+		return 0, err
+	}
 	n, err := g.Conn.Read(b)
-	g.in()
+	g.done()
 	return n, err
 }
 
+func (g *guest) Write(b []byte) (int, error) {
+	if err := g.turn(); err != nil {
+		return 0, err
+	}
+	return g.Conn.Write(b)
+}
+
+// Close gives the turn back by ending the read that has it.
 func (g *guest) Close() error {
-	g.in()
+	g.bye.Do(func() { close(g.gone) })
 	return g.Conn.Close()
 }
