@@ -75,8 +75,9 @@ type Hub struct {
 	cfg HubConfig
 
 	mu        sync.Mutex
-	epoch     int64 // of the newest leader we know; 0: launchers are not taken in
-	leading   bool  // it is us
+	epoch     int64     // of the newest leader we know; 0: launchers are not taken in
+	since     time.Time // when it became so
+	leading   bool      // it is us
 	known     map[engine.Name]*known
 	peers     map[engine.Name]*peer // attached here or, while we lead, through a follower
 	followers map[*follower]struct{}
@@ -173,7 +174,7 @@ func (h *Hub) Lead(epoch int64) {
 
 // raise makes epoch the one of every launcher attached here, mu held.
 func (h *Hub) raise(epoch int64) {
-	h.epoch = epoch
+	h.epoch, h.since = epoch, h.cfg.Clock.Now()
 	for _, p := range h.peers {
 		if p.via == nil {
 			p.post(func(out *outbox) { out.epoch = epoch })

@@ -192,7 +192,7 @@ func (h *Hub) writeTo(p *peer, stream linkpb.Link_AttachServer) error {
 			}
 		case <-tick:
 			now := h.cfg.Clock.Now()
-			if p.silentFor(now) > silenceAfter(every) {
+			if p.silentFor(now) > h.silence(every, now) {
 				return errSilent
 			}
 			every = h.beat()
