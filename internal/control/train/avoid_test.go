@@ -55,7 +55,7 @@ func TestTwoFaultsInOnePlace(t *testing.T) {
 		"one zone":           {place{"r1", "l1", "z1"}, place{"r2", "l2", "z1"}, [2]string{"device-lost", "device-lost"}, []string{"zone", "node"}},
 		"racks of one name":  {place{"r1", "l1", "z1"}, place{"r1", "l1", "z2"}, [2]string{"device-lost", "device-lost"}, []string{"node"}},
 		"nothing is known":   {place{}, place{}, [2]string{"device-lost", "device-lost"}, []string{"node"}},
-		"a lost launcher":    {place{"r1", "l1", "z1"}, place{"r1", "l1", "z1"}, [2]string{"device-lost", "launcher-lost"}, []string{"rack", "node"}},
+		"a lost launcher":    {place{"r1", "l1", "z1"}, place{"r1", "l1", "z1"}, [2]string{"device-lost", "launcher-lost"}, nil},
 		"the program itself": {place{"r1", "l1", "z1"}, place{"r1", "l1", "z1"}, [2]string{"killed", "killed"}, nil},
 		"one by a machine":   {place{"r1", "l1", "z1"}, place{"r1", "l1", "z1"}, [2]string{"killed", "device-lost"}, []string{"node"}},
 	} {
