@@ -107,7 +107,7 @@ func (c *Controller) swap(ctx context.Context, task *api.TrainingTask, from shun
 			break
 		}
 		moved := c.cfg.Away(ctx, task, from.node, kind)
-		if moved == nil {
+		if moved == nil || fault.ReasonOf(moved) == "AlreadyLeaving" { // asked before, and on its way
 			return
 		}
 		err = fault.From(moved)
