@@ -194,10 +194,7 @@ func FuzzTree(f *testing.F) {
 
 // TestSlotsOfTheSDK: what Python saved comes back to Python, over a real disk.
 func TestSlotsOfTheSDK(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3")
-	}
+	python := must[string](t)(exec.LookPath("python3"))
 	dir := t.TempDir()
 	run := func(script string) {
 		t.Helper()

@@ -35,14 +35,11 @@ func lines(t testing.TB, file string) (out [][2]string) {
 
 // TestEveryStepRuleHasASample, and reads in it what is there.
 func TestEveryStepRuleHasASample(t *testing.T) {
-	files, err := filepath.Glob("testdata/steps/*.txt")
-	if err != nil {
-		t.Fatal(err)
+	var ids []string
+	for _, r := range stepRules {
+		ids = append(ids, r.ID)
 	}
-	samples := map[string]int{}
-	for _, file := range files {
-		id, _, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txt"), "@")
-		samples[id]++
+	eachSample(t, "testdata/steps", ids, func(file, id string) {
 		m := Meter{Rules: stepRules}
 		for i, line := range lines(t, file) {
 			rule, step, total := stepRules.Read(line[1])
@@ -62,12 +59,7 @@ func TestEveryStepRuleHasASample(t *testing.T) {
 				t.Errorf("%s:%d: step %d (%d), not %s", file, i+2, got, step, line[0])
 			}
 		}
-	}
-	for _, r := range stepRules {
-		if samples[r.ID] == 0 {
-			t.Errorf("rule %s has no sample", r.ID)
-		}
-	}
+	})
 }
 
 func TestAMeterFollowsTheNumberThatRises(t *testing.T) {

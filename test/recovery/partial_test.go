@@ -75,10 +75,7 @@ func (w *world) whereabouts(r torchRun, after, steps int) (all [torchRanks]place
 // other three keep their process; the end has the bits of the run that was not interrupted. make e2e-torch
 // runs it.
 func TestTorchPartial(t *testing.T) {
-	kills := harness.EnvInt("FERMI_KILLS", 0)
-	if kills == 0 {
-		t.Skip("FERMI_KILLS is not set; make e2e-torch sets it")
-	}
+	kills := killsWanted(t)
 	seed := uint64(harness.EnvInt("FERMI_RECOVERY_SEED", 1))
 	rnd := rand.New(rand.NewPCG(seed, 3))
 	w := newWorld(t)

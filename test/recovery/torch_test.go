@@ -105,13 +105,20 @@ func (w *world) digests(r torchRun) string {
 	return all.String()
 }
 
-// TestTorchKilled: real PyTorch under a real server; FERMI_KILLS ranks are killed at random moments, and
-// every run ends with the bits of the one that was not interrupted. make e2e-torch runs it.
-func TestTorchKilled(t *testing.T) {
+// killsWanted is how many ranks of real PyTorch are to be killed.
+func killsWanted(t *testing.T) int {
+	t.Helper()
 	kills := harness.EnvInt("FERMI_KILLS", 0)
 	if kills == 0 {
 		t.Skip("FERMI_KILLS is not set; make e2e-torch sets it")
 	}
+	return kills
+}
+
+// TestTorchKilled: real PyTorch under a real server; FERMI_KILLS ranks are killed at random moments, and
+// every run ends with the bits of the one that was not interrupted. make e2e-torch runs it.
+func TestTorchKilled(t *testing.T) {
+	kills := killsWanted(t)
 	seed := uint64(harness.EnvInt("FERMI_RECOVERY_SEED", 1))
 	rnd := rand.New(rand.NewPCG(seed, 2))
 	w := newWorld(t)

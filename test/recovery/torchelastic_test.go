@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // virtual is a training of PyTorch on so many nodes whose bits don't depend on how many there are.
@@ -28,9 +27,7 @@ func (w *world) virtual(name string, steps, low int) torchRun {
 // TestTorchElastic: real PyTorch with virtual ranks under a real server, through 4 → 2 → 3 → 4 ranks: weights,
 // optimizer and sampler have the bits of a run of as many steps that never changed. make e2e-torch runs it.
 func TestTorchElastic(t *testing.T) {
-	if harness.EnvInt("FERMI_KILLS", 0) == 0 {
-		t.Skip("FERMI_KILLS is not set; make e2e-torch sets it")
-	}
+	killsWanted(t)
 	w := elasticWorld(t)
 	r := w.virtual("elastic", 1_000_000, 2)
 	w.through(r.name, func() int {
