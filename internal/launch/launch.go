@@ -67,6 +67,7 @@ type launcher struct {
 
 	goWritten sync.WaitGroup   // of later orders
 	deadline  <-chan time.Time // of the whole attempt; nil: none
+	timed     bool             // deadline was set
 	spent     spent
 
 	orders   *orders

@@ -71,6 +71,7 @@ type Ranks struct {
 	Own        []RankOwn         // of ranks that tell what they wait for others
 	Printed    bool              // how far they are is read from what they print
 	Prepared   bool              // a generation would start at once
+	Warm       bool              // a spare's interpreter waits with its imports done
 	Frozen     bool              // Held stays until the next generation
 	Kept       int               // ranks that kept their process from the last generation
 }
@@ -242,7 +243,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
-	out.Prepared, out.Frozen, out.Kept = r.Prepared, r.Frozen, int32(r.Kept)
+	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -268,7 +269,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
-	out.Prepared, out.Frozen, out.Kept = m.GetPrepared(), m.GetFrozen(), int(m.GetKept())
+	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -327,7 +328,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
-		(old.GetUse() == nil) != (m.GetUse() == nil)
+		(old.GetUse() == nil) != (m.GetUse() == nil) || old.GetWarm() != m.GetWarm()
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

@@ -121,10 +121,15 @@ func (s *seen) proceed(p *plan, now time.Time) {
 		part.as(p, func() { part.failing(p, now, fail) })
 		return
 	}
-	if p.status.Replicas.Succeeded == len(s.members) {
+	if s.succeeded(p) {
 		s.complete(p, now)
 		return
 	}
+	if s.broken(p) {
+		s.failing(p, now, p.status.Failure)
+		return
+	}
+	s.keepSpares(p, now)
 	if s.resize(p, now) {
 		return // whatever failed meanwhile was of a generation that is over
 	}
@@ -176,7 +181,12 @@ func (s *seen) gather(p *plan, now time.Time) {
 			p.start = append(p.start, i)
 		}
 	}
-	if len(p.start) == 0 && s.allReady() && s.all().meet() && s.all().checked(p, now) {
+	if s.reserves() && s.few() {
+		s.giveUp(p, now)
+		return
+	}
+	roll := s.all().rollCall()
+	if len(p.start) == 0 && s.allReady() && s.all().meet() && roll.checked(p, now) {
 		s.open(p, s.world)
 	}
 }
@@ -198,5 +208,8 @@ func (s *seen) count(p *plan) {
 	}
 	if n != p.status.Replicas {
 		p.status.Replicas, p.commit = n, true
+	}
+	if spares := s.spareStatus(); !slices.Equal(spares, p.status.Spares) {
+		p.status.Spares, p.commit = spares, true
 	}
 }

@@ -1181,6 +1181,7 @@ type Ranks struct {
 	Kept              int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
 	Own               []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
 	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
+	Warm              bool                   `protobuf:"varint,60,opt,name=warm,proto3" json:"warm,omitempty"`                                                        // a spare's interpreter waits with its imports done
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1366,6 +1367,13 @@ func (x *Ranks) GetOwn() []*RankOwn {
 func (x *Ranks) GetPrinted() bool {
 	if x != nil {
 		return x.Printed
+	}
+	return false
+}
+
+func (x *Ranks) GetWarm() bool {
+	if x != nil {
+		return x.Warm
 	}
 	return false
 }
@@ -3730,7 +3738,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x98\x06\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xac\x06\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3759,7 +3767,8 @@ const file_link_proto_rawDesc = "" +
 	"parameters\x12\x12\n" +
 	"\x04kept\x18\x1f \x01(\x05R\x04kept\x12(\n" +
 	"\x03own\x18( \x03(\v2\x16.fermi.link.v1.RankOwnR\x03own\x12\x18\n" +
-	"\aprinted\x18) \x01(\bR\aprinted\x12\x1a\n" +
+	"\aprinted\x18) \x01(\bR\aprinted\x12\x12\n" +
+	"\x04warm\x18< \x01(\bR\x04warm\x12\x1a\n" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x96\x01\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x18\n" +
