@@ -464,6 +464,16 @@ const (
 	SpareLeaving  SpareState = "leaving"
 )
 
+// Standing is how many spares could take a place at once.
+func (s *TrainingTaskStatus) Standing() (n int) {
+	for i := range s.Spares {
+		if state := s.Spares[i].State; state == SpareReady || state == SpareWarm {
+			n++
+		}
+	}
+	return n
+}
+
 // ReplicaCount counts the replicas of the current attempt, without spares.
 type ReplicaCount struct {
 	Total     int `json:"total,omitempty"`
