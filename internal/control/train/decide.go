@@ -210,6 +210,6 @@ func (s *seen) count(p *plan) {
 		p.status.Replicas, p.commit = n, true
 	}
 	if spares := s.spareStatus(); !slices.Equal(spares, p.status.Spares) {
-		p.status.Spares, p.commit = spares, true
+		p.status.Spares, p.commit, p.usage = spares, true, true
 	}
 }
