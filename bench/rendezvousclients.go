@@ -96,7 +96,6 @@ func rendezvousClients(ctx context.Context, role string) error {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
-	cfg := &tls.Config{RootCAs: pool, ServerName: rendezvousHost}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -115,7 +114,7 @@ func rendezvousClients(ctx context.Context, role string) error {
 		l := &idleLauncher{index: i, said: link.Ranks{Port: 20000 + i}, arrive: sync.OnceFunc(func() { <-starting })}
 		if l.client, err = link.NewClient(link.ClientConfig{
 			Name: name, Token: tokens.Mint(name), Endpoints: endpoints, State: engine.StateCreated, Spool: noSpool{}, Orders: l,
-			Log: quiet, Clock: clock.Real, Dial: l.dial(cfg),
+			Log: quiet, Clock: clock.Real, Dial: l.dial(link.ClientTLS(pool, rendezvousHost)),
 		}); err != nil {
 			return err
 		}

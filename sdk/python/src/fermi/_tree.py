@@ -89,16 +89,19 @@ class Plan:
         )
 
     def _tensor(self, torch, value, path):
-        if value.layout != torch.strided or value.is_quantized or value.is_complex() and value.is_conj() or value.device.type == "meta":
+        if value.layout != torch.strided or value.is_quantized or value.is_complex() and value.is_conj() or value.is_meta:
             raise TypeError("%s: only dense tensors can be kept in a checkpoint, this one is %s" % (path, value.layout))
-        value = value.detach()
-        if not _dense(value.shape, value.stride()):
+        if value.requires_grad:
+            value = value.detach()
+        shape, stride = tuple(value.shape), value.stride()
+        if not (value.is_contiguous() or _dense(shape, stride)):
             value = value.contiguous()
-        shape, stride, length = list(value.shape), list(value.stride()), value.numel() * value.element_size()
-        identity = (value.data_ptr(), value.dtype, tuple(shape), tuple(stride), value.device)
+            stride = value.stride()
+        length = value.numel() * value.element_size()
+        identity = (value.data_ptr(), value.dtype, shape, stride, value.device)
         if length and identity in self._seen:
             return self._seen[identity]
-        if value.device.type == "cuda":
+        if value.is_cuda:
             self.devices.add(value.device)
         leaf = {"x": [str(value.dtype)[len("torch.") :], shape, stride, self._blob(length, _tensor_copier(torch, value)), length]}
         self._seen[identity] = leaf
