@@ -102,35 +102,44 @@ func TestSpareTaken(t *testing.T) {
 }
 
 // TestTorchSpare: real PyTorch; a launcher is killed and the ranks of the next generation are forked from the spare's
-// warm interpreter, in the same attempt. It prints how long the next step takes, and how
-// long without a spare. make e2e-torch runs it.
+// warm interpreter, in the same attempt. It prints how long the next step takes without a spare, with one, and where the
+// other rank keeps its process. make e2e-torch runs it.
 func TestTorchSpare(t *testing.T) {
 	killsWanted(t)
 	w := elasticWorld(t)
-	took := map[string]time.Duration{}
-	for spares, name := range []string{"none", "spare"} {
-		r := w.torchTask(withSpare(virtual(name, 2, 2), spares), 1_000_000)
+	for _, c := range []struct {
+		name   string
+		spares int
+		stays  bool
+	}{{"none", 0, false}, {"spare", 1, false}, {"stays", 1, true}} {
+		task := withSpare(virtual(c.name, 2, 2), c.spares)
+		if role := &task.Spec.Roles[0]; c.stays {
+			role.Command, role.Env = []string{torchPython, "train_ddp.py"}, []api.EnvVar{{Name: "PARTIAL", Value: "1"}, {Name: "PACE", Value: "0.02"}}
+		}
+		r := w.torchTask(task, 1_000_000)
 		w.steps(r, 0)
 		lost, next := 1, 2
-		if spares > 0 {
-			next = w.spare(name, api.SpareWarm).Index
+		if c.spares > 0 {
+			next = w.spare(c.name, api.SpareWarm).Index
 			lost = w.member(r.training, next)
 		}
-		before := w.task(name).Status.Generation
+		before := w.task(c.name).Status.Generation
 		w.killLauncher(r.training, lost)
 		begin := time.Now()
 		w.steps(r, before)
-		took[name] = time.Since(begin)
-		if spares > 0 {
+		t.Logf("%s: a launcher killed → the next step of all ranks: %s", c.name, time.Since(begin).Round(time.Millisecond))
+		if c.spares > 0 {
 			w.forked(r, next)
+			w.eventually("the recovery is told", func() bool { in := w.task(c.name).Status.Interruptions; return in != nil && in.Recovered > 0 })
+			last := w.task(c.name).Status.Interruptions.Newest()
+			t.Logf("%s: %d ranks kept their process, %v", c.name, last.Kept, last.Phases())
 		}
-		w.stop(name)
-		w.eventually(name+" has ended", func() bool { return w.task(name).Status.Phase.Finished() })
-		if s := w.task(name).Status; spares > 0 && s.Attempt != 1 {
-			t.Errorf("attempt %d", s.Attempt)
+		w.stop(c.name)
+		w.eventually(c.name+" has ended", func() bool { return w.task(c.name).Status.Phase.Finished() })
+		if s := w.task(c.name).Status; c.spares > 0 && s.Attempt != 1 {
+			t.Errorf("%s: attempt %d", c.name, s.Attempt)
 		}
 	}
-	t.Logf("a launcher killed → the next step: %s with a spare, %s without", took["spare"].Round(time.Millisecond), took["none"].Round(time.Millisecond))
 }
 
 // steps waits for a step of both ranks in a generation after this one.

@@ -74,7 +74,7 @@ func (m *member) ended() bool { return m.state == engine.StateExited || m.state 
 
 func (s *seen) nodes() int {
 	names := map[string]bool{}
-	for _, m := range s.members {
+	for _, m := range s.everybody() {
 		names[m.node] = true
 	}
 	return len(names)
