@@ -15,6 +15,9 @@ func (l *launcher) standBy() {
 		g.World = e.World
 	}
 	s, err := l.stageOf(g)
+	if err == nil {
+		err = l.writeRecipe(s.replica, "") // its folder is behind the wall that the ranks will share
+	}
 	if err != nil {
 		l.log.Warn("the spare has no standby", "error", err) // its first order will say why
 		return

@@ -37,6 +37,20 @@ func (w *world) spare(name string, state api.SpareState) api.SpareStatus {
 	return found
 }
 
+// listed checks that the list of replicas tells the spare from the others, and that it is charged.
+func (w *world) listed(tr training, spare api.SpareStatus) {
+	w.t.Helper()
+	all, err := w.cl.Replicas(w.t.Context(), "default", tr.name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range all {
+		if (r.Spare == string(spare.State)) != (r.Index == spare.Index) || r.Started == nil || r.Devices != 1 {
+			w.t.Errorf("%+v beside spare %+v", r, spare)
+		}
+	}
+}
+
 // stands says that a replica has the ranks of one that was lost.
 func (w *world) stands(name string, index int) bool {
 	w.t.Helper()
@@ -68,6 +82,7 @@ func TestSpareTaken(t *testing.T) {
 	tr := w.create(withSpare(spirals("guarded", 1_000_000, "10ms", 3, 3), 1))
 	w.grows(tr.name, 3, func() int { return w.last(tr) })
 	first := w.spare(tr.name, api.SpareReady)
+	w.listed(tr, first)
 	w.killLauncher(tr, first.Index)
 	w.eventually("another spare", func() bool { return w.spare(tr.name, api.SpareReady).Index != first.Index })
 	if s := w.task(tr.name).Status; s.Generation != 1 || s.Failure != nil || len(s.Restarts) != 0 {
