@@ -133,6 +133,7 @@ func TestTorchSpare(t *testing.T) {
 		}
 		r := w.torchTask(task, 1_000_000)
 		w.steps(r, 0)
+		w.eventually("all have a standby", func() bool { return w.inLaunchersLog(r, "standby ready") >= 2+c.spares })
 		lost, next := 1, 2
 		if c.spares > 0 {
 			next = w.spare(c.name, api.SpareWarm).Index
