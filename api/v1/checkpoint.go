@@ -1,0 +1,130 @@
+package v1
+
+import (
+	"cmp"
+	"time"
+)
+
+// Checkpoints say how often what ranks save in memory is kept longer, and how much of it. Absent: the
+// local disk of each node every 5 minutes and, where the server has a store, there every 30.
+type Checkpoints struct {
+	Local  *CheckpointTier `json:"local,omitempty" doc:"The disks of the nodes: survives processes and launchers, not the node."`
+	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints): survives nodes."`
+	From   *CheckpointRef  `json:"from,omitempty" doc:"Where the task begins; at nothing when absent."`
+}
+
+// CheckpointTier is how one tier is used.
+type CheckpointTier struct {
+	Disabled   bool            `json:"disabled,omitempty" doc:"Keep nothing here."`
+	Every      Duration        `json:"every,omitempty" explicit:"nonzero" doc:"Time between two; when neither this nor everySteps is given 5m for local, 30m for shared."`
+	EverySteps int64           `json:"everySteps,omitempty" minimum:"0" doc:"Steps between two; with every, whichever comes first."`
+	Keep       *CheckpointKeep `json:"keep,omitempty" doc:"Which stay; the last 2 of local and the last 3 of shared when absent. The newest always does."`
+}
+
+// CheckpointKeep says which checkpoints stay: all that any rule names.
+type CheckpointKeep struct {
+	Last       int   `json:"last,omitempty" minimum:"0" maximum:"1000" doc:"How many of the newest."`
+	EverySteps int64 `json:"everySteps,omitempty" minimum:"0" doc:"Those whose step is a multiple of it."`
+}
+
+// CheckpointRef is a checkpoint of a task in the same project.
+type CheckpointRef struct {
+	Task string `json:"task" doc:"Name of a task of the project."`
+	Step int64  `json:"step,omitempty" minimum:"0" doc:"The newest when absent."`
+	// Origin is what the submit found; users don't write it.
+	Origin *CheckpointOrigin `json:"origin,omitempty" doc:"Set by the server: the checkpoint that was found."`
+}
+
+// CheckpointOrigin names a checkpoint for ever, whatever becomes of its task's name.
+type CheckpointOrigin struct {
+	TaskID string `json:"taskId"`
+	Name   string `json:"name" doc:"Generation and step."`
+	Step   int64  `json:"step"`
+}
+
+// Defaults of the tiers.
+const (
+	defaultLocalEvery  = Duration(5 * time.Minute)
+	defaultSharedEvery = Duration(30 * time.Minute)
+	defaultLocalKeep   = 2
+	defaultSharedKeep  = 3
+	maxCheckpointsKept = 1000
+)
+
+// LocalTier is how the nodes' disks are used; Disabled where they are not.
+func (s *TrainingTaskSpec) LocalTier() CheckpointTier {
+	var t *CheckpointTier
+	if s.Checkpoint != nil {
+		t = s.Checkpoint.Local
+	}
+	return t.filled(defaultLocalEvery, defaultLocalKeep)
+}
+
+// SharedTier is how the store is used; Disabled where it is not.
+func (s *TrainingTaskSpec) SharedTier() CheckpointTier {
+	var t *CheckpointTier
+	if s.Checkpoint != nil {
+		t = s.Checkpoint.Shared
+	}
+	return t.filled(defaultSharedEvery, defaultSharedKeep)
+}
+
+func (t *CheckpointTier) filled(every Duration, last int) CheckpointTier {
+	var out CheckpointTier
+	if t != nil {
+		out = *t
+	}
+	if out.Every == 0 && out.EverySteps == 0 {
+		out.Every = every
+	}
+	keep := CheckpointKeep{}
+	if out.Keep != nil {
+		keep = *out.Keep
+	}
+	if keep.EverySteps == 0 {
+		keep.Last = cmp.Or(keep.Last, last)
+	}
+	out.Keep = &keep
+	return out
+}
+
+func (f *faults) checkpoints(s *TrainingTaskSpec) {
+	c := s.Checkpoint
+	if c == nil {
+		return
+	}
+	f.checkpointTier("spec.checkpoint.local", c.Local)
+	f.checkpointTier("spec.checkpoint.shared", c.Shared)
+	if c.From == nil {
+		return
+	}
+	f.name("spec.checkpoint.from.task", c.From.Task)
+	f.notNegative("spec.checkpoint.from.step", c.From.Step)
+	if o := c.From.Origin; o != nil && (o.TaskID == "" || o.Name == "" || o.Step <= 0) {
+		f.add("spec.checkpoint.from.origin", "The server sets this; leave it out.", "该字段由服务器设置，请勿填写。")
+	}
+}
+
+func (f *faults) checkpointTier(at string, t *CheckpointTier) {
+	if t == nil {
+		return
+	}
+	f.span(at+".every", t.Every)
+	f.notNegative(at+".everySteps", t.EverySteps)
+	if t.Every > 0 && t.Every < Duration(time.Second) {
+		f.add(at+".every", "At least 1s; for more use everySteps.", "至少 1s；如需更频繁请使用 everySteps。")
+	}
+	if t.Disabled && (t.Every != 0 || t.EverySteps != 0 || t.Keep != nil) {
+		f.add(at+".disabled", "A tier that is disabled has no interval and keeps nothing; give one or the other.", "已停用的层级不能再设置间隔或保留规则，请二选一。")
+	}
+	if t.Keep != nil {
+		f.count(at+".keep.last", t.Keep.Last, 0, maxCheckpointsKept)
+		f.notNegative(at+".keep.everySteps", t.Keep.EverySteps)
+	}
+}
+
+func (f *faults) notNegative(at string, n int64) {
+	if n < 0 {
+		f.add(at, "%d is below 0.", "%d 小于 0。", n)
+	}
+}
