@@ -128,3 +128,22 @@ func (f *faults) notNegative(at string, n int64) {
 		f.add(at, "%d is below 0.", "%d 小于 0。", n)
 	}
 }
+
+// Checkpoint is one that a task has.
+type Checkpoint struct {
+	Name       string             `json:"name" doc:"Generation and step."`
+	Step       int64              `json:"step"`
+	Generation int64              `json:"generation"`
+	Ranks      int                `json:"ranks" doc:"How many wrote it; another number can restore it where tensors say how they are shared."`
+	Size       Bytes              `json:"size" doc:"Of the state of all ranks."`
+	Metrics    map[string]float64 `json:"metrics,omitempty"`
+	Tiers      []CheckpointCopy   `json:"tiers"`
+}
+
+// CheckpointCopy is a checkpoint in one tier. It exists: all bytes were hashed and durable before.
+type CheckpointCopy struct {
+	Tier        string    `json:"tier" enum:"local,shared"`
+	CommittedAt time.Time `json:"committedAt"`
+	New         Bytes     `json:"new" doc:"What had to be written; the rest was there from an earlier one."`
+	Pinned      bool      `json:"pinned,omitempty" doc:"Kept whatever the policy says."`
+}

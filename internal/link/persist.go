@@ -151,7 +151,7 @@ func checkWatermark(w *linkpb.Watermark) error {
 	if w.GetGeneration() <= 0 || w.GetStep() <= 0 {
 		return fmt.Errorf("watermark of nothing")
 	}
-	if p != nil && (p.GetStep() <= 0 || p.GetStep() > w.GetStep() || len(p.GetTiers()) == 0 || len(p.GetTiers()) > maxTiers) || len(w.GetCommitted()) > maxTiers {
+	if p != nil && (p.GetStep() <= 0 || len(p.GetTiers()) == 0 || len(p.GetTiers()) > maxTiers) || len(w.GetCommitted()) > maxTiers {
 		return fmt.Errorf("watermark with a step to persist that can't be")
 	}
 	for _, tier := range p.GetTiers() {
