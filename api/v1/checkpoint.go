@@ -9,8 +9,7 @@ import (
 // local disk of each node every 5 minutes and, where the server has a store, there every 30.
 type Checkpoints struct {
 	Local  *CheckpointTier `json:"local,omitempty" doc:"The disks of the nodes: survives processes and launchers, not the node."`
-	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints): survives nodes."`
-	From   *CheckpointRef  `json:"from,omitempty" doc:"Where the task begins; at nothing when absent."`
+	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints-store): survives nodes."`
 }
 
 // CheckpointTier is how one tier is used.
@@ -25,14 +24,6 @@ type CheckpointTier struct {
 type CheckpointKeep struct {
 	Last       int   `json:"last,omitempty" minimum:"0" maximum:"1000" doc:"How many of the newest."`
 	EverySteps int64 `json:"everySteps,omitempty" minimum:"0" doc:"Those whose step is a multiple of it."`
-}
-
-// CheckpointRef is a checkpoint of a task in the same project.
-type CheckpointRef struct {
-	Task string `json:"task" doc:"Name of a task of the project."`
-	Step int64  `json:"step,omitempty" minimum:"0" doc:"The newest when absent."`
-	// Origin is what the submit found; users don't write it.
-	Origin *CheckpointOrigin `json:"origin,omitempty" doc:"Set by the server: the checkpoint that was found."`
 }
 
 // CheckpointOrigin names a checkpoint for ever, whatever becomes of its task's name.
@@ -95,14 +86,6 @@ func (f *faults) checkpoints(s *TrainingTaskSpec) {
 	}
 	f.checkpointTier("spec.checkpoint.local", c.Local)
 	f.checkpointTier("spec.checkpoint.shared", c.Shared)
-	if c.From == nil {
-		return
-	}
-	f.name("spec.checkpoint.from.task", c.From.Task)
-	f.notNegative("spec.checkpoint.from.step", c.From.Step)
-	if o := c.From.Origin; o != nil && (o.TaskID == "" || o.Name == "" || o.Step <= 0) {
-		f.add("spec.checkpoint.from.origin", "The server sets this; leave it out.", "该字段由服务器设置，请勿填写。")
-	}
 }
 
 func (f *faults) checkpointTier(at string, t *CheckpointTier) {

@@ -243,7 +243,7 @@ func (p *part) assemble() (err error) {
 	}
 	p.api, err = server.New(server.Config{
 		Contact: contact,
-		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
+		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Refuse: p.could.Refuse, Console: web.Files(),
 	})
@@ -372,7 +372,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 	if err := p.logs.Delete(ctx, taskID); err != nil {
 		return err
 	}
-	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), p.eraseCheckpoints(ctx, taskID))
+	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
 }
 
 // expire deletes logs and outputs whose time to be kept is over.

@@ -120,17 +120,10 @@ func (p *part) repo(tier, taskID string) (*ckpt.Repo, error) {
 	return ckpt.New(ckpt.Config{Store: store, Prefix: taskID, Clock: clock.Real})
 }
 
-// manifestOf gives the record of a checkpoint on nodes' disks to a task that it belongs to, or that begins from it.
+// manifestOf gives the record of a checkpoint on nodes' disks to the task that it belongs to.
 func (p *part) manifestOf(ctx context.Context, taskID string, from link.Origin) ([]byte, error) {
 	if from.TaskID != taskID {
-		task, err := p.taskByID(ctx, taskID)
-		if err != nil {
-			return nil, err
-		}
-		c := task.Spec.Checkpoint
-		if c == nil || c.From == nil || c.From.Origin == nil || c.From.Origin.TaskID != from.TaskID || c.From.Origin.Name != from.Name {
-			return nil, fault.New(fault.Forbidden, "NotItsCheckpoint", fault.T("The checkpoint is another task's.", "该检查点属于另一个任务。"))
-		}
+		return nil, fault.New(fault.Forbidden, "NotItsCheckpoint", fault.T("The checkpoint is another task's.", "该检查点属于另一个任务。"))
 	}
 	r, _, err := p.blob.Open(ctx, recordsPrefix+from.TaskID+"/manifests/"+from.Name)
 	if err != nil {
@@ -140,8 +133,12 @@ func (p *part) manifestOf(ctx context.Context, taskID string, from link.Origin) 
 	return io.ReadAll(io.LimitReader(r, link.MaxManifest))
 }
 
-// eraseCheckpoints deletes all a task has, in every tier.
-func (p *part) eraseCheckpoints(ctx context.Context, taskID string) error {
+// vault is the part as the server sees checkpoints.
+type vault part
+
+// Erase deletes all a task has, in every tier.
+func (v *vault) Erase(ctx context.Context, taskID string) error {
+	p := (*part)(v)
 	errs := []error{p.blob.Delete(ctx, recordsPrefix+taskID+"/")}
 	if store, err := p.shared(); err != nil {
 		errs = append(errs, err)
@@ -163,8 +160,9 @@ func (p *part) eraseCheckpoints(ctx context.Context, taskID string) error {
 	return errors.Join(errs...)
 }
 
-// checkpoints lists what a task has, for people.
-func (p *part) checkpoints(ctx context.Context, taskID string) ([]api.Checkpoint, error) {
+// List is what a task has, for people.
+func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, error) {
+	p := (*part)(v)
 	var out []api.Checkpoint
 	at := map[string]int{}
 	for _, tier := range []string{link.TierLocal, link.TierShared} {

@@ -24,11 +24,11 @@ func (s *Settings) checkpoints() []fault.Field {
 	switch bucket := strings.HasPrefix(s.Checkpoints, "s3://"); {
 	case s.Checkpoints == "":
 	case !bucket && !filepath.IsAbs(s.Checkpoints):
-		add("checkpoints", "%s is neither an absolute path nor s3://BUCKET/PREFIX.", "%s 既不是绝对路径，也不是 s3://桶/前缀。", strconv.Quote(s.Checkpoints))
+		add("checkpoints.store", "%s is neither an absolute path nor s3://BUCKET/PREFIX.", "%s 既不是绝对路径，也不是 s3://桶/前缀。", strconv.Quote(s.Checkpoints))
 	case bucket:
 		u, err := url.Parse(s.Checkpoints)
 		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			add("checkpoints", "This is no s3://BUCKET/PREFIX; credentials go into checkpoints.credentials.file.", "不是合法的 s3://桶/前缀；凭据请放入 checkpoints.credentials.file。")
+			add("checkpoints.store", "This is no s3://BUCKET/PREFIX; credentials go into checkpoints.credentials.file.", "不是合法的 s3://桶/前缀；凭据请放入 checkpoints.credentials.file。")
 		}
 		if s.CheckpointsCredentials == "" || !exists(s.CheckpointsCredentials) {
 			add("checkpoints.credentials.file", "An S3 store needs a file with its credentials.", "S3 存储需要凭据文件。")

@@ -83,7 +83,7 @@ var table = []entry{
 	{"zone", "", "zone this server stands in: it measures the latency to servers of other zones", func(s *Settings) value { return (*text)(&s.Zone) }},
 	{"history.url", "", "postgres://USER@HOST/DATABASE?sslmode=verify-full of a PostgreSQL for history; SQLite in shared when empty", func(s *Settings) value { return (*address)(&s.HistoryURL) }},
 	{"history.password.file", "", "file with the password for history.url; without it PGPASSFILE and PGPASSWORD count", func(s *Settings) value { return (*text)(&s.HistoryPasswordFile) }},
-	{"checkpoints", "", "store that all nodes reach, for checkpoints: a folder, or s3://BUCKET/PREFIX; without it they stay on the nodes' disks", func(s *Settings) value { return (*address)(&s.Checkpoints) }},
+	{"checkpoints.store", "", "store that all nodes reach, for checkpoints: a folder, or s3://BUCKET/PREFIX; without it they stay on the nodes' disks", func(s *Settings) value { return (*address)(&s.Checkpoints) }},
 	{"checkpoints.endpoint", "", "address of the S3 server; Amazon's when empty", func(s *Settings) value { return (*address)(&s.CheckpointsEndpoint) }},
 	{"checkpoints.region", "us-east-1", "region of the S3 server", func(s *Settings) value { return (*text)(&s.CheckpointsRegion) }},
 	{"checkpoints.credentials.file", "", "file with {\"accessKeyId\": …, \"secretAccessKey\": …, \"sessionToken\": …}; read again for each request", func(s *Settings) value { return (*text)(&s.CheckpointsCredentials) }},

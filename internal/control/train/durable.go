@@ -54,11 +54,7 @@ func (c *Controller) origins(ctx context.Context, s *seen) (list []api.Checkpoin
 			known.refused[o.Name] = true
 		}
 	}
-	list = slices.DeleteFunc(slices.Clone(known.list), func(o api.CheckpointOrigin) bool { return known.refused[o.Name] })
-	if from := task.Spec.Checkpoint; from != nil && from.From != nil && from.From.Origin != nil && !known.refused[from.From.Origin.Name] {
-		list = append(list, *from.From.Origin)
-	}
-	return list, false
+	return slices.DeleteFunc(slices.Clone(known.list), func(o api.CheckpointOrigin) bool { return known.refused[o.Name] }), false
 }
 
 // checkpointsOf reads what there is, once.

@@ -39,7 +39,7 @@ type LinkClient interface {
 	FetchArchive(ctx context.Context, in *FetchArchiveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 	// FetchSecrets streams the values that the replica's role names, and no others.
 	FetchSecrets(ctx context.Context, in *FetchSecretsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SecretValue], error)
-	// FetchManifest streams the record of a checkpoint that the replica's task has, or begins from.
+	// FetchManifest streams the record of a checkpoint that the replica's task has.
 	FetchManifest(ctx context.Context, in *FetchManifestRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 	// PutOutput stores one file of the replica's outputs: a header, then chunks.
 	PutOutput(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutOutputRequest, PutOutputReply], error)
@@ -149,7 +149,7 @@ type LinkServer interface {
 	FetchArchive(*FetchArchiveRequest, grpc.ServerStreamingServer[Chunk]) error
 	// FetchSecrets streams the values that the replica's role names, and no others.
 	FetchSecrets(*FetchSecretsRequest, grpc.ServerStreamingServer[SecretValue]) error
-	// FetchManifest streams the record of a checkpoint that the replica's task has, or begins from.
+	// FetchManifest streams the record of a checkpoint that the replica's task has.
 	FetchManifest(*FetchManifestRequest, grpc.ServerStreamingServer[Chunk]) error
 	// PutOutput stores one file of the replica's outputs: a header, then chunks.
 	PutOutput(grpc.ClientStreamingServer[PutOutputRequest, PutOutputReply]) error
