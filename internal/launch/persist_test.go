@@ -25,7 +25,7 @@ func persistRanks() *ranks {
 	return r
 }
 
-func order(step, persist int64) link.Watermark {
+func wishing(step, persist int64) link.Watermark {
 	return link.Watermark{Generation: 4, Step: step, Persist: &link.Persist{Step: persist, Tiers: []string{link.TierLocal}}}
 }
 
@@ -34,12 +34,12 @@ func TestWhatIsReadIsKept(t *testing.T) {
 	r := persistRanks()
 	c := &rankConn{wake: make(chan struct{}, 1)}
 	r.conns[c] = struct{}{}
-	r.watermark(order(9, 8))
+	r.watermark(wishing(9, 8))
 	if c.out.watermark != 9 || c.out.keep != 8 {
 		t.Fatalf("%+v", c.out)
 	}
 	job, _ := r.wantedNow()
-	r.watermark(order(9, 9)) // comes after what is read now
+	r.watermark(wishing(9, 9)) // comes after what is read now
 	if again, _ := r.wantedNow(); again != job {
 		t.Fatal("the slots of what is read were given up")
 	}
@@ -57,7 +57,7 @@ func TestWhatIsReadIsKept(t *testing.T) {
 // TestAGenerationTakesWhatIsPersistedWithIt: nothing of an older one is told any more.
 func TestAGenerationTakesWhatIsPersistedWithIt(t *testing.T) {
 	r := persistRanks()
-	r.watermark(order(8, 8))
+	r.watermark(wishing(8, 8))
 	job, _ := r.wantedNow()
 	r.begin(link.Generation{Number: 5, World: 4, Restore: 8})
 	<-job.over
@@ -71,13 +71,13 @@ func TestAGenerationTakesWhatIsPersistedWithIt(t *testing.T) {
 // ranks takes the newest instead.
 func TestWhatIsGoneIsNotPersisted(t *testing.T) {
 	r := persistRanks()
-	r.watermark(order(9, 7))
+	r.watermark(wishing(9, 7))
 	if p := r.said.Persisted; len(p) != 1 || p[0].Step != 7 || p[0].Error == "" || r.keeping() != 0 {
 		t.Fatalf("%+v", p)
 	}
 	r = persistRanks()
 	r.now.World, r.mark = 2, 9
-	r.watermark(order(9, 7))
+	r.watermark(wishing(9, 7))
 	if r.keeping() != 9 {
 		t.Error(r.keeping())
 	}
