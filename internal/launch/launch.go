@@ -68,8 +68,8 @@ type launcher struct {
 	rehearsal rehearsal
 	standby   *standby // nil: none
 	open      Stores
-	stores    map[string]ckpt.Store // by tier
-	said      int64                 // the generation that was ordered last
+	stores    func() map[string]ckpt.Store // by tier
+	said      int64                        // the generation that was ordered last
 
 	goWritten sync.WaitGroup   // of later orders
 	deadline  <-chan time.Time // of the whole attempt; nil: none
@@ -195,7 +195,7 @@ func (l *launcher) run(ctx context.Context) error {
 		return err
 	}
 	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
-	l.openStores(l.open, ends.Tiers)
+	l.stores = sync.OnceValue(func() map[string]ckpt.Store { return l.openStores(l.open, ends.Tiers) })
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()

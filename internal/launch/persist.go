@@ -136,7 +136,7 @@ type saved struct {
 
 // repo is the checkpoints of a task in a tier; nil where there is no such tier here.
 func (l *launcher) repo(tier, taskID string) (*ckpt.Repo, error) {
-	cfg := ckpt.Config{Store: l.stores[tier], Prefix: taskID, Clock: l.clock}
+	cfg := ckpt.Config{Store: l.stores()[tier], Prefix: taskID, Clock: l.clock}
 	if cfg.Store == nil {
 		return nil, nil
 	}
@@ -146,11 +146,12 @@ func (l *launcher) repo(tier, taskID string) (*ckpt.Repo, error) {
 	return ckpt.New(cfg)
 }
 
-// openStores finds out where checkpoints may go. A tier that can't be opened is one that is not there.
-func (l *launcher) openStores(open Stores, where record.Tiers) {
-	l.stores = map[string]ckpt.Store{}
+// openStores finds out where checkpoints may go, when that is asked for: most launchers never do. A tier that
+// can't be opened is one that is not there.
+func (l *launcher) openStores(open Stores, where record.Tiers) map[string]ckpt.Store {
+	out := map[string]ckpt.Store{}
 	if open == nil {
-		return
+		return out
 	}
 	local, shared, err := open(where)
 	if err != nil {
@@ -158,9 +159,10 @@ func (l *launcher) openStores(open Stores, where record.Tiers) {
 	}
 	for tier, store := range map[string]ckpt.Store{link.TierLocal: local, link.TierShared: shared} {
 		if store != nil {
-			l.stores[tier] = store
+			out[tier] = store
 		}
 	}
+	return out
 }
 
 // persist writes steps to tiers as the leader orders them, until ctx ends.

@@ -86,14 +86,16 @@ func TestWhatIsGoneIsNotPersisted(t *testing.T) {
 // TestRestoreNearest takes the nearest whole copy, and what is damaged is dropped.
 func TestRestoreNearest(t *testing.T) {
 	dir := t.TempDir()
-	l := &launcher{memory: dir, clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: 1}, stores: map[string]ckpt.Store{}}
+	l := &launcher{memory: dir, clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: 1}}
+	stores := map[string]ckpt.Store{}
+	l.stores = func() map[string]ckpt.Store { return stores }
 	for _, tier := range []string{link.TierLocal, link.TierShared} {
 		f, err := folder.Open(filepath.Join(dir, tier))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		l.stores[tier] = f
+		stores[tier] = f
 	}
 	name := l.checkpoint(t, dir)
 	var repos []*ckpt.Repo
