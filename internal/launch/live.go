@@ -82,12 +82,20 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.rehearsal.stop()
 	l.ranks.ready(l.next.port, l.serve.port, l.own, l.facts())
 	var exit engine.Exit
-	for turn := 0; ; turn++ {
-		g, err := l.await(ctx, code, turn == 0)
+	for turn, prepared := 0, false; ; turn++ {
+		g, err := l.await(ctx, code, !prepared)
 		if err != nil && turn > 0 {
 			return exit // nobody wants another generation: this is how it ended
 		}
 		var procs *processes
+		if err == nil {
+			prepared = true
+			var filled bool
+			if filled, err = l.refill(ctx, g); err == nil && !filled {
+				turn--
+				continue
+			}
+		}
 		if err == nil {
 			procs, err = l.start(g)
 		}
@@ -97,6 +105,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		if turn == 0 {
 			wg.Go(func() { l.socket.serve(work, l) })
 			wg.Go(func() { outs.during(work) })
+			wg.Go(func() { l.persist(work) })
 		}
 		var more bool
 		if exit, more = l.supervise(ctx, procs, g); !more {

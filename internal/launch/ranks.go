@@ -33,8 +33,14 @@ type ranks struct {
 	python  []bool          // which are of the Python SDK
 	moved   chan struct{}   // has one after a rank said that it left
 	offers  map[int][]int64 // what local ranks would keep, if they may give up the rest
+	job     *persisting     // what is being persisted: its slots stay; nil: nothing
+	wanted  *link.Persist   // the newest that the leader ordered
+	ordered int64           // the order that was taken up last
+	persist chan struct{}   // has one after job or committed changed
 	pending bool            // something waits to be told, at due
 	due     time.Time
+
+	committed []link.Committed // as the leader told
 }
 
 const (
@@ -43,7 +49,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), offers: map[int][]int64{}}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), persist: make(chan struct{}, 1), offers: map[int][]int64{}}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -52,6 +58,7 @@ func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
+	r.abandon()
 	r.said.SteppedAt, r.said.Pace, r.said.Use, r.said.Printed = time.Time{}, link.Pace{}, link.Use{}, false
 	clear(r.linked)
 	for i := range r.held {
@@ -209,7 +216,8 @@ func (r *ranks) answerOffers() {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > mark && !slices.Contains(kept, step) })
 		for c := range r.conns {
 			if c.local == i {
-				c.post(func(out *rankOutbox) { out.watermark, out.held = mark, true })
+				keep := r.keeping()
+				c.post(func(out *rankOutbox) { out.watermark, out.held, out.keep = mark, true, keep })
 			}
 		}
 	}
@@ -238,12 +246,18 @@ func newest(steps []int64) []int64 {
 	return steps[max(0, len(steps)-link.MaxHeld):]
 }
 
-// watermark is the leader's word.
-func (r *ranks) watermark(generation, step int64) {
+// watermark is the leader's word. What is to be persisted is kept before anything newer counts.
+func (r *ranks) watermark(w link.Watermark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if generation == r.now.Number {
-		r.raise(step)
+	if w.Generation != r.now.Number {
+		return
+	}
+	r.order(w.Persist)
+	r.raise(w.Step)
+	if len(w.Committed) > 0 {
+		r.committed = w.Committed
+		poke(r.persist)
 	}
 }
 
@@ -265,9 +279,7 @@ func (r *ranks) raise(step int64) {
 		return
 	}
 	r.mark = step
-	for c := range r.conns {
-		c.post(func(out *rankOutbox) { out.watermark = step })
-	}
+	r.tellMark()
 }
 
 // stop tells the ranks that they are about to be ended.
@@ -292,8 +304,8 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 	r.stall.pulses[local].pid, r.stall.pulses[local].printed, r.linked[local] = pidOf(c.conn), false, true
 	r.python[local] = h.stacks()
 	if r.mark > 0 {
-		mark := r.mark
-		c.post(func(out *rankOutbox) { out.watermark = mark })
+		mark, keep := r.mark, r.keeping()
+		c.post(func(out *rankOutbox) { out.watermark, out.keep = mark, keep })
 	}
 	if r.stopped != nil {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })

@@ -131,7 +131,8 @@ type rankConn struct {
 // rankOutbox holds the newest of each thing to say: nothing queues up for a rank that does not read.
 type rankOutbox struct {
 	watermark int64
-	held      bool // what it offered to give up is known
+	keep      int64 // beside it: a step that is being read; 0: none
+	held      bool  // what it offered to give up is known
 	leave     *wordLeave
 	place     *wordPlace
 	stop      *wordStop
@@ -227,7 +228,7 @@ func (c *rankConn) write(welcome answer) {
 			lines = append(lines, answer{Roles: map[string]wordRole{name: role}}.line()...)
 		}
 		if out.watermark > 0 || out.held {
-			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held}}.line()...)
+			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held, out.keep}}.line()...)
 		}
 		if _, err := c.conn.Write(lines); err != nil {
 			return

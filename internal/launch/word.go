@@ -185,6 +185,7 @@ type wordStop struct {
 type wordWatermark struct {
 	Step int64 `json:"step"`
 	Held bool  `json:"held,omitempty"` // the answer to a later held
+	Keep int64 `json:"keep,omitempty"` // a step whose slot is being read; absent: none
 }
 
 func (a answer) line() []byte {

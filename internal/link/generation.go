@@ -46,6 +46,8 @@ type Generation struct {
 	Ports     []int  // of all launchers, in rank order; none: nobody asks for them
 	Key       string // that only the launchers of the attempt know; the hub gives it where there are ports
 	Frozen    bool   // with the running one: what is held stays until the next one
+	// Origin is the checkpoint that holds the step to restore; nil: ranks hold it in memory.
+	Origin *Origin
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -74,6 +76,8 @@ type Ranks struct {
 	Warm       bool              // a spare's interpreter waits with its imports done
 	Frozen     bool              // Held stays until the next generation
 	Kept       int               // ranks that kept their process from the last generation
+	Persisted  []Persisted       // the newest of each tier
+	Refused    *Origin           // the last checkpoint that could not be restored here
 }
 
 // RankState is what a rank that makes no progress does.
@@ -101,7 +105,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
-		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen,
+		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Origin: g.Origin.message(),
 	}
 }
 
@@ -109,7 +113,7 @@ func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
-		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(),
+		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Origin: originOf(m.GetOrigin()),
 	}
 }
 
@@ -148,7 +152,7 @@ func checkGo(g *linkpb.Go) error {
 	case badPorts(g.GetPorts()) || len(g.GetKey()) > maxKey:
 		return fmt.Errorf("go with ports or a key that can't be")
 	}
-	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight())); err != nil {
+	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight()), checkOrigin(g.GetOrigin())); err != nil {
 		return err
 	}
 	if err := checkAddress(g.GetLead()); err != nil {
@@ -191,7 +195,7 @@ func checkRanks(r *linkpb.Ranks) error {
 	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
 		return refuse("ranks hold steps that can't be")
 	}
-	if err := errors.Join(checkHung(r), checkOwn(r)); err != nil {
+	if err := errors.Join(checkHung(r), checkOwn(r), checkPersisted(r)); err != nil {
 		return err
 	}
 	f := r.GetFailed()
@@ -221,13 +225,6 @@ func checkHung(r *linkpb.Ranks) error {
 	return nil
 }
 
-func checkWatermark(w *linkpb.Watermark) error {
-	if w.GetGeneration() <= 0 || w.GetStep() <= 0 {
-		return fmt.Errorf("watermark of nothing")
-	}
-	return nil
-}
-
 func (r Ranks) message() *linkpb.Ranks {
 	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Watched: r.Watched, Serve: int32(r.Serve), RoleTable: r.RoleTable, Ports: fewer(r.Ports)}
 	for _, s := range r.Hung[:min(len(r.Hung), maxHung)] {
@@ -244,6 +241,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
+	out.Persisted, out.Refused = persistedMessages(r.Persisted), r.Refused.message()
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -270,6 +268,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
+	out.Persisted, out.Refused = persistedOf(m.GetPersisted()), originOf(m.GetRefused())
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -313,9 +312,9 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 }
 
 // Watermark tells the launcher the newest step that every rank of the generation holds.
-func (h *Hub) Watermark(name engine.Name, generation, step int64) error {
+func (h *Hub) Watermark(name engine.Name, w Watermark) error {
 	return h.order(name, func(p *peer) error {
-		p.post(func(out *outbox) { out.watermark = &linkpb.Watermark{Generation: generation, Step: step} })
+		p.post(func(out *outbox) { out.watermark = w.message() })
 		return nil
 	})
 }
@@ -328,7 +327,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
-		(old.GetUse() == nil) != (m.GetUse() == nil) || old.GetWarm() != m.GetWarm()
+		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused()) || old.GetWarm() != m.GetWarm()
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

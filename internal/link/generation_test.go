@@ -124,7 +124,7 @@ func TestRanksAndWatermarkTravel(t *testing.T) {
 	later.Held = []int64{4, 6, 8}
 	cl.Ranks(later)
 	eventually(t, "another step", func() bool { r, _ := leader.Ranks(testName); return slices.Equal(r.Held, later.Held) })
-	if err := leader.Watermark(testName, 3, 6); err != nil {
+	if err := leader.Watermark(testName, Watermark{Generation: 3, Step: 6}); err != nil {
 		t.Fatal(err)
 	}
 	of, err := ParseName(testName)

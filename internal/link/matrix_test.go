@@ -68,6 +68,18 @@ var calls = map[protoreflect.Name]struct {
 			return err
 		},
 	},
+	"FetchManifest": { // everybody gets at most what its own task has
+		map[standing]codes.Code{isEarlier: codes.PermissionDenied, isFinished: codes.PermissionDenied},
+		func(m *linkMatrix, v visitor) error {
+			own, _ := ParseName(v.as)
+			from := &linkpb.Origin{TaskId: own.TaskID, Name: testCheckpoint}
+			chunks, err := pulled(m.api.FetchManifest(v.context(m.t.Context()), &linkpb.FetchManifestRequest{Origin: from}))
+			if err == nil && (len(chunks) != 1 || string(chunks[0].GetData()) != own.TaskID) || err != nil && len(chunks) > 0 {
+				m.t.Errorf("%s was given %v", v.name, chunks)
+			}
+			return err
+		},
+	},
 	"PutOutput": { // everybody writes at most into its own folder
 		map[standing]codes.Code{isFinished: codes.PermissionDenied},
 		func(m *linkMatrix, v visitor) error {
@@ -108,9 +120,11 @@ var words = map[protoreflect.Name]struct {
 
 // orders is the table of what a hub may say: how it is brought to say it to the target alone.
 var orderWords = map[protoreflect.Name]func(m *linkMatrix, a *attached) error{
-	"welcome":   nil, // the first answer, looked at when they attach
-	"go":        func(m *linkMatrix, _ *attached) error { return m.hub.Go(target, 2, first) },
-	"watermark": func(m *linkMatrix, _ *attached) error { return m.hub.Watermark(target, 1, 1) },
+	"welcome": nil, // the first answer, looked at when they attach
+	"go":      func(m *linkMatrix, _ *attached) error { return m.hub.Go(target, 2, first) },
+	"watermark": func(m *linkMatrix, _ *attached) error {
+		return m.hub.Watermark(target, Watermark{Generation: 1, Step: 1})
+	},
 	"probe": func(m *linkMatrix, _ *attached) error {
 		return m.hub.probe(target, Probe{ID: "x", Generation: 1, Kind: "kill"})
 	},

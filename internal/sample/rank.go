@@ -15,12 +15,18 @@ import (
 // launcher is a rank's end of $FERMI_SOCKET, see internal/launch for the other. Nil: there is none,
 // and everything is a no-op.
 type launcher struct {
-	conn      net.Conn
-	restore   int64
-	done      sync.WaitGroup
-	mu        sync.Mutex
-	watermark int64
-	lost      error
+	conn    net.Conn
+	restore int64
+	done    sync.WaitGroup
+	mu      sync.Mutex
+	marks   marks
+	lost    error
+}
+
+// marks say which slots are free.
+type marks struct {
+	watermark int64 // newest step that every rank holds
+	keep      int64 // a step that the launcher reads; 0: none
 }
 
 // heard is what a launcher may say; what this version does not know is skipped.
@@ -30,6 +36,7 @@ type heard struct {
 	} `json:"welcome"`
 	Watermark *struct {
 		Step int64 `json:"step"`
+		Keep int64 `json:"keep"`
 	} `json:"watermark"`
 }
 
@@ -72,19 +79,19 @@ func (l *launcher) listen(lines *bufio.Scanner) {
 		}
 		if w.Watermark != nil {
 			l.mu.Lock()
-			l.watermark = max(l.watermark, w.Watermark.Step)
+			l.marks = marks{max(l.marks.watermark, w.Watermark.Step), w.Watermark.Keep}
 			l.mu.Unlock()
 		}
 	}
 }
 
-func (l *launcher) mark() int64 {
+func (l *launcher) mark() marks {
 	if l == nil {
-		return 0
+		return marks{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.watermark
+	return l.marks
 }
 
 // say tells one thing. After the first failure nothing is told any more.

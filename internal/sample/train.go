@@ -210,7 +210,7 @@ func (t *trainer) resume(kept *slots, boss *launcher, around *ring) (at Result, 
 	}
 	if err == nil && own == nil {
 		var saved bool
-		if saved, err = kept.save(boss.restore, boss.restore, data); saved && err == nil {
+		if saved, err = kept.save(boss.restore, marks{watermark: boss.restore}, data); saved && err == nil {
 			boss.say("saved", map[string]any{"step": boss.restore, "bytes": len(data), "seconds": 0})
 		}
 	}

@@ -133,6 +133,9 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	if s.resize(p, now) {
 		return // whatever failed meanwhile was of a generation that is over
 	}
+	if s.reopen(p) {
+		return
+	}
 	var wait time.Duration
 	failed := func(part *seen) *api.ReplicaFailure {
 		fail, more := part.rankFailure(p, now)
@@ -186,7 +189,7 @@ func (s *seen) gather(p *plan, now time.Time) {
 		return
 	}
 	roll := s.all().rollCall()
-	if len(p.start) == 0 && s.allReady() && s.all().meet() && roll.checked(p, now) {
+	if len(p.start) == 0 && s.allReady() && s.all().meet() && roll.checked(p, now) && !s.blind(p) {
 		s.open(p, s.world)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -17,13 +18,33 @@ type watermarks struct {
 
 	mu    sync.Mutex
 	dirty map[string]bool         // task ids; true: tell it again in any case
+	ended map[string][]outcome    // by task: commits that have
 	told  map[string]map[int]mark // by part of the task; of the loop alone
+
+	saving  map[string]*saving // by task; of the loop alone
+	commits sync.WaitGroup
 }
 
-type mark struct{ generation, step int64 }
+// mark is what was told last: a step of a generation, the step to persist and the checkpoints there are.
+type mark struct{ generation, step, persist, local, shared int64 }
+
+func markOf(w link.Watermark) mark {
+	m := mark{generation: w.Generation, step: w.Step}
+	if w.Persist != nil {
+		m.persist = w.Persist.Step
+	}
+	for _, c := range w.Committed {
+		if c.Tier == link.TierLocal {
+			m.local = c.Step
+		} else {
+			m.shared = c.Step
+		}
+	}
+	return m
+}
 
 func newWatermarks() *watermarks {
-	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, told: map[string]map[int]mark{}}
+	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, ended: map[string][]outcome{}, told: map[string]map[int]mark{}, saving: map[string]*saving{}}
 }
 
 // Saved says that ranks of a task may hold another step, or, anew, that one of its launchers may have
@@ -44,6 +65,12 @@ func (c *Controller) Saved(taskID string, anew bool) {
 	}
 }
 
+func (w *watermarks) forget(id string) {
+	delete(w.told, id)
+	delete(w.saving, id)
+	w.outcomes(id)
+}
+
 func (w *watermarks) take() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,6 +81,7 @@ func (w *watermarks) take() map[string]bool {
 
 // watch tells watermarks until ctx ends.
 func (c *Controller) watch(ctx context.Context, w *watermarks) {
+	defer w.commits.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -77,19 +105,19 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 	key, ok := c.keys[id]
 	c.mu.Unlock()
 	if !ok {
-		delete(w.told, id)
+		w.forget(id)
 		return nil
 	}
 	s, err := c.observe(ctx, key)
 	if fault.Is(err, fault.NotFound) {
-		delete(w.told, id)
+		w.forget(id)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if s.task.Status.Phase.Finished() {
-		delete(w.told, id)
+		w.forget(id)
 		return nil
 	}
 	if w.told[id] == nil {
@@ -98,23 +126,29 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 	p := plan{status: store.Clone(s.task).Status}
 	var errs []error
 	for k, part := range s.parts() {
-		part.as(&p, func() { errs = append(errs, c.tellPart(part, int64(p.status.Generation), w.told[id], k)) })
+		part.as(&p, func() { errs = append(errs, c.tellPart(ctx, w, part, int64(p.status.Generation), k)) })
 	}
 	return errors.Join(errs...)
 }
 
 // tellPart tells the members of one part of a task what they all hold.
-func (c *Controller) tellPart(s *seen, generation int64, told map[int]mark, k int) error {
+func (c *Controller) tellPart(ctx context.Context, w *watermarks, s *seen, generation int64, k int) error {
 	for i := range s.members {
 		if s.members[i].said.Generation != generation {
 			return nil // not all are there yet
 		}
 	}
-	step := s.heldByAll()
-	if now := (mark{generation, step}); step > 0 && told[k] != now {
+	say, told := link.Watermark{Generation: generation, Step: s.heldByAll()}, w.told[s.task.Meta.ID]
+	if say.Step == 0 {
+		return nil
+	}
+	if c.keeps(s.task) && s.task.Status.Rendezvous != nil {
+		c.persist(ctx, w, s, &say)
+	}
+	if now := markOf(say); told[k] != now {
 		told[k] = now
 		for i := range s.members {
-			if err := c.cfg.Hub.Watermark(s.members[i].name, generation, step); err != nil && !fault.Is(err, fault.Unavailable) {
+			if err := c.cfg.Hub.Watermark(s.members[i].name, say); err != nil && !fault.Is(err, fault.Unavailable) {
 				return err
 			}
 		}

@@ -563,6 +563,7 @@ type Go struct {
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
 	Preflight     *Preflight             `protobuf:"bytes,17,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // set: start nothing, but do this
 	Frozen        bool                   `protobuf:"varint,20,opt,name=frozen,proto3" json:"frozen,omitempty"`                       // with the running generation: raise no watermark, the next one is about to be opened
+	Origin        *Origin                `protobuf:"bytes,70,opt,name=origin,proto3" json:"origin,omitempty"`                        // the checkpoint that holds the step to restore; absent: ranks hold it in memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -700,6 +701,13 @@ func (x *Go) GetFrozen() bool {
 		return x.Frozen
 	}
 	return false
+}
+
+func (x *Go) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
 }
 
 // Preflight asks a launcher to listen on its ports and to connect to peers.
@@ -1183,6 +1191,8 @@ type Ranks struct {
 	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
 	Warm              bool                   `protobuf:"varint,60,opt,name=warm,proto3" json:"warm,omitempty"`                                                        // a spare's interpreter waits with its imports done
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
+	Persisted         []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"`                                               // the newest of each tier
+	Refused           *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`                                                   // the last checkpoint that could not be restored here
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1385,6 +1395,272 @@ func (x *Ranks) GetPrepared() bool {
 	return false
 }
 
+func (x *Ranks) GetPersisted() []*Persisted {
+	if x != nil {
+		return x.Persisted
+	}
+	return nil
+}
+
+func (x *Ranks) GetRefused() *Origin {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// Origin names a checkpoint: its task and its name there.
+type Origin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Origin) Reset() {
+	*x = Origin{}
+	mi := &file_link_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Origin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Origin) ProtoMessage() {}
+
+func (x *Origin) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Origin.ProtoReflect.Descriptor instead.
+func (*Origin) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Origin) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Origin) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// Persisted is what a launcher's ranks have of a step in a tier: durable, and not yet a checkpoint.
+type Persisted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	Parts         []byte                 `protobuf:"bytes,4,opt,name=parts,proto3" json:"parts,omitempty"` // JSON: what names them in the manifest
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"` // why there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Persisted) Reset() {
+	*x = Persisted{}
+	mi := &file_link_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Persisted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Persisted) ProtoMessage() {}
+
+func (x *Persisted) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
+func (*Persisted) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Persisted) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Persisted) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Persisted) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Persisted) GetParts() []byte {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Persisted) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// Persist asks for a step in tiers. A launcher that has all ranks may take a newer one.
+type Persist struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Tiers         []string               `protobuf:"bytes,2,rep,name=tiers,proto3" json:"tiers,omitempty"`
+	Full          bool                   `protobuf:"varint,3,opt,name=full,proto3" json:"full,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Persist) Reset() {
+	*x = Persist{}
+	mi := &file_link_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Persist) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Persist) ProtoMessage() {}
+
+func (x *Persist) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Persist.ProtoReflect.Descriptor instead.
+func (*Persist) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Persist) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Persist) GetTiers() []string {
+	if x != nil {
+		return x.Tiers
+	}
+	return nil
+}
+
+func (x *Persist) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+// Committed is the newest checkpoint of a tier that exists.
+type Committed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Committed) Reset() {
+	*x = Committed{}
+	mi := &file_link_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Committed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Committed) ProtoMessage() {}
+
+func (x *Committed) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Committed.ProtoReflect.Descriptor instead.
+func (*Committed) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Committed) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Committed) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Committed) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
 // Pace is sums over the ranks of one launcher, over steps whose time is known.
 type Pace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1400,7 +1676,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1688,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1701,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -1487,7 +1763,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1775,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1788,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -1581,7 +1857,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1869,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1882,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -1635,7 +1911,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1923,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1936,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -1702,7 +1978,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1714,7 +1990,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1727,7 +2003,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -1815,7 +2091,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2103,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2116,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1898,7 +2174,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +2186,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2199,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Probe) GetId() string {
@@ -1968,7 +2244,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1980,7 +2256,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1993,7 +2269,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Probed) GetId() string {
@@ -2036,13 +2312,15 @@ type Watermark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Persist       *Persist               `protobuf:"bytes,70,opt,name=persist,proto3" json:"persist,omitempty"` // said with every watermark until it is done: its slots stay
+	Committed     []*Committed           `protobuf:"bytes,71,rep,name=committed,proto3" json:"committed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2332,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2345,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -2084,6 +2362,20 @@ func (x *Watermark) GetStep() int64 {
 	return 0
 }
 
+func (x *Watermark) GetPersist() *Persist {
+	if x != nil {
+		return x.Persist
+	}
+	return nil
+}
+
+func (x *Watermark) GetCommitted() []*Committed {
+	if x != nil {
+		return x.Committed
+	}
+	return nil
+}
+
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixNano    int64                  `protobuf:"varint,1,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
@@ -2094,7 +2386,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2398,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2411,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -2151,7 +2443,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2455,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2468,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -2239,7 +2531,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2543,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2556,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -2300,7 +2592,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2604,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2617,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -2354,7 +2646,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2658,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2671,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -2421,7 +2713,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2725,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2738,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -2479,7 +2771,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2783,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2796,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -2527,7 +2819,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2539,7 +2831,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2844,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -2585,7 +2877,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2889,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2902,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -2628,7 +2920,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2932,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2945,51 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{35}
+}
+
+type FetchManifestRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        *Origin                `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchManifestRequest) Reset() {
+	*x = FetchManifestRequest{}
+	mi := &file_link_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchManifestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchManifestRequest) ProtoMessage() {}
+
+func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
+func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *FetchManifestRequest) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
 }
 
 type SecretValue struct {
@@ -2667,7 +3003,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +3015,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +3028,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -2725,7 +3061,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2737,7 +3073,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2750,7 +3086,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2773,7 +3109,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2785,7 +3121,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2798,7 +3134,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -2853,7 +3189,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2865,7 +3201,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2878,7 +3214,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -2911,7 +3247,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3259,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3272,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -2960,7 +3296,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3308,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3321,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -3058,7 +3394,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3406,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3419,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -3152,7 +3488,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +3500,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +3513,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -3203,7 +3539,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3551,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3564,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -3255,7 +3591,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3603,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3616,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Facts) GetReplica() string {
@@ -3352,7 +3688,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3364,7 +3700,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3377,7 +3713,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Order) GetReplica() string {
@@ -3426,7 +3762,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3774,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3787,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Question) GetKind() string {
@@ -3484,7 +3820,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3832,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3509,7 +3845,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -3528,7 +3864,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3876,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3889,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -3578,7 +3914,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3926,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3939,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TailData) GetReplica() string {
@@ -3683,7 +4019,7 @@ const file_link_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
 	"\n" +
-	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xa8\x03\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xd7\x03\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -3703,7 +4039,8 @@ const file_link_proto_rawDesc = "" +
 	"\n" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x126\n" +
 	"\tpreflight\x18\x11 \x01(\v2\x18.fermi.link.v1.PreflightR\tpreflight\x12\x16\n" +
-	"\x06frozen\x18\x14 \x01(\bR\x06frozen\"[\n" +
+	"\x06frozen\x18\x14 \x01(\bR\x06frozen\x12-\n" +
+	"\x06origin\x18F \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\"[\n" +
 	"\tPreflight\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\tR\x05round\x128\n" +
 	"\atargets\x18\x02 \x03(\v2\x1e.fermi.link.v1.PreflightTargetR\atargets\"]\n" +
@@ -3738,7 +4075,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xac\x06\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x95\a\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3769,7 +4106,30 @@ const file_link_proto_rawDesc = "" +
 	"\x03own\x18( \x03(\v2\x16.fermi.link.v1.RankOwnR\x03own\x12\x18\n" +
 	"\aprinted\x18) \x01(\bR\aprinted\x12\x12\n" +
 	"\x04warm\x18< \x01(\bR\x04warm\x12\x1a\n" +
-	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x96\x01\n" +
+	"\bprepared\x18\x14 \x01(\bR\bprepared\x126\n" +
+	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12/\n" +
+	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\"5\n" +
+	"\x06Origin\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x7f\n" +
+	"\tPersisted\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05parts\x18\x04 \x01(\fR\x05parts\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"G\n" +
+	"\aPersist\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05tiers\x18\x02 \x03(\tR\x05tiers\x12\x12\n" +
+	"\x04full\x18\x03 \x01(\bR\x04full\"S\n" +
+	"\tCommitted\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\x96\x01\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x18\n" +
@@ -3830,12 +4190,14 @@ const file_link_proto_rawDesc = "" +
 	"refused_zh\x18\x03 \x01(\tR\trefusedZh\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12 \n" +
 	"\fat_unix_nano\x18\x05 \x01(\x03R\n" +
-	"atUnixNano\"?\n" +
+	"atUnixNano\"\xa9\x01\n" +
 	"\tWatermark\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
 	"generation\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\x03R\x04step\"=\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x120\n" +
+	"\apersist\x18F \x01(\v2\x16.fermi.link.v1.PersistR\apersist\x126\n" +
+	"\tcommitted\x18G \x03(\v2\x18.fermi.link.v1.CommittedR\tcommitted\"=\n" +
 	"\aStarted\x12 \n" +
 	"\fat_unix_nano\x18\x01 \x01(\x03R\n" +
 	"atUnixNano\x12\x10\n" +
@@ -3877,7 +4239,9 @@ const file_link_proto_rawDesc = "" +
 	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"-\n" +
 	"\x13FetchArchiveRequest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x15\n" +
-	"\x13FetchSecretsRequest\"M\n" +
+	"\x13FetchSecretsRequest\"E\n" +
+	"\x14FetchManifestRequest\x12-\n" +
+	"\x06origin\x18\x01 \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\"M\n" +
 	"\vSecretValue\x12\x16\n" +
 	"\x06secret\x18\x01 \x01(\tR\x06secret\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -3940,11 +4304,12 @@ const file_link_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x18\n" +
 	"\adurable\x18\x04 \x01(\x03R\adurable\x12\x16\n" +
-	"\x06synced\x18\x05 \x01(\bR\x06synced2\xb9\x02\n" +
+	"\x06synced\x18\x05 \x01(\bR\x06synced2\x87\x03\n" +
 	"\x04Link\x12D\n" +
 	"\x06Attach\x12\x1b.fermi.link.v1.FromLauncher\x1a\x19.fermi.link.v1.ToLauncher(\x010\x01\x12J\n" +
 	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12P\n" +
-	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12M\n" +
+	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12L\n" +
+	"\rFetchManifest\x12#.fermi.link.v1.FetchManifestRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12M\n" +
 	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012\xc3\x01\n" +
 	"\x04Peer\x12E\n" +
 	"\aForward\x12\x1b.fermi.link.v1.FromFollower\x1a\x19.fermi.link.v1.ToFollower(\x010\x01\x125\n" +
@@ -3963,122 +4328,135 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_link_proto_goTypes = []any{
-	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
-	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
-	(*Hello)(nil),               // 2: fermi.link.v1.Hello
-	(*Welcome)(nil),             // 3: fermi.link.v1.Welcome
-	(*Go)(nil),                  // 4: fermi.link.v1.Go
-	(*Preflight)(nil),           // 5: fermi.link.v1.Preflight
-	(*PreflightTarget)(nil),     // 6: fermi.link.v1.PreflightTarget
-	(*NodeFacts)(nil),           // 7: fermi.link.v1.NodeFacts
-	(*PreflightReport)(nil),     // 8: fermi.link.v1.PreflightReport
-	(*DeviceFault)(nil),         // 9: fermi.link.v1.DeviceFault
-	(*PreflightResult)(nil),     // 10: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),           // 11: fermi.link.v1.RoleTable
-	(*Ranks)(nil),               // 12: fermi.link.v1.Ranks
-	(*Pace)(nil),                // 13: fermi.link.v1.Pace
-	(*Use)(nil),                 // 14: fermi.link.v1.Use
-	(*Saves)(nil),               // 15: fermi.link.v1.Saves
-	(*RankOwn)(nil),             // 16: fermi.link.v1.RankOwn
-	(*RankExit)(nil),            // 17: fermi.link.v1.RankExit
-	(*RankState)(nil),           // 18: fermi.link.v1.RankState
-	(*Probe)(nil),               // 19: fermi.link.v1.Probe
-	(*Probed)(nil),              // 20: fermi.link.v1.Probed
-	(*Watermark)(nil),           // 21: fermi.link.v1.Watermark
-	(*Started)(nil),             // 22: fermi.link.v1.Started
-	(*Exited)(nil),              // 23: fermi.link.v1.Exited
-	(*LogData)(nil),             // 24: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 25: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 26: fermi.link.v1.Usage
-	(*Done)(nil),                // 27: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 28: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 29: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 30: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 31: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 32: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 33: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 34: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 35: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 36: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 37: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 38: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 39: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 40: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 41: fermi.link.v1.Facts
-	(*Order)(nil),               // 42: fermi.link.v1.Order
-	(*Question)(nil),            // 43: fermi.link.v1.Question
-	(*Answer)(nil),              // 44: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 45: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 46: fermi.link.v1.TailData
-	nil,                         // 47: fermi.link.v1.NodeFacts.VersionsEntry
+	(*FromLauncher)(nil),         // 0: fermi.link.v1.FromLauncher
+	(*ToLauncher)(nil),           // 1: fermi.link.v1.ToLauncher
+	(*Hello)(nil),                // 2: fermi.link.v1.Hello
+	(*Welcome)(nil),              // 3: fermi.link.v1.Welcome
+	(*Go)(nil),                   // 4: fermi.link.v1.Go
+	(*Preflight)(nil),            // 5: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),      // 6: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),            // 7: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),      // 8: fermi.link.v1.PreflightReport
+	(*DeviceFault)(nil),          // 9: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),      // 10: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),            // 11: fermi.link.v1.RoleTable
+	(*Ranks)(nil),                // 12: fermi.link.v1.Ranks
+	(*Origin)(nil),               // 13: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 14: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 15: fermi.link.v1.Persist
+	(*Committed)(nil),            // 16: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 17: fermi.link.v1.Pace
+	(*Use)(nil),                  // 18: fermi.link.v1.Use
+	(*Saves)(nil),                // 19: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 20: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 21: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 22: fermi.link.v1.RankState
+	(*Probe)(nil),                // 23: fermi.link.v1.Probe
+	(*Probed)(nil),               // 24: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 25: fermi.link.v1.Watermark
+	(*Started)(nil),              // 26: fermi.link.v1.Started
+	(*Exited)(nil),               // 27: fermi.link.v1.Exited
+	(*LogData)(nil),              // 28: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 29: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 30: fermi.link.v1.Usage
+	(*Done)(nil),                 // 31: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 32: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 33: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 34: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 35: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 36: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 37: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 38: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 39: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 40: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 41: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),         // 42: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 43: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 44: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 45: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 46: fermi.link.v1.Facts
+	(*Order)(nil),                // 47: fermi.link.v1.Order
+	(*Question)(nil),             // 48: fermi.link.v1.Question
+	(*Answer)(nil),               // 49: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 50: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 51: fermi.link.v1.TailData
+	nil,                          // 52: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	22, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	23, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	24, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	26, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	27, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	29, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	26, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	27, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	28, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	30, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	31, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	33, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	12, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	20, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	24, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	25, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	28, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	29, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	21, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	19, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	29, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	32, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	33, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	25, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	23, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
 	11, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	5,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
-	6,  // 18: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	47, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	10, // 20: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	9,  // 21: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
-	6,  // 22: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	17, // 23: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	18, // 24: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	7,  // 25: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	8,  // 26: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	13, // 27: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	14, // 28: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	15, // 29: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	16, // 30: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
-	35, // 31: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	39, // 32: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	41, // 33: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	29, // 34: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	40, // 35: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	42, // 36: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	29, // 37: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	26, // 38: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	12, // 39: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	20, // 40: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 41: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	28, // 42: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	21, // 43: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	19, // 44: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 45: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	30, // 46: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	31, // 47: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	34, // 48: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	37, // 49: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	43, // 50: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	45, // 51: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 52: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	33, // 53: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	32, // 54: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	36, // 55: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	38, // 56: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	44, // 57: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	46, // 58: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	52, // [52:59] is the sub-list for method output_type
-	45, // [45:52] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	13, // 18: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	6,  // 19: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	52, // 20: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	10, // 21: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	9,  // 22: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	6,  // 23: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	21, // 24: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	22, // 25: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	7,  // 26: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	8,  // 27: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	17, // 28: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	18, // 29: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	19, // 30: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	20, // 31: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	14, // 32: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	13, // 33: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	15, // 34: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	16, // 35: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	13, // 36: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	40, // 37: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	44, // 38: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	46, // 39: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	33, // 40: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	45, // 41: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	47, // 42: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	33, // 43: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	30, // 44: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	12, // 45: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	24, // 46: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 47: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	32, // 48: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	25, // 49: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	23, // 50: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 51: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	34, // 52: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	35, // 53: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	36, // 54: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	39, // 55: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	42, // 56: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	48, // 57: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	50, // 58: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 59: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	38, // 60: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	37, // 61: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	38, // 62: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	41, // 63: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	43, // 64: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	49, // 65: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	51, // 66: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	59, // [59:67] is the sub-list for method output_type
+	51, // [51:59] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -4106,16 +4484,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[34].OneofWrappers = []any{
+	file_link_proto_msgTypes[39].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[37].OneofWrappers = []any{
+	file_link_proto_msgTypes[42].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[38].OneofWrappers = []any{
+	file_link_proto_msgTypes[43].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -4126,7 +4504,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

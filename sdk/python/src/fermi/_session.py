@@ -35,6 +35,7 @@ class Session:
         self.link = None
         self.restore = None  # the step to restore, None: nothing
         self.watermark = None  # newest step whole on every rank
+        self.keep = None  # a step that the launcher reads: its slot stays
         self.may_offer = False  # the launcher answers a rank that gives up steps
         self.released = False  # the coordinator knows of the steps this rank offered to give up
         self.stop = None  # {"grace", "reason"} once asked
@@ -91,6 +92,7 @@ class Session:
             step = _whole(body, "step", None)
             if step is not None and (self.watermark is None or step > self.watermark):
                 self.watermark = step
+            self.keep = _whole(body, "keep", None)
             self.released |= body.get("held") is True
         elif name == "stop":
             self.stop = {"grace": body.get("grace", 0), "reason": str(body.get("reason", "stopped"))}
@@ -132,7 +134,7 @@ class Session:
         self.rank = _whole(body, "rank", self.rank)
         self.world = _whole(body, "world", self.world)
         self.restore = self.watermark = _whole(body, "restore", None)
-        self.leave = self.next = self._last = self.step = None
+        self.leave = self.next = self._last = self.step = self.keep = None
         os.environ.update(
             RANK=str(self.rank),
             WORLD_SIZE=str(self.world),
