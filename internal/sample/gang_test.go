@@ -197,6 +197,9 @@ func TestSlots(t *testing.T) {
 	if ok, err := s.save(4, marks{watermark: 1}, nil); ok || err != nil {
 		t.Error("a step that may be needed was overwritten")
 	}
+	if ok, err := s.save(4, marks{watermark: 2, keep: 1}, nil); ok || err != nil {
+		t.Error("a step that the launcher reads was overwritten")
+	}
 	if ok, err := s.save(4, marks{watermark: 2}, []byte("state 4")); !ok || err != nil {
 		t.Error(ok, err)
 	}

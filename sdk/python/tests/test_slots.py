@@ -147,6 +147,20 @@ class Saves(Folder):
             memory.save(0, {})
         memory.close()
 
+    def test_a_slot_that_the_launcher_reads_is_kept(self):
+        memory, session = self.l0(watermark=3)
+        for step in (1, 2, 3):
+            self.assertTrue(memory.save(step, state_of(step, 100)))
+        memory.flush()
+        session._act("watermark", {"step": 3, "keep": 1})
+        self.assertTrue(memory.save(4, state_of(4, 100)))
+        self.assertFalse(memory.save(5, state_of(5, 100)))  # of 1, 3 and 4 none is free
+        session._act("watermark", {"step": 3})
+        self.assertTrue(memory.save(5, state_of(5, 100)))
+        memory.flush()
+        self.assertEqual(sorted(s.header.step for s in memory._slots), [3, 4, 5])
+        memory.close()
+
     def test_nothing_is_offered_to_a_launcher_that_would_not_answer(self):
         memory, session = self.l0()
         session.may_offer = False
