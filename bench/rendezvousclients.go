@@ -42,7 +42,7 @@ func (l *idleLauncher) Go(_ int64, g link.Generation) {
 	}
 }
 
-func (l *idleLauncher) Watermark(int64, int64) {}
+func (l *idleLauncher) Watermark(link.Watermark) {}
 func (l *idleLauncher) Stop(time.Duration)     {}
 func (l *idleLauncher) Probe(link.Probe)       {}
 

@@ -121,6 +121,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	f.inside(s)
 	f.roles("spec.roles", s.Roles)
 	f.elasticTask(s)
+	f.checkpoints(s)
 	f.code("spec.code", s.Code)
 	f.credentials("spec.credentials", s.Credentials)
 	f.hyperParameters("spec.hyperParameters", s.HyperParameters)

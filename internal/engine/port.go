@@ -53,6 +53,8 @@ type Replica struct {
 	Recipe *Recipe `json:"recipe,omitempty"`
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
+	// Peer: launchers keep what ranks save in each other's memory too.
+	Peer bool `json:"peer,omitempty"`
 	// Inside is the replica inside which this one runs: in its cgroup, on its devices and, where it has no
 	// code of its own, in its folder. "": it has its own place.
 	Inside Name `json:"inside,omitempty"`

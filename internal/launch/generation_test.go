@@ -271,8 +271,8 @@ func TestRankWords(t *testing.T) {
 	a.say(`{"saved":{"step":12,"bytes":5,"seconds":0.1}}`)
 	b.say(`{"saved":{"step":12,"bytes":5,"seconds":0.1}}`)
 	next(func(s link.Ranks) bool { return slices.Equal(s.Held, []int64{8, 9, 11, 12}) })
-	r.watermark(3, 99) // of an earlier generation
-	r.watermark(4, 11)
+	r.watermark(link.Watermark{Generation: 3, Step: 99}) // of an earlier generation
+	r.watermark(link.Watermark{Generation: 4, Step: 11})
 	if got := a.hear(); got != `{"watermark":{"step":11}}` {
 		t.Error(got)
 	}
@@ -284,7 +284,7 @@ func TestRankWords(t *testing.T) {
 		}
 	}
 	r.failed(&link.RankExit{Rank: 2})
-	if r.watermark(4, 12); r.mark != 11 {
+	if r.watermark(link.Watermark{Generation: 4, Step: 12}); r.mark != 11 {
 		t.Error("the watermark rose after a failure")
 	}
 	r.begin(link.Generation{Number: 5, FirstRank: 2, World: 6, Restore: 9})

@@ -80,12 +80,24 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	l.rehearsal.prepare(l.ranks.preflighted, l.serve.port)
 	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }
 	defer l.rehearsal.stop()
-	l.ranks.ready(l.next.port, l.serve.port, l.own, l.facts())
+	peer := 0
+	if l.peers != nil {
+		peer = l.peers.port()
+		wg.Go(func() { l.peers.serve(work) })
+		wg.Go(func() { l.peers.send(work) })
+	}
+	l.ranks.ready(l.next.port, l.serve.port, peer, l.own, l.facts())
 	var exit engine.Exit
+	ran := false
 	for turn := 0; ; turn++ {
 		g, err := l.await(ctx, code, turn == 0)
-		if err != nil && turn > 0 {
+		if err != nil && ran {
 			return exit // nobody wants another generation: this is how it ended
+		}
+		if err == nil {
+			if why := l.obtain(ctx, g); why != nil && l.missed(g, why) {
+				continue
+			}
 		}
 		var procs *processes
 		if err == nil {
@@ -94,7 +106,8 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		if err != nil {
 			return l.notStarted(err)
 		}
-		if turn == 0 {
+		if !ran {
+			ran = true
 			wg.Go(func() { l.socket.serve(work, l) })
 			wg.Go(func() { outs.during(work) })
 		}
@@ -195,6 +208,9 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 		return s, err
 	}
 	l.ranks.begin(g)
+	if l.peers != nil {
+		l.peers.begin(g)
+	}
 	l.spool.first(g.FirstRank)
 	if s.replica, err = settled(l.replica, l.dir, g); err == nil {
 		err = l.writeRecipe(s.replica, g.Key)

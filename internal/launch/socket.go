@@ -131,6 +131,7 @@ type rankConn struct {
 // rankOutbox holds the newest of each thing to say: nothing queues up for a rank that does not read.
 type rankOutbox struct {
 	watermark int64
+	pin       *wordPin
 	held      bool // what it offered to give up is known
 	leave     *wordLeave
 	place     *wordPlace
@@ -226,6 +227,9 @@ func (c *rankConn) write(welcome answer) {
 		for name, role := range out.roles { // each in a line of its own: a line is bounded
 			lines = append(lines, answer{Roles: map[string]wordRole{name: role}}.line()...)
 		}
+		if out.pin != nil { // before a watermark that would free them
+			lines = append(lines, answer{Pin: out.pin}.line()...)
+		}
 		if out.watermark > 0 || out.held {
 			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held}}.line()...)
 		}
@@ -248,7 +252,10 @@ func (l *launcher) makeSharedMemory() error {
 	if err != nil {
 		return err
 	}
-	return l.give(l.memory)
+	if err := l.give(l.memory); err != nil || l.peers == nil {
+		return err
+	}
+	return l.peers.settle(l.memory, peerLimit(&l.replica))
 }
 
 func (l *launcher) dropSharedMemory() {

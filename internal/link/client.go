@@ -35,8 +35,8 @@ type Spool interface {
 type Orders interface {
 	// Go: this generation may start, by the word of this epoch, which is the highest seen so far.
 	Go(epoch int64, g Generation)
-	// Watermark: every rank of the generation holds the step.
-	Watermark(generation, step int64)
+	// Watermark: every rank of the generation holds the step; those in keep stay besides.
+	Watermark(w Watermark)
 	// Stop: end the tree.
 	Stop(grace time.Duration)
 	// Probe: do something to a rank, or look at it, and answer with Client.Probed.

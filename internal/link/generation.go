@@ -46,6 +46,9 @@ type Generation struct {
 	Ports     []int  // of all launchers, in rank order; none: nobody asks for them
 	Key       string // that only the launchers of the attempt know; the hub gives it where there are ports
 	Frozen    bool   // with the running one: what is held stays until the next one
+	Peer      string // host:port of who keeps a copy of what this launcher's ranks save; "": nobody
+	PeerKey   string // by which launchers of the attempt know each other; the hub gives it where there is a peer or a source
+	Sources   []Source
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -73,6 +76,9 @@ type Ranks struct {
 	Prepared   bool              // a generation would start at once
 	Frozen     bool              // Held stays until the next generation
 	Kept       int               // ranks that kept their process from the last generation
+	PeerPort   int               // where other launchers hand it states; 0: nowhere
+	Copies     []Copy            // states that it holds and keeps
+	Missed     int64             // a step to restore that could not be had; 0: none
 }
 
 // RankState is what a rank that makes no progress does.
@@ -100,7 +106,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
-		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen,
+		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources),
 	}
 }
 
@@ -108,7 +114,7 @@ func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
-		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(),
+		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()),
 	}
 }
 
@@ -147,7 +153,7 @@ func checkGo(g *linkpb.Go) error {
 	case badPorts(g.GetPorts()) || len(g.GetKey()) > maxKey:
 		return fmt.Errorf("go with ports or a key that can't be")
 	}
-	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight())); err != nil {
+	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight()), checkSources(g)); err != nil {
 		return err
 	}
 	if err := checkAddress(g.GetLead()); err != nil {
@@ -186,11 +192,10 @@ func checkRanks(r *linkpb.Ranks) error {
 	if badPorts(r.GetPorts()) {
 		return refuse("ranks have ports that can't be")
 	}
-	held := r.GetHeld()
-	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
+	if badSteps(r.GetHeld()) {
 		return refuse("ranks hold steps that can't be")
 	}
-	if err := errors.Join(checkHung(r), checkOwn(r)); err != nil {
+	if err := errors.Join(checkHung(r), checkOwn(r), checkCopies(r)); err != nil {
 		return err
 	}
 	f := r.GetFailed()
@@ -224,6 +229,9 @@ func checkWatermark(w *linkpb.Watermark) error {
 	if w.GetGeneration() <= 0 || w.GetStep() <= 0 {
 		return fmt.Errorf("watermark of nothing")
 	}
+	if badSteps(w.GetKeep()) {
+		return fmt.Errorf("watermark with steps that can't be")
+	}
 	return nil
 }
 
@@ -243,6 +251,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
 	out.Prepared, out.Frozen, out.Kept = r.Prepared, r.Frozen, int32(r.Kept)
+	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -269,6 +278,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
 	out.Prepared, out.Frozen, out.Kept = m.GetPrepared(), m.GetFrozen(), int(m.GetKept())
+	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -301,6 +311,9 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 		if len(g.Ports) > 0 {
 			g.Key = h.cfg.Tokens.MintTask(p.parts.TaskID, attempt)
 		}
+		if g.Peer != "" || len(g.Sources) > 0 {
+			g.PeerKey = h.cfg.Tokens.MintPeer(p.parts.TaskID, attempt)
+		}
 		order := g.order(h.epoch, attempt)
 		if proto.Equal(order, p.told) {
 			return nil // on its way already: what a stream took arrives, or the stream ends
@@ -311,10 +324,11 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 	})
 }
 
-// Watermark tells the launcher the newest step that every rank of the generation holds.
-func (h *Hub) Watermark(name engine.Name, generation, step int64) error {
+// Watermark tells the launcher the newest step that every rank of the generation holds, and which others
+// stay besides.
+func (h *Hub) Watermark(name engine.Name, w Watermark) error {
 	return h.order(name, func(p *peer) error {
-		p.post(func(out *outbox) { out.watermark = &linkpb.Watermark{Generation: generation, Step: step} })
+		p.post(func(out *outbox) { out.watermark = w.message() })
 		return nil
 	})
 }
@@ -326,7 +340,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
-		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
+		old.GetServe() != m.GetServe() || old.GetPeerPort() != m.GetPeerPort() || old.GetMissed() != m.GetMissed() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
 		(old.GetUse() == nil) != (m.GetUse() == nil)
 }
 

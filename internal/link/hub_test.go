@@ -193,10 +193,10 @@ func (o *orders) Probe(p Probe) {
 	o.probe = p
 }
 
-func (o *orders) Watermark(_, step int64) {
+func (o *orders) Watermark(w Watermark) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.marks = append(o.marks, step)
+	o.marks = append(o.marks, w.Step)
 }
 
 func (o *orders) Go(e int64, g Generation) {

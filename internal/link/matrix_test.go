@@ -108,9 +108,11 @@ var words = map[protoreflect.Name]struct {
 
 // orders is the table of what a hub may say: how it is brought to say it to the target alone.
 var orderWords = map[protoreflect.Name]func(m *linkMatrix, a *attached) error{
-	"welcome":   nil, // the first answer, looked at when they attach
-	"go":        func(m *linkMatrix, _ *attached) error { return m.hub.Go(target, 2, first) },
-	"watermark": func(m *linkMatrix, _ *attached) error { return m.hub.Watermark(target, 1, 1) },
+	"welcome": nil, // the first answer, looked at when they attach
+	"go":      func(m *linkMatrix, _ *attached) error { return m.hub.Go(target, 2, first) },
+	"watermark": func(m *linkMatrix, _ *attached) error {
+		return m.hub.Watermark(target, Watermark{Generation: 1, Step: 1})
+	},
 	"probe": func(m *linkMatrix, _ *attached) error {
 		return m.hub.probe(target, Probe{ID: "x", Generation: 1, Kind: "kill"})
 	},

@@ -228,7 +228,7 @@ func (s *session) listen(alive func(time.Duration)) error {
 		case *linkpb.ToLauncher_Stop:
 			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
 		case *linkpb.ToLauncher_Watermark:
-			s.c.cfg.Orders.Watermark(v.Watermark.GetGeneration(), v.Watermark.GetStep())
+			s.c.cfg.Orders.Watermark(watermarkOf(v.Watermark))
 		case *linkpb.ToLauncher_Probe:
 			s.c.cfg.Orders.Probe(probeOf(v.Probe))
 		case *linkpb.ToLauncher_LogAck:

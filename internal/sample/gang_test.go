@@ -190,14 +190,17 @@ func TestSlots(t *testing.T) {
 	}
 	s := open()
 	for step := int64(1); step <= 3; step++ {
-		if ok, err := s.save(step, 0, fmt.Appendf(nil, "state %d", step)); !ok || err != nil {
+		if ok, err := s.save(step, marks{}, fmt.Appendf(nil, "state %d", step)); !ok || err != nil {
 			t.Fatal(step, ok, err)
 		}
 	}
-	if ok, err := s.save(4, 1, nil); ok || err != nil {
+	if ok, err := s.save(4, marks{watermark: 3, pinned: []int64{1, 2}}, nil); ok || err != nil {
+		t.Error("a state that is to be kept was overwritten: ", err)
+	}
+	if ok, err := s.save(4, marks{watermark: 1}, nil); ok || err != nil {
 		t.Error("a step that may be needed was overwritten")
 	}
-	if ok, err := s.save(4, 2, []byte("state 4")); !ok || err != nil {
+	if ok, err := s.save(4, marks{watermark: 2}, []byte("state 4")); !ok || err != nil {
 		t.Error(ok, err)
 	}
 	s = open()

@@ -15,19 +15,23 @@ import (
 // launcher is a rank's end of $FERMI_SOCKET, see internal/launch for the other. Nil: there is none,
 // and everything is a no-op.
 type launcher struct {
-	conn      net.Conn
-	restore   int64
-	done      sync.WaitGroup
-	mu        sync.Mutex
-	watermark int64
-	lost      error
+	conn    net.Conn
+	restore int64
+	done    sync.WaitGroup
+	mu      sync.Mutex
+	marks   marks
+	lost    error
 }
 
 // heard is what a launcher may say; what this version does not know is skipped.
 type heard struct {
 	Welcome *struct {
-		Restore *int64 `json:"restore"`
+		Restore *int64  `json:"restore"`
+		Pin     []int64 `json:"pin"`
 	} `json:"welcome"`
+	Pin *struct {
+		Steps []int64 `json:"steps"`
+	} `json:"pin"`
 	Watermark *struct {
 		Step int64 `json:"step"`
 	} `json:"watermark"`
@@ -56,6 +60,7 @@ func greet(ctx context.Context, p Place, held []int64) (*launcher, error) {
 		return nil, errors.Join(errors.New("the launcher does not welcome this rank"), lines.Err())
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	l.marks.pinned = first.Welcome.Pin
 	if first.Welcome.Restore != nil {
 		l.restore = *first.Welcome.Restore
 	}
@@ -70,21 +75,24 @@ func (l *launcher) listen(lines *bufio.Scanner) {
 		if json.Unmarshal(lines.Bytes(), &w) != nil {
 			return
 		}
+		l.mu.Lock()
 		if w.Watermark != nil {
-			l.mu.Lock()
-			l.watermark = max(l.watermark, w.Watermark.Step)
-			l.mu.Unlock()
+			l.marks.watermark = max(l.marks.watermark, w.Watermark.Step)
 		}
+		if w.Pin != nil {
+			l.marks.pinned = w.Pin.Steps
+		}
+		l.mu.Unlock()
 	}
 }
 
-func (l *launcher) mark() int64 {
+func (l *launcher) mark() marks {
 	if l == nil {
-		return 0
+		return marks{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.watermark
+	return l.marks
 }
 
 // say tells one thing. After the first failure nothing is told any more.

@@ -15,7 +15,8 @@ import (
 // of the Python SDK's: a header of 4 KiB, the data, a JSON tree (here: what the data is), and the
 // CRC-32 of each 8 MiB of the data. The header is written last, and wiped first.
 const (
-	slotCount  = 3
+	slotCount  = 3 // where the launcher does not say
+	slotMost   = 8
 	slotHeader = 4096
 	slotChunk  = 8 << 20
 	slotWhole  = 2
@@ -34,7 +35,7 @@ type slot struct {
 // slots are those of one rank. Nil keeps nothing.
 type slots struct {
 	place Place
-	list  [slotCount]*slot
+	list  []*slot
 }
 
 // openSlots finds what an earlier process of this rank left.
@@ -42,7 +43,7 @@ func openSlots(p Place) (*slots, error) {
 	if p.Memory == "" {
 		return nil, nil
 	}
-	s := &slots{place: p}
+	s := &slots{place: p, list: make([]*slot, min(max(p.Slots, slotCount), slotMost))}
 	for i := range s.list {
 		f, err := os.OpenFile(filepath.Join(p.Memory, fmt.Sprintf("rank-%d.%d", p.Local, i)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
@@ -90,13 +91,13 @@ func (s *slots) restore(step int64) (data []byte, err error) {
 }
 
 // save keeps data as the state after step, in a slot that nobody can need any more: an empty one, or
-// one older than what every rank holds. false: there is none now.
-func (s *slots) save(step, watermark int64, data []byte) (bool, error) {
+// one older than what every rank holds and not to be kept. false: there is none now.
+func (s *slots) save(step int64, m marks, data []byte) (bool, error) {
 	if s == nil {
 		return false, nil
 	}
 	for _, slot := range s.list {
-		if slot.step == 0 || slot.step < watermark {
+		if m.free(slot.step) {
 			return true, slot.write(s.place, step, data)
 		}
 	}
@@ -104,8 +105,18 @@ func (s *slots) save(step, watermark int64, data []byte) (bool, error) {
 }
 
 // room says whether a save would find a slot.
-func (s *slots) room(watermark int64) bool {
-	return s != nil && slices.ContainsFunc(s.list[:], func(slot *slot) bool { return slot.step == 0 || slot.step < watermark })
+func (s *slots) room(m marks) bool {
+	return s != nil && slices.ContainsFunc(s.list, func(slot *slot) bool { return m.free(slot.step) })
+}
+
+// marks say which states somebody may need.
+type marks struct {
+	watermark int64   // every rank holds it
+	pinned    []int64 // a copy of them is needed, or on its way
+}
+
+func (m marks) free(step int64) bool {
+	return step == 0 || step < m.watermark && !slices.Contains(m.pinned, step)
 }
 
 func (s *slot) wipe() error {

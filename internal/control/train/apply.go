@@ -194,6 +194,7 @@ func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 		Attempt: m.attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.ranks, Node: m.node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
+	r.Peer = task.Spec.PeerMemory()
 	if task.Spec.Elastic() {
 		r.Elastic = askedFor(&task.Spec)
 	}

@@ -35,8 +35,8 @@ type Hub interface {
 	Ranks(name engine.Name) (link.Ranks, bool)
 	// Go tells it to start a generation; repeating is fine.
 	Go(name engine.Name, attempt int, g link.Generation) error
-	// Watermark tells it the newest step that every rank holds.
-	Watermark(name engine.Name, generation, step int64) error
+	// Watermark tells it the newest step that every rank holds, and what stays besides.
+	Watermark(name engine.Name, w link.Watermark) error
 	// AskRank has a launcher do something to a rank, or look at it.
 	AskRank(ctx context.Context, name engine.Name, p link.Probe) (link.Probed, error)
 }

@@ -42,7 +42,8 @@ func (s *seen) table() {
 			cmp.Compare(role[x.role], role[y.role]), cmp.Compare(x.zone, y.zone), cmp.Compare(x.leaf, y.leaf),
 			cmp.Compare(x.number, y.number), cmp.Compare(lowest(x.devices), lowest(y.devices)), cmp.Compare(x.index, y.index))
 	})
-	s.order, s.world = order, 0
+	s.seat(order)
+	s.order, s.world, s.shift = order, 0, 0
 	next := map[string]int{} // the next rank; "": of the roles that restart with the task
 	for place, i := range order {
 		m := &s.members[i]
@@ -90,7 +91,7 @@ func (s *seen) open(p *plan, world int) {
 	p.status.Generation++
 	p.status.Rendezvous = &api.Rendezvous{
 		Members: s.membersHash(), World: world, Restore: s.restorable(),
-		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(),
+		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(), Seats: s.seats(),
 	}
 	if s.whole == nil { // frameworks that ask for ports have no roles that restart by themselves
 		for _, i := range s.order {
@@ -237,8 +238,10 @@ func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Ge
 	if own := status.Role(s.members[i].role); own != nil {
 		r, generation = own.Rendezvous, own.Generation
 	}
-	return link.Generation{
+	g := link.Generation{
 		Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
 		Restore: r.Restore, Hold: hold, Ports: r.Ports,
 	}
+	s.introduce(i, &g)
+	return g
 }

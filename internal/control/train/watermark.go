@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -18,12 +19,14 @@ type watermarks struct {
 	mu    sync.Mutex
 	dirty map[string]bool         // task ids; true: tell it again in any case
 	told  map[string]map[int]mark // by part of the task; of the loop alone
+	peers map[string]*copying     // likewise, by task
 }
 
-type mark struct{ generation, step int64 }
+// mark is what was told last; the last two are what stays besides.
+type mark struct{ generation, step, first, second int64 }
 
 func newWatermarks() *watermarks {
-	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, told: map[string]map[int]mark{}}
+	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, told: map[string]map[int]mark{}, peers: map[string]*copying{}}
 }
 
 // Saved says that ranks of a task may hold another step, or, anew, that one of its launchers may have
@@ -42,6 +45,11 @@ func (c *Controller) Saved(taskID string, anew bool) {
 	case w.wake <- struct{}{}:
 	default:
 	}
+}
+
+func (w *watermarks) forget(id string) {
+	delete(w.told, id)
+	delete(w.peers, id)
 }
 
 func (w *watermarks) take() map[string]bool {
@@ -77,19 +85,19 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 	key, ok := c.keys[id]
 	c.mu.Unlock()
 	if !ok {
-		delete(w.told, id)
+		w.forget(id)
 		return nil
 	}
 	s, err := c.observe(ctx, key)
 	if fault.Is(err, fault.NotFound) {
-		delete(w.told, id)
+		w.forget(id)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	if s.task.Status.Phase.Finished() {
-		delete(w.told, id)
+		w.forget(id)
 		return nil
 	}
 	if w.told[id] == nil {
@@ -98,23 +106,31 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 	p := plan{status: store.Clone(s.task).Status}
 	var errs []error
 	for k, part := range s.parts() {
-		part.as(&p, func() { errs = append(errs, c.tellPart(part, int64(p.status.Generation), w.told[id], k)) })
+		part.as(&p, func() { errs = append(errs, c.tellPart(part, int64(p.status.Generation), w, k)) })
 	}
 	return errors.Join(errs...)
 }
 
 // tellPart tells the members of one part of a task what they all hold.
-func (c *Controller) tellPart(s *seen, generation int64, told map[int]mark, k int) error {
+func (c *Controller) tellPart(s *seen, generation int64, w *watermarks, k int) error {
 	for i := range s.members {
 		if s.members[i].said.Generation != generation {
 			return nil // not all are there yet
 		}
 	}
-	step := s.heldByAll()
-	if now := (mark{generation, step}); step > 0 && told[k] != now {
-		told[k] = now
+	id, step := s.task.Meta.ID, s.heldByAll()
+	if w.peers[id] == nil {
+		w.peers[id] = &copying{}
+	}
+	keep := s.keep(w.peers[id], generation, step, c.cfg.Clock.Now())
+	now := mark{generation: generation, step: step}
+	if len(keep) > 0 {
+		now.first, now.second = keep[0], keep[len(keep)-1]
+	}
+	if step > 0 && w.told[id][k] != now {
+		w.told[id][k] = now
 		for i := range s.members {
-			if err := c.cfg.Hub.Watermark(s.members[i].name, generation, step); err != nil && !fault.Is(err, fault.Unavailable) {
+			if err := c.cfg.Hub.Watermark(s.members[i].name, link.Watermark{Generation: generation, Step: step, Keep: keep}); err != nil && !fault.Is(err, fault.Unavailable) {
 				return err
 			}
 		}

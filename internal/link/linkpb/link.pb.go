@@ -563,6 +563,9 @@ type Go struct {
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
 	Preflight     *Preflight             `protobuf:"bytes,17,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // set: start nothing, but do this
 	Frozen        bool                   `protobuf:"varint,20,opt,name=frozen,proto3" json:"frozen,omitempty"`                       // with the running generation: raise no watermark, the next one is about to be opened
+	Peer          string                 `protobuf:"bytes,80,opt,name=peer,proto3" json:"peer,omitempty"`                            // host:port of the launcher whose memory keeps a copy of what this one's ranks save; "": nobody's
+	PeerKey       string                 `protobuf:"bytes,81,opt,name=peer_key,json=peerKey,proto3" json:"peer_key,omitempty"`       // by which launchers of this attempt know each other; ranks are not told
+	Sources       []*Source              `protobuf:"bytes,82,rep,name=sources,proto3" json:"sources,omitempty"`                      // where states of the step to restore are, for ranks that lack theirs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -702,6 +705,149 @@ func (x *Go) GetFrozen() bool {
 	return false
 }
 
+func (x *Go) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *Go) GetPeerKey() string {
+	if x != nil {
+		return x.PeerKey
+	}
+	return ""
+}
+
+func (x *Go) GetSources() []*Source {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+// Source is a launcher that holds states of some ranks.
+type Source struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Ranks         int32                  `protobuf:"varint,2,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Source) Reset() {
+	*x = Source{}
+	mi := &file_link_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Source) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Source) ProtoMessage() {}
+
+func (x *Source) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Source.ProtoReflect.Descriptor instead.
+func (*Source) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Source) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Source) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *Source) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// Copy is states that a launcher holds, of its own ranks or of others', and that stay until it is told otherwise.
+type Copy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Ranks         int32                  `protobuf:"varint,2,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Steps         []int64                `protobuf:"varint,3,rep,packed,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Copy) Reset() {
+	*x = Copy{}
+	mi := &file_link_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Copy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Copy) ProtoMessage() {}
+
+func (x *Copy) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Copy.ProtoReflect.Descriptor instead.
+func (*Copy) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Copy) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Copy) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *Copy) GetSteps() []int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
 // Preflight asks a launcher to listen on its ports and to connect to peers.
 type Preflight struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -713,7 +859,7 @@ type Preflight struct {
 
 func (x *Preflight) Reset() {
 	*x = Preflight{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -725,7 +871,7 @@ func (x *Preflight) String() string {
 func (*Preflight) ProtoMessage() {}
 
 func (x *Preflight) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -738,7 +884,7 @@ func (x *Preflight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preflight.ProtoReflect.Descriptor instead.
 func (*Preflight) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Preflight) GetRound() string {
@@ -766,7 +912,7 @@ type PreflightTarget struct {
 
 func (x *PreflightTarget) Reset() {
 	*x = PreflightTarget{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -778,7 +924,7 @@ func (x *PreflightTarget) String() string {
 func (*PreflightTarget) ProtoMessage() {}
 
 func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -791,7 +937,7 @@ func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightTarget.ProtoReflect.Descriptor instead.
 func (*PreflightTarget) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PreflightTarget) GetName() string {
@@ -826,7 +972,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +984,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +997,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeFacts) GetVersions() map[string]string {
@@ -889,7 +1035,7 @@ type PreflightReport struct {
 
 func (x *PreflightReport) Reset() {
 	*x = PreflightReport{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -901,7 +1047,7 @@ func (x *PreflightReport) String() string {
 func (*PreflightReport) ProtoMessage() {}
 
 func (x *PreflightReport) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -914,7 +1060,7 @@ func (x *PreflightReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightReport.ProtoReflect.Descriptor instead.
 func (*PreflightReport) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PreflightReport) GetRound() string {
@@ -970,7 +1116,7 @@ type DeviceFault struct {
 
 func (x *DeviceFault) Reset() {
 	*x = DeviceFault{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -982,7 +1128,7 @@ func (x *DeviceFault) String() string {
 func (*DeviceFault) ProtoMessage() {}
 
 func (x *DeviceFault) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -995,7 +1141,7 @@ func (x *DeviceFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceFault.ProtoReflect.Descriptor instead.
 func (*DeviceFault) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeviceFault) GetIndex() int32 {
@@ -1031,7 +1177,7 @@ type PreflightResult struct {
 
 func (x *PreflightResult) Reset() {
 	*x = PreflightResult{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1189,7 @@ func (x *PreflightResult) String() string {
 func (*PreflightResult) ProtoMessage() {}
 
 func (x *PreflightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1202,7 @@ func (x *PreflightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
 func (*PreflightResult) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PreflightResult) GetTarget() *PreflightTarget {
@@ -1100,7 +1246,7 @@ type RoleTable struct {
 
 func (x *RoleTable) Reset() {
 	*x = RoleTable{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1258,7 @@ func (x *RoleTable) String() string {
 func (*RoleTable) ProtoMessage() {}
 
 func (x *RoleTable) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1271,7 @@ func (x *RoleTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
 func (*RoleTable) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RoleTable) GetName() string {
@@ -1182,13 +1328,16 @@ type Ranks struct {
 	Own               []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
 	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
+	PeerPort          int32                  `protobuf:"varint,80,opt,name=peer_port,json=peerPort,proto3" json:"peer_port,omitempty"`                                // where other launchers hand it states, and are given them
+	Copies            []*Copy                `protobuf:"bytes,81,rep,name=copies,proto3" json:"copies,omitempty"`
+	Missed            int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"` // a step to restore that could not be had
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1349,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1362,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -1377,6 +1526,27 @@ func (x *Ranks) GetPrepared() bool {
 	return false
 }
 
+func (x *Ranks) GetPeerPort() int32 {
+	if x != nil {
+		return x.PeerPort
+	}
+	return 0
+}
+
+func (x *Ranks) GetCopies() []*Copy {
+	if x != nil {
+		return x.Copies
+	}
+	return nil
+}
+
+func (x *Ranks) GetMissed() int64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
 // Pace is sums over the ranks of one launcher, over steps whose time is known.
 type Pace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1392,7 +1562,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1574,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1587,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -1479,7 +1649,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1661,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1674,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -1573,7 +1743,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1755,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1768,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -1627,7 +1797,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1809,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1822,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -1694,7 +1864,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1876,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1889,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -1807,7 +1977,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1989,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2002,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1890,7 +2060,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2072,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2085,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Probe) GetId() string {
@@ -1960,7 +2130,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2142,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2155,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Probed) GetId() string {
@@ -2028,13 +2198,14 @@ type Watermark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	Keep          []int64                `protobuf:"varint,80,rep,packed,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2217,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2230,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -2076,6 +2247,13 @@ func (x *Watermark) GetStep() int64 {
 	return 0
 }
 
+func (x *Watermark) GetKeep() []int64 {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixNano    int64                  `protobuf:"varint,1,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
@@ -2086,7 +2264,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2276,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2289,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -2143,7 +2321,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2333,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2346,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -2231,7 +2409,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2421,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2434,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -2292,7 +2470,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2482,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2495,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -2346,7 +2524,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2536,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2549,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -2413,7 +2591,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2603,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2616,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -2471,7 +2649,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2483,7 +2661,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2496,7 +2674,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -2519,7 +2697,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2709,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2722,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -2577,7 +2755,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2767,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2780,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -2620,7 +2798,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2810,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2823,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 type SecretValue struct {
@@ -2659,7 +2837,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2849,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2862,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -2717,7 +2895,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2907,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2920,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2765,7 +2943,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +2955,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +2968,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -2845,7 +3023,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +3035,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +3048,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -2903,7 +3081,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2915,7 +3093,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2928,7 +3106,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -2952,7 +3130,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2964,7 +3142,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2977,7 +3155,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -3050,7 +3228,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +3240,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3253,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -3144,7 +3322,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3334,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3347,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -3195,7 +3373,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +3385,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +3398,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -3247,7 +3425,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3437,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3450,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Facts) GetReplica() string {
@@ -3344,7 +3522,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3534,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3547,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Order) GetReplica() string {
@@ -3418,7 +3596,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3608,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3621,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Question) GetKind() string {
@@ -3476,7 +3654,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3488,7 +3666,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3501,7 +3679,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -3520,7 +3698,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3532,7 +3710,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3545,7 +3723,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -3570,7 +3748,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3760,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3773,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TailData) GetReplica() string {
@@ -3675,7 +3853,7 @@ const file_link_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
 	"\n" +
-	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xa8\x03\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\x88\x04\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -3695,7 +3873,18 @@ const file_link_proto_rawDesc = "" +
 	"\n" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x126\n" +
 	"\tpreflight\x18\x11 \x01(\v2\x18.fermi.link.v1.PreflightR\tpreflight\x12\x16\n" +
-	"\x06frozen\x18\x14 \x01(\bR\x06frozen\"[\n" +
+	"\x06frozen\x18\x14 \x01(\bR\x06frozen\x12\x12\n" +
+	"\x04peer\x18P \x01(\tR\x04peer\x12\x19\n" +
+	"\bpeer_key\x18Q \x01(\tR\apeerKey\x12/\n" +
+	"\asources\x18R \x03(\v2\x15.fermi.link.v1.SourceR\asources\"N\n" +
+	"\x06Source\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x14\n" +
+	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"H\n" +
+	"\x04Copy\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x14\n" +
+	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x14\n" +
+	"\x05steps\x18\x03 \x03(\x03R\x05steps\"[\n" +
 	"\tPreflight\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\tR\x05round\x128\n" +
 	"\atargets\x18\x02 \x03(\v2\x1e.fermi.link.v1.PreflightTargetR\atargets\"]\n" +
@@ -3730,7 +3919,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x98\x06\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xfa\x06\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3760,7 +3949,10 @@ const file_link_proto_rawDesc = "" +
 	"\x04kept\x18\x1f \x01(\x05R\x04kept\x12(\n" +
 	"\x03own\x18( \x03(\v2\x16.fermi.link.v1.RankOwnR\x03own\x12\x18\n" +
 	"\aprinted\x18) \x01(\bR\aprinted\x12\x1a\n" +
-	"\bprepared\x18\x14 \x01(\bR\bprepared\"\x96\x01\n" +
+	"\bprepared\x18\x14 \x01(\bR\bprepared\x12\x1b\n" +
+	"\tpeer_port\x18P \x01(\x05R\bpeerPort\x12+\n" +
+	"\x06copies\x18Q \x03(\v2\x13.fermi.link.v1.CopyR\x06copies\x12\x16\n" +
+	"\x06missed\x18R \x01(\x03R\x06missed\"\x96\x01\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x18\n" +
@@ -3821,12 +4013,13 @@ const file_link_proto_rawDesc = "" +
 	"refused_zh\x18\x03 \x01(\tR\trefusedZh\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12 \n" +
 	"\fat_unix_nano\x18\x05 \x01(\x03R\n" +
-	"atUnixNano\"?\n" +
+	"atUnixNano\"S\n" +
 	"\tWatermark\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
 	"generation\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\x03R\x04step\"=\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x12\n" +
+	"\x04keep\x18P \x03(\x03R\x04keep\"=\n" +
 	"\aStarted\x12 \n" +
 	"\fat_unix_nano\x18\x01 \x01(\x03R\n" +
 	"atUnixNano\x12\x10\n" +
@@ -3954,122 +4147,126 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
 	(*Hello)(nil),               // 2: fermi.link.v1.Hello
 	(*Welcome)(nil),             // 3: fermi.link.v1.Welcome
 	(*Go)(nil),                  // 4: fermi.link.v1.Go
-	(*Preflight)(nil),           // 5: fermi.link.v1.Preflight
-	(*PreflightTarget)(nil),     // 6: fermi.link.v1.PreflightTarget
-	(*NodeFacts)(nil),           // 7: fermi.link.v1.NodeFacts
-	(*PreflightReport)(nil),     // 8: fermi.link.v1.PreflightReport
-	(*DeviceFault)(nil),         // 9: fermi.link.v1.DeviceFault
-	(*PreflightResult)(nil),     // 10: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),           // 11: fermi.link.v1.RoleTable
-	(*Ranks)(nil),               // 12: fermi.link.v1.Ranks
-	(*Pace)(nil),                // 13: fermi.link.v1.Pace
-	(*Use)(nil),                 // 14: fermi.link.v1.Use
-	(*Saves)(nil),               // 15: fermi.link.v1.Saves
-	(*RankOwn)(nil),             // 16: fermi.link.v1.RankOwn
-	(*RankExit)(nil),            // 17: fermi.link.v1.RankExit
-	(*RankState)(nil),           // 18: fermi.link.v1.RankState
-	(*Probe)(nil),               // 19: fermi.link.v1.Probe
-	(*Probed)(nil),              // 20: fermi.link.v1.Probed
-	(*Watermark)(nil),           // 21: fermi.link.v1.Watermark
-	(*Started)(nil),             // 22: fermi.link.v1.Started
-	(*Exited)(nil),              // 23: fermi.link.v1.Exited
-	(*LogData)(nil),             // 24: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 25: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 26: fermi.link.v1.Usage
-	(*Done)(nil),                // 27: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 28: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 29: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 30: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 31: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 32: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 33: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 34: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 35: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 36: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 37: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 38: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 39: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 40: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 41: fermi.link.v1.Facts
-	(*Order)(nil),               // 42: fermi.link.v1.Order
-	(*Question)(nil),            // 43: fermi.link.v1.Question
-	(*Answer)(nil),              // 44: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 45: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 46: fermi.link.v1.TailData
-	nil,                         // 47: fermi.link.v1.NodeFacts.VersionsEntry
+	(*Source)(nil),              // 5: fermi.link.v1.Source
+	(*Copy)(nil),                // 6: fermi.link.v1.Copy
+	(*Preflight)(nil),           // 7: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),     // 8: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),           // 9: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),     // 10: fermi.link.v1.PreflightReport
+	(*DeviceFault)(nil),         // 11: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),     // 12: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),           // 13: fermi.link.v1.RoleTable
+	(*Ranks)(nil),               // 14: fermi.link.v1.Ranks
+	(*Pace)(nil),                // 15: fermi.link.v1.Pace
+	(*Use)(nil),                 // 16: fermi.link.v1.Use
+	(*Saves)(nil),               // 17: fermi.link.v1.Saves
+	(*RankOwn)(nil),             // 18: fermi.link.v1.RankOwn
+	(*RankExit)(nil),            // 19: fermi.link.v1.RankExit
+	(*RankState)(nil),           // 20: fermi.link.v1.RankState
+	(*Probe)(nil),               // 21: fermi.link.v1.Probe
+	(*Probed)(nil),              // 22: fermi.link.v1.Probed
+	(*Watermark)(nil),           // 23: fermi.link.v1.Watermark
+	(*Started)(nil),             // 24: fermi.link.v1.Started
+	(*Exited)(nil),              // 25: fermi.link.v1.Exited
+	(*LogData)(nil),             // 26: fermi.link.v1.LogData
+	(*LogAck)(nil),              // 27: fermi.link.v1.LogAck
+	(*Usage)(nil),               // 28: fermi.link.v1.Usage
+	(*Done)(nil),                // 29: fermi.link.v1.Done
+	(*StopOrder)(nil),           // 30: fermi.link.v1.StopOrder
+	(*Beat)(nil),                // 31: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil), // 32: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil), // 33: fermi.link.v1.FetchSecretsRequest
+	(*SecretValue)(nil),         // 34: fermi.link.v1.SecretValue
+	(*Chunk)(nil),               // 35: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),    // 36: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),        // 37: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),      // 38: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),        // 39: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),          // 40: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),       // 41: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),       // 42: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),               // 43: fermi.link.v1.Facts
+	(*Order)(nil),               // 44: fermi.link.v1.Order
+	(*Question)(nil),            // 45: fermi.link.v1.Question
+	(*Answer)(nil),              // 46: fermi.link.v1.Answer
+	(*TailRequest)(nil),         // 47: fermi.link.v1.TailRequest
+	(*TailData)(nil),            // 48: fermi.link.v1.TailData
+	nil,                         // 49: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	22, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	23, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	24, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	26, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	27, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	29, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	12, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	20, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	24, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	25, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	26, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	28, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	29, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	31, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	14, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	22, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	25, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	28, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	29, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	21, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	19, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
-	11, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
-	5,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
-	6,  // 18: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	47, // 19: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	10, // 20: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	9,  // 21: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
-	6,  // 22: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	17, // 23: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	18, // 24: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	7,  // 25: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	8,  // 26: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	13, // 27: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	14, // 28: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	15, // 29: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	16, // 30: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
-	35, // 31: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	39, // 32: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	41, // 33: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	29, // 34: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	40, // 35: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	42, // 36: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	29, // 37: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	26, // 38: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	12, // 39: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	20, // 40: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 41: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	28, // 42: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	21, // 43: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	19, // 44: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 45: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	30, // 46: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	31, // 47: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	34, // 48: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	37, // 49: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	43, // 50: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	45, // 51: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 52: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	33, // 53: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	32, // 54: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	36, // 55: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	38, // 56: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	44, // 57: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	46, // 58: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	52, // [52:59] is the sub-list for method output_type
-	45, // [45:52] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	27, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	30, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	31, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	23, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	21, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	13, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	7,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
+	5,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
+	8,  // 19: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	49, // 20: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	12, // 21: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	11, // 22: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	8,  // 23: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	19, // 24: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	20, // 25: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	9,  // 26: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	10, // 27: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	15, // 28: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	16, // 29: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	17, // 30: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	18, // 31: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	6,  // 32: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
+	37, // 33: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	41, // 34: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	43, // 35: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	31, // 36: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	42, // 37: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	44, // 38: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	31, // 39: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	28, // 40: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	14, // 41: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	22, // 42: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 43: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	30, // 44: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	23, // 45: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	21, // 46: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 47: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	32, // 48: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	33, // 49: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	36, // 50: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	39, // 51: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	45, // 52: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	47, // 53: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 54: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	35, // 55: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	34, // 56: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	38, // 57: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	40, // 58: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	46, // 59: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	48, // 60: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	54, // [54:61] is the sub-list for method output_type
+	47, // [47:54] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -4097,16 +4294,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[34].OneofWrappers = []any{
+	file_link_proto_msgTypes[36].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[37].OneofWrappers = []any{
+	file_link_proto_msgTypes[39].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[38].OneofWrappers = []any{
+	file_link_proto_msgTypes[40].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -4117,7 +4314,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   48,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
