@@ -1238,6 +1238,10 @@ export interface components {
              */
             gramsPerKWh?: number;
         };
+        Checkpoints: {
+            /** @description Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's. */
+            peer?: boolean;
+        };
         CloneBody: {
             displayName?: string;
             name?: string;
@@ -2377,6 +2381,8 @@ export interface components {
              * @description The step it went on from; absent: the beginning.
              */
             restore?: number;
+            /** @description Tasks with checkpoint.peer: the indexes of its replicas, role by role, in the order of their ranks. */
+            seats?: number[] | null;
             /**
              * Format: int64
              * @description Ranks in all.
@@ -2883,6 +2889,8 @@ export interface components {
              * @enum {string}
              */
             batch?: "keepGlobal" | "rescaleLR";
+            /** @description What is kept of the states that ranks save through the SDK. */
+            checkpoint?: components["schemas"]["Checkpoints"];
             code?: components["schemas"]["Code"];
             /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
             credentials?: components["schemas"]["CredentialRef"][] | null;
