@@ -182,6 +182,10 @@ bench-overhead: build ## what Fermi costs a PyTorch training with nothing failin
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench overhead
 
+bench-saving: build ## the same with a state of 256 MiB that is saved in memory every 10 steps and on the disk every 100, against torchrun without saves
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
+	@go run ./bench saving
+
 bench-elastic: ## a step of four ranks of the sample, as fast as can be and with the same bits for any number of ranks
 	@go test ./internal/sample -run '^$$' -bench Shards -benchtime 2000x -count 5
 

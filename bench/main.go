@@ -34,12 +34,13 @@ var benchmarks = []benchmark{
 	{"rendezvous", benchRendezvous},
 	{"preflight", benchPreflight},
 	{"overhead", benchOverhead},
+	{"saving", benchSaving},
 	{"checkpoint", benchCheckpoint},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|rendezvous|preflight|checkpoint")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|saving|rendezvous|preflight|checkpoint")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

@@ -29,6 +29,7 @@ const (
 	overheadStep   = 200 * time.Millisecond // aimed at; 100 to 300 ms are allowed
 	overheadTuning = 20                     // steps of a block that only measures how much work a step is
 	resamples      = 10000
+	savingMiB      = 256
 )
 
 // racer trains in blocks, when it is told to.
@@ -41,11 +42,29 @@ type racer struct {
 	spent  float64 // seconds of CPU by them within blocks
 }
 
-// cost is CPU in seconds.
-type cost struct{ ranks, sdk, launcher float64 }
+// cost is in seconds: CPU, and for how long saves held up the training.
+type cost struct {
+	ranks, sdk, launcher, stalled float64
+	saves                         int
+}
+
+func (c cost) since(before cost) cost {
+	return cost{c.ranks - before.ranks, c.sdk - before.sdk, c.launcher - before.launcher, c.stalled - before.stalled, c.saves - before.saves}
+}
 
 // benchOverhead: with nothing failing, the same training under Fermi with the SDK and under plain torchrun, in ABBA order.
 func benchOverhead(ctx context.Context, r *report) error {
+	return againstTorchrun(ctx, recoveryRanks, 0, func(c *harness.Cluster, a, b *racer, used cost) error { return judgeOverhead(r, c, a, b, used) })
+}
+
+// benchSaving: the same with one rank whose state is of 256 MiB, all of which changes in every step, saved in memory every tenth step
+// and from there to the disk every hundredth; torchrun saves nothing.
+func benchSaving(ctx context.Context, r *report) error {
+	return againstTorchrun(ctx, 1, savingMiB, func(_ *harness.Cluster, a, b *racer, used cost) error { return judgeSaving(r, a, b, used) })
+}
+
+// againstTorchrun lets both train, in turn.
+func againstTorchrun(ctx context.Context, ranks, mib int, judge func(c *harness.Cluster, a, b *racer, used cost) error) error {
 	pairs, steps := harness.EnvInt("FERMI_PAIRS", 20), harness.EnvInt("FERMI_STEPS", 60)
 	root, err := os.MkdirTemp("/tmp", "fermi-overhead")
 	if err != nil {
@@ -61,14 +80,17 @@ func benchOverhead(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
+	ours.size = ranks
+	state := api.EnvVar{Name: "STATE_MIB", Value: strconv.Itoa(mib)}
 	standby := &api.Standby{Preload: []string{"torch"}}
-	if err := ours.submit(ctx, c, cl, standby, []api.EnvVar{{Name: "SDK", Value: "1"}}); err != nil {
+	if err := ours.submit(ctx, c, cl, standby, []api.EnvVar{{Name: "SDK", Value: "1"}, state}); err != nil {
 		return err
 	}
 	plain, err := newContender("torchrun", root, overheadScript)
 	if err != nil {
 		return err
 	}
+	plain.size, plain.env = ranks, []string{state.Name + "=" + state.Value}
 	leave, err := plain.inGroup(ctx)
 	defer leave()
 	if err != nil {
@@ -99,7 +121,7 @@ func benchOverhead(ctx context.Context, r *report) error {
 	if err != nil {
 		return err
 	}
-	return judgeOverhead(r, c, a, b, cost{after.ranks - before.ranks, after.sdk - before.sdk, after.launcher - before.launcher})
+	return judge(c, a, b, after.since(before))
 }
 
 // inGroup runs torchrun in a control group beside those of the tasks, where there are any: else the kernel would weigh each of its
@@ -180,13 +202,13 @@ func (x *racer) race(ctx context.Context, steps, repeats int) error {
 
 // cost is what was used up to the end of the last block.
 func (x *racer) cost() (sum cost, err error) {
-	for rank := range recoveryRanks {
+	for rank := range x.size {
 		raw, err := os.ReadFile(filepath.Join(x.dir, fmt.Sprintf("cpu.%d.%d", x.blocks-1, rank)))
-		var all, sdk float64
-		if _, serr := fmt.Sscan(string(raw), &all, &sdk); err != nil || serr != nil {
+		var one cost
+		if _, serr := fmt.Sscan(string(raw), &one.ranks, &one.sdk, &one.stalled, &one.saves); err != nil || serr != nil {
 			return sum, errors.Join(err, serr)
 		}
-		sum.ranks, sum.sdk = sum.ranks+all, sum.sdk+sdk
+		sum = cost{sum.ranks + one.ranks, sum.sdk + one.sdk, 0, sum.stalled + one.stalled, sum.saves + one.saves}
 	}
 	sum.launcher = x.spent
 	return sum, nil
@@ -206,31 +228,57 @@ func launcherCPU(data string) (sum float64, err error) {
 	return sum, err
 }
 
-func judgeOverhead(r *report, c *harness.Cluster, a, b *racer, used cost) error {
+// tellRace prints who ran, and how the two compare; it gives the upper end of the slowdown, by the means and the medians of blocks.
+func tellRace(r *report, a, b *racer) (means, medians float64, err error) {
 	r.Seeds = []int{overheadSeed}
 	versions, err := exec.Command(debianPython, "-c", "import sys, torch; print('Python', sys.version.split()[0] + ', torch', torch.__version__)").Output()
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	fmt.Printf("%s; %d pairs, bootstrap over pairs\n", strings.TrimSpace(string(versions)), len(a.median))
 	for _, x := range []*racer{a, b} {
 		fmt.Printf("%-9s median of medians %6.1f ms, from %6.1f to %6.1f ms\n", x.name, 1000*quantile(x.median, .5), 1000*slices.Min(x.median), 1000*slices.Max(x.median))
 	}
-	low, mid, high := slowdown(a.mean, b.mean)
-	fmt.Printf("slowdown by the means of blocks   %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(high))
-	low, mid, high = slowdown(a.median, b.median)
-	fmt.Printf("slowdown by the medians of blocks %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(high))
+	low, mid, means := slowdown(a.mean, b.mean)
+	fmt.Printf("slowdown by the means of blocks   %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(means))
+	low, mid, medians = slowdown(a.median, b.median)
+	fmt.Printf("slowdown by the medians of blocks %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(medians))
+	r.atLeast("pairs", float64(len(a.median)), 20)
+	r.atLeast("torchrun's step, median, not too short [ms]", 1000*quantile(b.median, .5), 100)
+	r.atMost("torchrun's step, median, not too long [ms]", 1000*quantile(b.median, .5), 300)
+	return means, medians, nil
+}
+
+func judgeOverhead(r *report, c *harness.Cluster, a, b *racer, used cost) error {
+	_, high, err := tellRace(r, a, b)
+	if err != nil {
+		return err
+	}
 	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s\n", used.ranks, used.sdk, used.launcher)
 	anon, err := launcherMB(c.Dir)
 	if err != nil {
 		return err
 	}
-	r.atLeast("pairs", float64(len(a.median)), 20)
-	r.atLeast("torchrun's step, median, not too short [ms]", 1000*quantile(b.median, .5), 100)
-	r.atMost("torchrun's step, median, not too long [ms]", 1000*quantile(b.median, .5), 300)
 	r.atMost("slowdown, upper end of its 95 % interval [%]", percent(high), 3)
 	r.atMost("CPU of launcher + SDK [% of the ranks']", 100*(used.launcher+used.sdk)/(used.ranks-used.sdk), 1)
 	r.atMost("launcher's anonymous memory [MB]", anon, 20)
+	return nil
+}
+
+// judgeSaving goes by the means: only one step in ten saves.
+func judgeSaving(r *report, a, b *racer, used cost) error {
+	high, _, err := tellRace(r, a, b)
+	if err != nil {
+		return err
+	}
+	wall := 0.
+	for _, mean := range a.mean {
+		wall += mean * float64(harness.EnvInt("FERMI_STEPS", 60))
+	}
+	fmt.Printf("%d saves of %d MiB; each held up the training for %.1f ms, together %.2f %% of the time\n", used.saves, savingMiB, 1000*used.stalled/float64(max(used.saves, 1)), percent(used.stalled/wall))
+	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s\n", used.ranks, used.sdk, used.launcher)
+	r.atLeast("saves", float64(used.saves), float64(len(a.mean)*harness.EnvInt("FERMI_STEPS", 60)/10))
+	r.atMost("slowdown with saves, upper end of its 95 % interval [%]", percent(high), 5)
 	return nil
 }
 

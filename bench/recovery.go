@@ -35,7 +35,9 @@ const (
 type contender struct {
 	name string
 	dir  string
-	pid  int // of torchrun; 0: it is a task
+	size int      // ranks
+	env  []string // of torchrun
+	pid  int      // of torchrun; 0: it is a task
 	// find is the process of a rank whose own pid is this, started then, as seen from here.
 	find func(pid int, ticks uint64) (int, error)
 	// times are when the failure was seen and when the restart was decided; zero: unknown.
@@ -169,7 +171,7 @@ func contenders(ctx context.Context, c *harness.Cluster, cl *client.Client, root
 }
 
 func newContender(name, root string, script []byte) (*contender, error) {
-	x := &contender{name: name, dir: filepath.Join(root, name), parts: map[string]sample{}}
+	x := &contender{name: name, size: recoveryRanks, dir: filepath.Join(root, name), parts: map[string]sample{}}
 	err := os.MkdirAll(x.dir, 0o777)
 	for _, dir := range []string{root, x.dir} {
 		err = errors.Join(err, os.Chmod(dir, 0o777)) // the tasks are the project's, not ours
@@ -190,7 +192,7 @@ func (x *contender) submit(ctx context.Context, c *harness.Cluster, cl *client.C
 	task := &api.TrainingTask{Meta: api.Meta{Name: x.name}, Spec: api.TrainingTaskSpec{
 		Restart: &api.RestartPolicy{MaxRestarts: 1000}, Code: &api.Code{Folder: x.dir},
 		Roles: []api.Role{{
-			Name: "worker", Ranks: recoveryRanks, Resources: api.Resources{CPU: 1000, Memory: 4 << 30}, Standby: standby,
+			Name: "worker", Ranks: x.size, Resources: api.Resources{CPU: 1000, Memory: 4 << 30}, Standby: standby,
 			Command: []string{debianPython, "train.py"}, Env: append(env, api.EnvVar{Name: "OMP_NUM_THREADS", Value: "1"}),
 		}},
 	}}
@@ -233,9 +235,9 @@ func (x *contender) submit(ctx context.Context, c *harness.Cluster, cl *client.C
 // torchrun runs it as a user would by hand. Without -r and -t Debian's fails on its own Python.
 func (x *contender) torchrun(ctx context.Context) (stop func(), err error) {
 	cmd := exec.CommandContext(ctx, debianPython, "-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--standalone",
-		"--nproc_per_node", strconv.Itoa(recoveryRanks), "--max_restarts", "1000", "--monitor_interval", "0.1", "train.py")
+		"--nproc_per_node", strconv.Itoa(x.size), "--max_restarts", "1000", "--monitor_interval", "0.1", "train.py")
 	cmd.Dir = x.dir
-	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
+	cmd.Env = append(append(os.Environ(), "OMP_NUM_THREADS=1"), x.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log, err := os.Create(filepath.Join(x.dir, "log"))
 	if err != nil {
@@ -344,7 +346,7 @@ func (x *contender) note(ctx context.Context, killed time.Time, generation int, 
 	x.total = append(x.total, stepped.Sub(killed))
 	ends := map[string]time.Time{"step": stepped}
 	ends["detect"], ends["decide"] = x.times(ctx)
-	for rank := range recoveryRanks {
+	for rank := range x.size {
 		for _, e := range x.events(rank) {
 			name := map[string]string{"begun": "start", "met": "meet", "restored": "restore"}[e.what]
 			if name != "" && e.generation == generation && e.at.After(ends[name]) {

@@ -130,9 +130,11 @@ func (w *rendezvousWatch) lead(ctx context.Context, epoch store.Epoch, dir strin
 	defer w.hub.Lead(0)
 	fmt.Println("listening")
 	var g run.Group
-	g.Add("link", func(ctx context.Context) error {
-		return w.hub.Serve(ctx, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}}))
-	})
+	cfg, err := link.ServerTLS(cert, []byte(rendezvousKey))
+	if err != nil {
+		return err
+	}
+	g.Add("link", func(ctx context.Context) error { return w.hub.Serve(ctx, tls.NewListener(l, cfg)) })
 	g.Add("train", func(ctx context.Context) error { return control.Run(ctx, epoch) })
 	g.Add("watch", w.follow)
 	return g.Run(ctx)

@@ -1,5 +1,6 @@
 """A DDP training in blocks: block.N says "steps repeats", done.N has rank 0's seconds of each step, cpu.N.RANK the seconds of CPU that
-the process and, of them, the SDK has used so far. With SDK=1 it reports every step and saves every tenth in memory; otherwise it is plain."""
+the process and, of them, the SDK has used so far, and for how long how many saves held it up. With SDK=1 it reports every step and saves every
+tenth in memory; otherwise it is plain. STATE_MIB is how much more of a state there is, all of which changes in every step."""
 
 import contextlib
 import os
@@ -14,10 +15,12 @@ SDK = os.environ.get("SDK") == "1"
 if SDK:
     import fermi
 
-RANK = int(os.environ["RANK"])
+RANK = int(os.environ.get("RANK", "0"))
 WARM = 3  # steps of a block that don't count
 EVERY = 10
 spent = 0.0  # of CPU by the main thread within the SDK
+stalled, saves = 0.0, 0
+rest = torch.randn(int(os.environ.get("STATE_MIB", "0")) << 18)
 
 
 def wait_for(block):
@@ -34,11 +37,12 @@ def wait_for(block):
 
 
 def tell(step, model, optimizer):
-    global spent
+    global spent, stalled, saves
     begin = time.thread_time()
     fermi.report(step=step)
     if step % EVERY == 0:
-        fermi.checkpoint.save(step, {"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+        saved = fermi.checkpoint.save(step, {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rest": rest})
+        stalled, saves = stalled + saved.stall, saves + bool(saved)
     spent += time.thread_time() - begin
 
 
@@ -62,7 +66,10 @@ def main():
     torch.set_num_threads(1)
     if SDK:
         fermi.init()
-    dist.init_process_group("gloo")
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
+    else:  # the only one
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     torch.manual_seed(7)
     model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 256))
     ddp = DDP(model)
@@ -78,13 +85,14 @@ def main():
                     ddp(batch).square().mean().backward()
             ddp(batch).square().mean().backward()
             optimizer.step()
+            rest.mul_(0.999)
             step += 1
             if SDK:
                 tell(step, model, optimizer)
             now = time.perf_counter()
             seconds.append(now - last)
             last = now
-        write("cpu.%d.%d" % (block, RANK), "%.6f %.6f\n" % (time.process_time(), spent + threads() if SDK else 0))
+        write("cpu.%d.%d" % (block, RANK), "%.6f %.6f %.6f %d\n" % (time.process_time(), spent + threads() if SDK else 0, stalled, saves))
         dist.barrier()
         if RANK == 0:
             write("done.%d" % block, "\n".join("%.6f" % s for s in seconds[WARM:]) + "\n")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -85,6 +86,8 @@ const defaultGiveUp = 60 * time.Second
 // Run is the launcher's life. It must be alone in its process: it becomes the subreaper and reaps
 // every child. A replica that another launcher holds, or that is done, is no error.
 func Run(ctx context.Context, cfg Config) error {
+	// The cores are the training's. With more than one of them, Go keeps waking threads to look for work.
+	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/16))
 	// Descriptors that our maker forgot to close are none of the user's business.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if cfg.Clock == nil {

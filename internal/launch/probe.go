@@ -72,8 +72,10 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 		return "", w.fillMemory(pid)
 	case probeNode: // after the answer
 	case probeNet:
-		return "", fault.T("The replica shares the network of its machine: cutting it off would cut off others too.",
-			"该副本与整机共用网络：断开会影响其他任务。")
+		var cut int
+		if cut, err = sever(pid); err == nil && cut == 0 {
+			return "", fault.T("Rank %d has no connection that could be cut.", "rank %d 没有可切断的连接。", p.Rank)
+		}
 	default:
 		return "", fault.T("%q is no fault that this launcher knows.", "该启动器不支持故障类型 %q。", p.Kind)
 	}

@@ -144,6 +144,7 @@ func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, w
 				limit = silenceAfter(time.Duration(due.Load()))
 			case <-c.cfg.Clock.After(limit):
 				if silent += limit; silent < patience && slices.Equal(c.endpoints(), []string{target}) {
+					limit = min(2*limit, patience-silent) // thousands may wait so, and each look is a file read
 					continue
 				}
 				cancel(fmt.Errorf("nothing heard for %v", silent))

@@ -120,8 +120,9 @@ func (l *launcher) lostPeer(ctx context.Context, p Place, cause error) error {
 	return fmt.Errorf("another rank was lost: %w", cause)
 }
 
-// leftFor is how long a rank that lost another waits for its launcher to end it.
-const leftFor = 30 * time.Second
+// leftFor is how long a rank that lost another waits for its launcher to end it. Nobody does where a connection
+// broke and no rank died.
+const leftFor = 3 * time.Second
 
 func (l *launcher) close() {
 	if l == nil {

@@ -160,8 +160,8 @@ func TestSlowAndLost(t *testing.T) {
 }
 
 // TestOutOfMemory: the kernel kills the rank; cause and advice are those of a limit, and the training goes
-// on. On a node of the demo, which limits nobody, the whole machine would run out; that, and to cut off the
-// network that it shares, is refused.
+// on. On a node of the demo, which limits nobody, the whole machine would run out; that is refused, as is to
+// cut the connections of one that has none.
 func TestOutOfMemory(t *testing.T) {
 	asked(t)
 	demo := newWorld(t, "--demo")
@@ -182,6 +182,25 @@ func TestOutOfMemory(t *testing.T) {
 		w.hurtRank(name, 1, "oom")
 		f := w.until(name, "failed", func(t *api.TrainingTask) bool { return t.Status.Failure != nil || t.Status.Phase.Finished() }).Status.Failure
 		if f == nil || f.Cause != "memory-limit" || f.Action != "restart" || f.Rank == nil || *f.Rank != 1 || !strings.Contains(f.Advice.EN, "resources.memory") {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if st := w.goesOn(name); st.Attempt != 1 || st.Generation < 2 {
+			t.Errorf("%s: attempt %d, generation %d", name, st.Attempt, st.Generation)
+		}
+	}
+}
+
+// TestSevered: a rank whose connections are cut goes on with the others, in the next generation; what is said of
+// it is the network, and nobody is told to leave a node.
+func TestSevered(t *testing.T) {
+	asked(t)
+	w := newWorld(t, "--demo")
+	for name, begin := range w.trainings() {
+		begin(name)
+		w.steps(name)
+		w.hurtRank(name, 1, "net")
+		f := w.until(name, "failed", func(t *api.TrainingTask) bool { return t.Status.Failure != nil || t.Status.Phase.Finished() }).Status.Failure
+		if f == nil || f.Cause != "peer-lost" || f.Action != "restart" {
 			t.Errorf("%s: %+v", name, f)
 		}
 		if st := w.goesOn(name); st.Attempt != 1 || st.Generation < 2 {

@@ -19,6 +19,14 @@ from tests.torch_suite import KILLS, SEED, Ranks, restart
 GIB = 1 << 30
 
 
+def leaves(node):
+    """The tensors of a state, in its order."""
+    if isinstance(node, torch.Tensor):
+        return [node]
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, (list, tuple)) else []
+    return [leaf for value in inner for leaf in leaves(value)]
+
+
 class Exact(Ranks):
     def test_killed_runs_end_with_the_bits_of_the_uninterrupted_one(self):
         env = {"STEPS": str(40 + 8 * KILLS), "DEVICE": "cuda", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
@@ -80,6 +88,72 @@ class Saves(unittest.TestCase):
         for name, value in state.items():
             self.assertTrue(torch.equal(back[name], value.cpu()), name)
         memory.close()
+
+    def test_a_save_beside_training_is_of_its_moment(self):
+        """The state that overlaps the next step is the one before it, though all of it changes meanwhile."""
+        torch.manual_seed(2)
+        model = torch.nn.Sequential(torch.nn.Linear(2048, 4096), torch.nn.BatchNorm1d(4096), torch.nn.Linear(4096, 2048)).cuda()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        batch = torch.randn(512, 2048, device="cuda")
+        memory = checkpoint.L0(self.folder, _session.Session({}))
+        for step in range(1, 21):
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "odd": batch[:, ::2], "none": batch[:0]}
+            want = [v.clone() for v in leaves(state)]
+            torch.cuda.synchronize()
+            self.assertTrue(memory.save(step, state, overlap=optimizer))
+            for _ in range(3):  # all of it changes at once, and again
+                optimizer.zero_grad()
+                model(batch).square().mean().backward()
+                optimizer.step()
+            batch.add_(1)
+            memory.flush()
+            memory._session.restore = step
+            got = leaves(memory.restore().state)
+            self.assertEqual(len(got), len(want))
+            self.assertTrue(all(torch.equal(g, w.cpu()) for g, w in zip(got, want)), step)
+        memory.close()
+
+    def test_the_stall_of_a_save_beside_training(self):
+        """Prints how much longer a step is in which the copy of 2 GiB goes on, beside that copy alone."""
+        weights = [torch.nn.Parameter(torch.randn(64 << 20, device="cuda")) for _ in range(8)]
+        optimizer = torch.optim.SGD(weights, lr=1e-6)
+        for w in weights:
+            w.grad = torch.randn_like(w)
+        left, right = torch.randn(8192, 8192, device="cuda"), torch.randn(8192, 8192, device="cuda")
+        memory = checkpoint.L0(self.folder, _session.Session({}))
+
+        def step(number, overlap):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            if number:
+                saved = memory.save(number, {str(i): w for i, w in enumerate(weights)}, overlap)
+                self.assertTrue(saved, saved.why)
+            for _ in range(8):
+                torch.mm(left, right)
+            optimizer.step()
+            torch.cuda.synchronize()
+            seconds = time.perf_counter() - begin
+            memory.flush()
+            return seconds
+
+        for i in (1, 2, 3):  # the slots are made
+            step(i, optimizer)
+        number, plain, beside, stopped = 4, [], [], []
+        for _ in range(15):
+            plain.append(step(0, None))
+            beside.append(step(number, optimizer))
+            stopped.append(step(number + 1, None))
+            number += 2
+        memory.close()
+        m = statistics.median
+        copy, seen = m(stopped) - m(plain), m(beside) - m(plain)
+        print(
+            "2 GiB beside a step of %.1f ms: %.1f ms longer (medians of 15, %.1f to %.1f), a save that waits %.1f ms, ratio %.2f"
+            % (m(plain) * 1e3, seen * 1e3, (min(beside) - m(plain)) * 1e3, (max(beside) - m(plain)) * 1e3, copy * 1e3, seen / copy)
+        )
 
     def test_the_stall_of_a_save(self):
         """Prints the stall of 2 GiB beside a copy into pinned memory, PyTorch's own asynchronous save and torch.save."""

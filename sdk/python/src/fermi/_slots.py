@@ -134,13 +134,14 @@ class Slot:
             self._map = None
 
     def put(self, plan):
-        """Copies the blobs in. The slot is empty until commit."""
+        """Copies the blobs in; plan.finish waits for those that may take their time. The slot is empty until commit."""
         self.wipe()
         with memoryview(self._map) as view:
             for offset, length, copy in plan.blobs:
                 if length:
                     copy(view[DATA + offset : DATA + offset + length])
             plan.wait()
+            plan.begin(view[DATA : DATA + plan.length])
 
     def commit(self, rank, world, generation, step, data, tree):
         """Sums what put copied, and makes the slot whole with one last short write."""

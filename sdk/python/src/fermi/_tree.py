@@ -7,12 +7,14 @@ here is refused by its path, never guessed.
 """
 
 import collections
+import functools
 import json
 import struct
 import sys
 
 ALIGN = 64  # of a blob: any element type, and whole cache lines
 DEPTH = 100
+CLONES = 256 << 20  # bytes of a card's memory that a save beside training may take
 
 _DICTS = {dict: "d", collections.OrderedDict: "o", collections.Counter: "c"}
 _DICT_TYPES = {name: kind for kind, name in _DICTS.items()}
@@ -23,8 +25,14 @@ _SET_TYPES = {name: kind for kind, name in _SETS.items()}
 class Plan:
     """A state taken apart: the tree, and the blobs with the place each will have."""
 
-    def __init__(self, state):
+    def __init__(self, state, overlap=None):
         self.blobs = []  # (offset, length, copy), copy(destination memoryview) puts the bytes there
+        self.later = {}  # CUDA device → blobs that are copied beside what is computed next
+        self._overlap = overlap
+        self._pointers = overlap.pointers() if overlap else ()
+        self._clones = CLONES if overlap else 0  # bytes that may still be copied on their card first
+        self._waits = []
+        self._direct = set()  # CUDA devices with copies to wait for
         self.length = 0
         self.devices = set()  # CUDA devices that tensors come from; their copies are only begun
         self._seen = {}  # identity of a tensor → its leaf: a tied weight is stored, and comes back, once
@@ -32,15 +40,25 @@ class Plan:
 
     def wait(self):
         """Until what was begun is copied."""
-        for device in self.devices:
+        for device in self._direct:
             sys.modules["torch"].cuda.current_stream(device).synchronize()
+
+    def begin(self, view):
+        """Starts the copies that may take their time, into the view of the data; finish waits for them."""
+        for device, blobs in self.later.items():
+            copies = [functools.partial(copy, view[at : at + length]) for at, length, copy in blobs if length]
+            self._waits.append(self._overlap.begin(device, copies))
+
+    def finish(self):
+        for wait in self._waits:
+            wait()
 
     def encoded(self):
         return json.dumps(self.tree, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
 
-    def _blob(self, length, copy):
+    def _blob(self, length, copy, blobs=None):
         offset = self.length
-        self.blobs.append((offset, length, copy))
+        (self.blobs if blobs is None else blobs).append((offset, length, copy))
         self.length = -(-(offset + length) // ALIGN) * ALIGN
         return offset
 
@@ -89,20 +107,36 @@ class Plan:
         )
 
     def _tensor(self, torch, value, path):
-        if value.layout != torch.strided or value.is_quantized or value.is_complex() and value.is_conj() or value.device.type == "meta":
+        if value.layout != torch.strided or value.is_quantized or value.is_complex() and value.is_conj() or value.is_meta:
             raise TypeError("%s: only dense tensors can be kept in a checkpoint, this one is %s" % (path, value.layout))
-        value = value.detach()
-        if not _dense(value.shape, value.stride()):
+        if value.requires_grad:
+            value = value.detach()
+        shape, stride = tuple(value.shape), value.stride()
+        if not (value.is_contiguous() or _dense(shape, stride)):
             value = value.contiguous()
-        shape, stride, length = list(value.shape), list(value.stride()), value.numel() * value.element_size()
-        identity = (value.data_ptr(), value.dtype, tuple(shape), tuple(stride), value.device)
+            stride = value.stride()
+        length = value.numel() * value.element_size()
+        identity = (value.data_ptr(), value.dtype, shape, stride, value.device)
         if length and identity in self._seen:
             return self._seen[identity]
-        if value.device.type == "cuda":
-            self.devices.add(value.device)
-        leaf = {"x": [str(value.dtype)[len("torch.") :], shape, stride, self._blob(length, _tensor_copier(torch, value)), length]}
+        value, blobs = self._card(value, length) if value.is_cuda else (value, self.blobs)
+        leaf = {"x": [str(value.dtype)[len("torch.") :], shape, stride, self._blob(length, _tensor_copier(torch, value), blobs), length]}
         self._seen[identity] = leaf
         return leaf
+
+
+    def _card(self, value, length):
+        """A card's tensor, and whether it is copied now or later. What others than the optimizer may change is cloned on
+        the card to be copied later, if it is not much."""
+        self.devices.add(value.device)
+        mine = value.data_ptr() in self._pointers
+        if self._overlap is None or not mine and length > self._clones:
+            self._direct.add(value.device)
+            return value, self.blobs
+        if not mine:
+            self._clones -= length
+            value = value.clone()
+        return value, self.later.setdefault(value.device, [])
 
 
 def _copier(view):

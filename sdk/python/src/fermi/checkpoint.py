@@ -21,7 +21,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from . import _elastic, _session, _slots, _tree
+from . import _elastic, _overlap, _session, _slots, _tree
 
 STUCK = 4  # skips in a row before steps are offered
 _LOCK_WAIT = 30.0  # seconds for the process that was this rank before to be gone
@@ -83,7 +83,7 @@ class L0:
             if slot.header and (restore is None or slot.header.step > restore):
                 slot.wipe()
 
-    def save(self, step, state):
+    def save(self, step, state, overlap=None):
         if step < 1:
             raise ValueError("step %d: steps count from 1, what has been done" % step)
         begin = time.monotonic()
@@ -96,7 +96,7 @@ class L0:
             return Saved(False, step, why=why)
         self._stuck = 0
         try:
-            plan = _tree.Plan(state)
+            plan = _tree.Plan(state, overlap and _overlap.of(overlap))
             tree = plan.encoded()
             self._session.send("saving", {"step": step}, must=True)
             self._reserve(slot, plan.length, len(tree), plan.devices)
@@ -110,7 +110,7 @@ class L0:
             raise
         self._start()
         copied = time.monotonic()
-        self._work.put((slot, step, plan.length, tree, copied))
+        self._work.put((slot, step, plan.length, tree, copied, plan.finish))
         return Saved(True, step, plan.length + len(tree), copied - begin)
 
     def _free(self, step):
@@ -165,8 +165,10 @@ class L0:
             self._thread.start()
 
     def _commit(self):
-        for slot, step, length, tree, copied in iter(self._work.get, None):
+        for slot, step, length, tree, copied, finish in iter(self._work.get, None):
             try:
+                finish()
+                finish = None  # and with it the tensors
                 session = self._session
                 total = slot.commit(session.rank, session.world, session.generation, step, length, tree)
                 if session.link is None:
@@ -248,15 +250,17 @@ def attach(session):
     return _l0
 
 
-def save(step, state):
+def save(step, state, overlap=None):
     """Takes the state after this step, the first of which is 1; returns at once. True when taken; otherwise .why says why not.
 
     state is made of dicts, lists, tuples and sets of tensors, arrays, bytes and plain values, for
     example {"model": model.state_dict(), "rng": fermi.rng_state(), "sampler": sampler.state_dict()}.
+    overlap=optimizer lets the tensors of that optimizer, where they are on a card, be copied while the next step
+    computes its gradients; the optimizer's next step() waits for them.
     """
     if _l0 is None:
         return Saved(False, step, why="no launcher: checkpoints in memory are off")
-    return _l0.save(step, state)
+    return _l0.save(step, state, overlap)
 
 
 def restore():
