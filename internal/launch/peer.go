@@ -195,41 +195,14 @@ func (p *peers) held() (list []link.Copy) {
 
 // serve answers other launchers until ctx ends, and returns when all connections are closed.
 func (p *peers) serve(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	defer context.AfterFunc(ctx, func() { p.listener.Close() })()
-	gate := make(chan struct{}, peerGuests)
-	for {
-		conn, err := p.listener.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				conn.Close()
-			}
-			return
+	acceptAll(ctx, p.listener, peerGuests, p.log, func(conn net.Conn) {
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		if err := p.answer(ctx, conn); err != nil && ctx.Err() == nil {
+			p.log.Warn("a peer was not served", "error", err)
 		}
-		if err != nil {
-			p.log.Warn("a peer could not connect", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
-			continue
-		}
-		select {
-		case gate <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
-		wg.Go(func() {
-			defer func() { <-gate }()
-			defer conn.Close()
-			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			if err := p.answer(ctx, conn); err != nil && ctx.Err() == nil {
-				p.log.Warn("a peer was not served", "error", err)
-			}
-		})
-	}
+	})
 }
 
 // answer serves one connection: one state, one way.

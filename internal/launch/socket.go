@@ -72,43 +72,15 @@ func (s *rankSocket) close() {
 
 // serve hears ranks until ctx ends, and returns when all their connections are closed.
 func (s *rankSocket) serve(ctx context.Context, l *launcher) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	stop := context.AfterFunc(ctx, s.close)
-	defer stop()
-	gate := make(chan struct{}, 4*len(l.ranks.held)+4) // whoever connects and says nothing holds up only its like
-	for {
-		conn, err := s.listener.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				conn.Close()
-			}
-			return
+	defer context.AfterFunc(ctx, s.close)()
+	// Whoever connects and says nothing holds up only its like.
+	acceptAll(ctx, s.listener, 4*len(l.ranks.held)+4, l.log, func(conn net.Conn) {
+		c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+		defer context.AfterFunc(ctx, c.close)()
+		if err := c.talk(l.ranks); err != nil {
+			l.log.Warn("a rank was not understood", "error", err)
 		}
-		if err != nil {
-			l.log.Warn("a rank could not connect", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-l.clock.After(100 * time.Millisecond):
-			}
-			continue
-		}
-		select {
-		case gate <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
-		wg.Go(func() {
-			defer func() { <-gate }()
-			c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-			end := context.AfterFunc(ctx, c.close)
-			defer end()
-			if err := c.talk(l.ranks); err != nil {
-				l.log.Warn("a rank was not understood", "error", err)
-			}
-		})
-	}
+	})
 }
 
 // rankConn is one rank's connection.

@@ -223,3 +223,46 @@ func TestLostLauncherIsReplacedAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryPeeredLifeEnds: as TestEveryElasticLifeEnds, of a task whose launchers keep each other's states: in
+// one attempt a replica has the same ranks in every generation, and where a generation goes on from is
+// held for each rank by somebody who is there.
+func TestEveryPeeredLifeEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tk := between(3, 3, 3)
+		tk.Spec.Checkpoint = &api.Checkpoints{Peer: true}
+		lifeEnds(t, tk)
+	})
+}
+
+// checkPeers holds a plan of a task with peer memory against what must never be.
+func (g *stage) checkPeers(s seen, p plan) {
+	if !g.tk.Spec.PeerMemory() || p.status.Generation == g.tk.Status.Generation {
+		return
+	}
+	if step := p.status.Rendezvous.Restore; step > 0 && s.heldByAll() != step && !covers(s.where(step, 0, s.world), s.world, 1) {
+		g.t.Fatalf("step %d is nowhere whole", step)
+	}
+	for i := range s.members {
+		m := &s.members[i]
+		if first, was := g.seats[m.name]; was && first != m.first {
+			g.t.Fatalf("%s had rank %d and has %d", m.name, first, m.first)
+		}
+		g.seats[m.name] = m.first
+	}
+}
+
+// copy has launchers hold states, of their own ranks and of others.
+func (g *stage) copy() {
+	if !g.tk.Spec.PeerMemory() {
+		return
+	}
+	for _, name := range sortedNames(g.world) {
+		m := g.world[name]
+		if m.said.PeerPort = 6000; m.state != engine.StateRunning || len(m.said.Copies) > 4 {
+			continue
+		}
+		of := rapid.IntRange(0, 2).Draw(g.t, "of")
+		m.said.Copies = append(m.said.Copies, link.Copy{First: of, Ranks: 1, Steps: []int64{rapid.Int64Range(1, 3).Draw(g.t, "step")}})
+	}
+}
