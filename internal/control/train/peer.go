@@ -149,6 +149,9 @@ func (s *seen) keep(c *copying, generation, watermark int64, now time.Time) (ste
 		return nil
 	}
 	safe := s.safe()
+	if r := s.task.Status.Rendezvous; r != nil {
+		safe = max(safe, r.Restore) // of another generation: it is not copied again, and stays until a newer one is
+	}
 	if c.generation != generation {
 		*c = copying{generation: generation, next: safe}
 	}

@@ -182,8 +182,13 @@ func TestKeep(t *testing.T) {
 	if got := keep(20); !cmp.Equal(got, []int64{8, 20}) {
 		t.Error(got)
 	}
+	own()
+	s.task.Status.Rendezvous.Restore = 8 // and a copy is lost
 	if got := s.keep(c, 2, 8, when); !cmp.Equal(got, []int64{8}) {
 		t.Errorf("%v in the next generation", got)
+	}
+	if got := s.keep(c, 2, 9, when); !cmp.Equal(got, []int64{8, 9}) {
+		t.Errorf("%v: a step of this generation can be copied", got)
 	}
 }
 
