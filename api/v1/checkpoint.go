@@ -1,38 +1,134 @@
 package v1
 
-// Checkpoints is what is kept of the states that ranks save through the SDK.
+import (
+	"cmp"
+	"time"
+)
+
+// Checkpoints say how often what ranks save in memory is kept longer, and how much of it. Absent: the
+// local disk of each node every 5 minutes and, where the server has a store, there every 30.
 type Checkpoints struct {
-	Peer bool `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
+	Local  *CheckpointTier `json:"local,omitempty" doc:"The disks of the nodes: survives processes and launchers, not the node."`
+	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints-store): survives nodes."`
+	Peer   bool            `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
 }
 
-// MaxPeerReplicas bounds tasks whose states are copied to peers: who is which rank is part of their status.
-const MaxPeerReplicas = 1024
+// CheckpointTier is how one tier is used.
+type CheckpointTier struct {
+	Disabled   bool            `json:"disabled,omitempty" doc:"Keep nothing here."`
+	Every      Duration        `json:"every,omitempty" explicit:"nonzero" doc:"Time between two; when neither this nor everySteps is given 5m for local, 30m for shared."`
+	EverySteps int64           `json:"everySteps,omitempty" minimum:"0" doc:"Steps between two; with every, whichever comes first."`
+	Keep       *CheckpointKeep `json:"keep,omitempty" doc:"Which stay; the last 2 of local and the last 3 of shared when absent. The newest always does."`
+}
 
-// PeerMemory says that what ranks save is also in another node's memory.
-func (s *TrainingTaskSpec) PeerMemory() bool { return s.Checkpoint != nil && s.Checkpoint.Peer }
+// CheckpointKeep says which checkpoints stay: all that any rule names.
+type CheckpointKeep struct {
+	Last       int   `json:"last,omitempty" minimum:"0" maximum:"1000" doc:"How many of the newest."`
+	EverySteps int64 `json:"everySteps,omitempty" minimum:"0" doc:"Those whose step is a multiple of it."`
+}
 
-// checkpoints refuses copies where the number of ranks, or who is which, is not fixed.
+// CheckpointOrigin names a checkpoint for ever, whatever becomes of its task's name.
+type CheckpointOrigin struct {
+	TaskID string `json:"taskId"`
+	Name   string `json:"name" doc:"Generation and step."`
+	Step   int64  `json:"step"`
+}
+
+// Defaults of the tiers.
+const (
+	defaultLocalEvery  = Duration(5 * time.Minute)
+	defaultSharedEvery = Duration(30 * time.Minute)
+	defaultLocalKeep   = 2
+	defaultSharedKeep  = 3
+	maxCheckpointsKept = 1000
+)
+
+// LocalTier is how the nodes' disks are used; Disabled where they are not.
+func (s *TrainingTaskSpec) LocalTier() CheckpointTier {
+	var t *CheckpointTier
+	if s.Checkpoint != nil {
+		t = s.Checkpoint.Local
+	}
+	return t.filled(defaultLocalEvery, defaultLocalKeep)
+}
+
+// SharedTier is how the store is used; Disabled where it is not.
+func (s *TrainingTaskSpec) SharedTier() CheckpointTier {
+	var t *CheckpointTier
+	if s.Checkpoint != nil {
+		t = s.Checkpoint.Shared
+	}
+	return t.filled(defaultSharedEvery, defaultSharedKeep)
+}
+
+func (t *CheckpointTier) filled(every Duration, last int) CheckpointTier {
+	var out CheckpointTier
+	if t != nil {
+		out = *t
+	}
+	if out.Every == 0 && out.EverySteps == 0 {
+		out.Every = every
+	}
+	keep := CheckpointKeep{}
+	if out.Keep != nil {
+		keep = *out.Keep
+	}
+	if keep.EverySteps == 0 {
+		keep.Last = cmp.Or(keep.Last, last)
+	}
+	out.Keep = &keep
+	return out
+}
+
 func (f *faults) checkpoints(s *TrainingTaskSpec) {
-	if !s.PeerMemory() {
+	c := s.Checkpoint
+	if c == nil {
 		return
 	}
-	const at = "spec.checkpoint.peer"
-	replicas := 0
-	for i := range s.Roles {
-		r := &s.Roles[i]
-		replicas += r.Replicas
-		if r.Alone() {
-			f.add(at, "The role %s starts again by itself; copies in a peer's memory go with roles that start again together.", "角色 %s 单独重启；对端内存副本仅适用于一同重启的角色。", quote(r.Name))
-		}
+	f.checkpointTier("spec.checkpoint.local", c.Local)
+	f.checkpointTier("spec.checkpoint.shared", c.Shared)
+	f.peerMemory(s)
+}
+
+func (f *faults) checkpointTier(at string, t *CheckpointTier) {
+	if t == nil {
+		return
 	}
-	switch {
-	case s.Elastic():
-		f.add(at, "An elastic task shares its state among ranks already; leave this out, or minReplicas and maxReplicas.", "弹性任务的状态已在各进程间共享；请去掉此项，或去掉 minReplicas 和 maxReplicas。")
-	case len(s.Inside) > 0:
-		f.add(at, "It is not for tasks inside environments.", "不适用于在环境内运行的任务。")
-	case replicas < 2:
-		f.add(at, "There is no peer: the task has %d replica.", "没有对端：任务只有 %d 个副本。", replicas)
-	case replicas > MaxPeerReplicas:
-		f.add(at, "At most %d replicas can, not %d.", "最多支持 %d 个副本，而不是 %d。", MaxPeerReplicas, replicas)
+	f.span(at+".every", t.Every)
+	f.notNegative(at+".everySteps", t.EverySteps)
+	if t.Every > 0 && t.Every < Duration(time.Second) {
+		f.add(at+".every", "At least 1s; for more use everySteps.", "至少 1s；如需更频繁请使用 everySteps。")
 	}
+	if t.Disabled && (t.Every != 0 || t.EverySteps != 0 || t.Keep != nil) {
+		f.add(at+".disabled", "A tier that is disabled has no interval and keeps nothing; give one or the other.", "已停用的层级不能再设置间隔或保留规则，请二选一。")
+	}
+	if t.Keep != nil {
+		f.count(at+".keep.last", t.Keep.Last, 0, maxCheckpointsKept)
+		f.notNegative(at+".keep.everySteps", t.Keep.EverySteps)
+	}
+}
+
+func (f *faults) notNegative(at string, n int64) {
+	if n < 0 {
+		f.add(at, "%d is below 0.", "%d 小于 0。", n)
+	}
+}
+
+// Checkpoint is one that a task has.
+type Checkpoint struct {
+	Name       string             `json:"name" doc:"Generation and step."`
+	Step       int64              `json:"step"`
+	Generation int64              `json:"generation"`
+	Ranks      int                `json:"ranks" doc:"How many wrote it; another number can restore it where tensors say how they are shared."`
+	Size       Bytes              `json:"size" doc:"Of the state of all ranks."`
+	Metrics    map[string]float64 `json:"metrics,omitempty"`
+	Tiers      []CheckpointCopy   `json:"tiers"`
+}
+
+// CheckpointCopy is a checkpoint in one tier. It exists: all bytes were hashed and durable before.
+type CheckpointCopy struct {
+	Tier        string    `json:"tier" enum:"local,shared"`
+	CommittedAt time.Time `json:"committedAt"`
+	New         Bytes     `json:"new" doc:"What had to be written; the rest was there from an earlier one."`
+	Pinned      bool      `json:"pinned,omitempty" doc:"Kept whatever the policy says."`
 }

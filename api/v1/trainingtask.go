@@ -68,7 +68,7 @@ type TrainingTaskSpec struct {
 	Stragglers StragglerRule `json:"stragglers,omitempty" enum:"report,replace" doc:"A rank much slower than the others: report (when absent) names it, replace also moves the task to a place without its node; that is a restart."`
 	Preflight  Preflight     `json:"preflight,omitempty" enum:"off,warn,require" doc:"Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off."`
 	Timeouts   *Timeouts     `json:"timeouts,omitempty"`
-	Checkpoint *Checkpoints  `json:"checkpoint,omitempty" doc:"What is kept of the states that ranks save through the SDK."`
+	Checkpoint *Checkpoints  `json:"checkpoint,omitempty" doc:"What is kept of the states that ranks save through the SDK; see docs/guide/checkpoints.md."`
 	Image      string        `json:"image,omitempty"`
 	Datasets   []AssetRef    `json:"datasets,omitempty"`
 	Models     []AssetRef    `json:"models,omitempty"`
@@ -417,7 +417,9 @@ type Rendezvous struct {
 	Lead    string `json:"lead" doc:"host:port of rank 0."`
 	World   int    `json:"world" doc:"Ranks in all."`
 	Restore int64  `json:"restore,omitempty" doc:"The step it went on from; absent: the beginning."`
-	Ports   []int  `json:"ports,omitempty" doc:"Where its processes listen, in rank order; absent where the framework does not ask."`
+	// Origin is where the step lies; nil: in the memory of the ranks' launchers.
+	Origin *CheckpointOrigin `json:"origin,omitempty" doc:"The checkpoint that the step was read from; absent: memory."`
+	Ports  []int             `json:"ports,omitempty" doc:"Where its processes listen, in rank order; absent where the framework does not ask."`
 	// Below tells members of the generation from replicas that came after it was opened.
 	Below map[string]int `json:"below,omitempty" doc:"Elastic tasks: by role, the index below which replicas are members."`
 	// Seats is who has which ranks, where states are kept by rank in others' memory.

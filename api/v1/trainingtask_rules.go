@@ -121,7 +121,6 @@ func (t *TrainingTask) Validate() []fault.Field {
 	f.inside(s)
 	f.roles("spec.roles", s.Roles)
 	f.elasticTask(s)
-	f.checkpoints(s)
 	f.code("spec.code", s.Code)
 	f.credentials("spec.credentials", s.Credentials)
 	f.hyperParameters("spec.hyperParameters", s.HyperParameters)
@@ -147,6 +146,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 			f.add(item("spec.roles", i)+".restart", "Roles restart by themselves only with framework plain: %s counts all ranks as one.", "只有 framework 为 plain 时角色才能单独重启：%s 把所有 rank 视为一个整体。", quote(string(s.Framework)))
 		}
 	}
+	f.checkpoints(s)
 	f.assets(s)
 	return f.list
 }

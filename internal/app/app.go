@@ -22,6 +22,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
+	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
@@ -30,6 +31,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/zone"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/localengine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
@@ -61,6 +63,7 @@ type Config struct {
 	PeerListen   string // where the other servers of an outside etcd dial us
 	Zone         string // that this server stands in, to measure the way to others; "" is unknown
 	Past         Past
+	Checkpoints  record.SharedTier // zero: checkpoints stay on the nodes
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
@@ -91,6 +94,7 @@ type part struct {
 	tokens  *link.Tokens
 	linkKey []byte
 	box     *seal.Box
+	shared  func() (ckpt.Store, error) // for checkpoints; nil, nil: there is none
 	tenants *tenant.Register
 	walls   func() walls
 	place   *placement.Controller
@@ -195,7 +199,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 		}
 	}
 	p.logs = logbook.New(logs)
-	p.linkKey = key
+	p.linkKey, p.shared = key, p.openSharedTier()
 	return nil
 }
 
@@ -204,7 +208,7 @@ func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.hub = link.NewHub(link.HubConfig{
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, Current: p.currentReplica,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, ManifestOf: p.manifestOf, Current: p.currentReplica,
 		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
 	})
 	if err := p.openPeers(); err != nil {
@@ -220,7 +224,7 @@ func (p *part) assemble() (err error) {
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
 	p.train = train.New(train.Config{
-		UID: p.uid,
+		UID: p.uid, Repo: p.repo,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
 		},
@@ -239,7 +243,7 @@ func (p *part) assemble() (err error) {
 	}
 	p.api, err = server.New(server.Config{
 		Contact: contact,
-		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Backup: p.backup, Box: p.box,
+		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Refuse: p.could.Refuse, Console: web.Files(),
 	})
@@ -311,7 +315,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
-		Hide:     p.private(), Owner: p.soleOwner(),
+		Hide:     p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {
@@ -368,7 +372,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 	if err := p.logs.Delete(ctx, taskID); err != nil {
 		return err
 	}
-	return p.blob.Delete(ctx, "outputs/"+taskID+"/")
+	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
 }
 
 // expire deletes logs and outputs whose time to be kept is over.

@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch"
 	"github.com/fermi-cluster/fermi/internal/rsh"
@@ -83,6 +84,9 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 		Etcd:       store.Outside{Endpoints: s.EtcdEndpoints, CA: s.EtcdCA, Cert: s.EtcdCert, Key: s.EtcdKey},
 		EtcdPrefix: s.EtcdPrefix, PeerListen: s.PeerListen, Zone: s.Zone,
 		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
+		Checkpoints: record.SharedTier{
+			Place: s.Checkpoints, Endpoint: s.CheckpointsEndpoint, Region: s.CheckpointsRegion, Credentials: s.CheckpointsCredentials, Rate: int64(s.CheckpointsRate) << 20,
+		},
 		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
 	})
@@ -171,7 +175,7 @@ func launchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return launch.Run(cmd.Context(), launch.Config{Dir: dir, Token: token, Readings: inventory.Read})
+			return launch.Run(cmd.Context(), launch.Config{Dir: dir, Token: token, Readings: inventory.Read, Stores: openTiers})
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the replica's folder")

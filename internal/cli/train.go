@@ -21,7 +21,7 @@ func (a *app) trainCommand() *cobra.Command {
 	return group("train", Both("Training tasks", "训练任务"),
 		a.trainRunCommand(),
 		a.listCommand(api.KindTrainingTask, "list", Both("List training tasks", "列出训练任务")),
-		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand())
+		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand())
 }
 
 func (a *app) trainStopCommand() *cobra.Command {

@@ -48,6 +48,13 @@ type Settings struct {
 	HistoryURL          string
 	HistoryPasswordFile string
 
+	// Checkpoints is a folder or s3://bucket/prefix; the credentials are in a file.
+	Checkpoints            string
+	CheckpointsEndpoint    string
+	CheckpointsRegion      string
+	CheckpointsCredentials string
+	CheckpointsRate        int
+
 	// sources says where each value came from, by key.
 	sources map[string]string
 }
@@ -76,6 +83,11 @@ var table = []entry{
 	{"zone", "", "zone this server stands in: it measures the latency to servers of other zones", func(s *Settings) value { return (*text)(&s.Zone) }},
 	{"history.url", "", "postgres://USER@HOST/DATABASE?sslmode=verify-full of a PostgreSQL for history; SQLite in shared when empty", func(s *Settings) value { return (*address)(&s.HistoryURL) }},
 	{"history.password.file", "", "file with the password for history.url; without it PGPASSFILE and PGPASSWORD count", func(s *Settings) value { return (*text)(&s.HistoryPasswordFile) }},
+	{"checkpoints.store", "", "store that all nodes reach, for checkpoints: a folder, or s3://BUCKET/PREFIX; without it they stay on the nodes' disks", func(s *Settings) value { return (*address)(&s.Checkpoints) }},
+	{"checkpoints.endpoint", "", "address of the S3 server; Amazon's when empty", func(s *Settings) value { return (*address)(&s.CheckpointsEndpoint) }},
+	{"checkpoints.region", "us-east-1", "region of the S3 server", func(s *Settings) value { return (*text)(&s.CheckpointsRegion) }},
+	{"checkpoints.credentials.file", "", "file with {\"accessKeyId\": …, \"secretAccessKey\": …, \"sessionToken\": …}; read again for each request", func(s *Settings) value { return (*text)(&s.CheckpointsCredentials) }},
+	{"checkpoints.rate", "256", "most MiB a second that one replica writes there; 0 is no limit", func(s *Settings) value { return (*number)(&s.CheckpointsRate) }},
 	{"log.level", "info", "debug, info, warn or error", func(s *Settings) value { return (*text)(&s.LogLevel) }},
 	{"log.format", "text", "text or json", func(s *Settings) value { return (*text)(&s.LogFormat) }},
 	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},

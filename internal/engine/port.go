@@ -51,6 +51,8 @@ type Replica struct {
 	Standby *api.Standby `json:"standby,omitempty"`
 	// Recipe is what the framework adds; nil for plain commands. Command is the recipe's already.
 	Recipe *Recipe `json:"recipe,omitempty"`
+	// KeepLocal says which checkpoints stay on the node's disk.
+	KeepLocal api.CheckpointKeep `json:"keepLocal,omitzero"`
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
 	// Peer: launchers keep what ranks save in each other's memory too.

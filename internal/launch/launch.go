@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
@@ -34,6 +35,8 @@ type Config struct {
 	GiveUp time.Duration
 	// Readings asks the driver for devices; nil: there is nobody to ask.
 	Readings engine.Readings
+	// Stores opens the places that checkpoints go to; nil: they stay in memory.
+	Stores Stores
 }
 
 // launcher is the state of one Run.
@@ -65,7 +68,9 @@ type launcher struct {
 	own       []*reservation // of the recipe's processes
 	rehearsal rehearsal
 	standby   *standby // nil: none
-	said      int64    // the generation that was ordered last
+	open      Stores
+	stores    func() map[string]ckpt.Store // by tier
+	said      int64                        // the generation that was ordered last
 
 	goWritten sync.WaitGroup   // of later orders
 	deadline  <-chan time.Time // of the whole attempt; nil: none
@@ -121,7 +126,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
 	l := &launcher{
-		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
+		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
 		orders: newOrders(), children: make(chan struct{}, 1), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
 	}
 	if err := l.run(ctx); err != nil {
@@ -197,6 +202,7 @@ func (l *launcher) run(ctx context.Context) error {
 		}
 		defer l.peers.listener.Close()
 	}
+	l.stores = sync.OnceValue(func() map[string]ckpt.Store { return l.openStores(l.open, ends.Tiers) })
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()

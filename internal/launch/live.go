@@ -89,17 +89,22 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	l.ranks.ready(l.next.port, l.serve.port, peer, l.own, l.facts())
 	var exit engine.Exit
 	ran := false
-	for turn := 0; ; turn++ {
-		g, err := l.await(ctx, code, turn == 0)
+	for prepared := false; ; {
+		g, err := l.await(ctx, code, !prepared)
 		if err != nil && ran {
 			return exit // nobody wants another generation: this is how it ended
 		}
+		var procs *processes
 		if err == nil {
+			prepared = true
 			if why := l.obtain(ctx, g); why != nil && l.missed(g, why) {
 				continue
 			}
+			var filled bool
+			if filled, err = l.refill(ctx, g); err == nil && !filled {
+				continue
+			}
 		}
-		var procs *processes
 		if err == nil {
 			procs, err = l.start(g)
 		}
@@ -110,6 +115,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 			ran = true
 			wg.Go(func() { l.socket.serve(work, l) })
 			wg.Go(func() { outs.during(work) })
+			wg.Go(func() { l.persist(work) })
 		}
 		var more bool
 		if exit, more = l.supervise(ctx, procs, g); !more {

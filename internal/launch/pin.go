@@ -22,7 +22,12 @@ func (r *ranks) watermark(w link.Watermark) (kept []int64, ok bool) {
 		return nil, false
 	}
 	r.pin(w.Keep)
+	r.order(w.Persist) // before anything newer counts
 	r.raise(w.Step)
+	if len(w.Committed) > 0 {
+		r.committed = w.Committed
+		poke(r.persist)
+	}
 	return slices.Clone(r.pinned), true
 }
 

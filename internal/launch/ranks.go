@@ -35,8 +35,14 @@ type ranks struct {
 	python  []bool          // which are of the Python SDK
 	moved   chan struct{}   // has one after a rank said that it left
 	offers  map[int][]int64 // what local ranks would keep, if they may give up the rest
+	job     *persisting     // what is being persisted: its slots stay; nil: nothing
+	wanted  *link.Persist   // the newest that the leader ordered
+	ordered int64           // the order that was taken up last
+	persist chan struct{}   // has one after job or committed changed
 	pending bool            // something waits to be told, at due
 	due     time.Time
+
+	committed []link.Committed // as the leader told
 }
 
 const (
@@ -45,7 +51,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), offers: map[int][]int64{}}
+	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), persist: make(chan struct{}, 1), offers: map[int][]int64{}}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -54,6 +60,7 @@ func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
+	r.abandon()
 	r.said.SteppedAt, r.said.Pace, r.said.Use, r.said.Printed = time.Time{}, link.Pace{}, link.Use{}, false
 	clear(r.linked)
 	for i := range r.held {
@@ -203,7 +210,8 @@ func (r *ranks) answerOffers() {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > mark && !slices.Contains(kept, step) })
 		for c := range r.conns {
 			if c.local == i {
-				c.post(func(out *rankOutbox) { out.watermark, out.held = mark, true })
+				keep := r.keeping()
+				c.post(func(out *rankOutbox) { out.watermark, out.held, out.keep = mark, true, keep })
 			}
 		}
 	}
@@ -250,9 +258,7 @@ func (r *ranks) raise(step int64) {
 		return
 	}
 	r.mark = step
-	for c := range r.conns {
-		c.post(func(out *rankOutbox) { out.watermark = step })
-	}
+	r.tellMark()
 }
 
 // stop tells the ranks that they are about to be ended.
@@ -277,8 +283,8 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 	r.stall.pulses[local].pid, r.stall.pulses[local].printed, r.linked[local] = pidOf(c.conn), false, true
 	r.python[local] = h.stacks()
 	if r.mark > 0 {
-		mark := r.mark
-		c.post(func(out *rankOutbox) { out.watermark = mark })
+		mark, keep := r.mark, r.keeping()
+		c.post(func(out *rankOutbox) { out.watermark, out.keep = mark, keep })
 	}
 	if r.stopped != nil {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })

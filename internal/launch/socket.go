@@ -104,7 +104,8 @@ type rankConn struct {
 type rankOutbox struct {
 	watermark int64
 	pin       *wordPin
-	held      bool // what it offered to give up is known
+	keep      int64 // beside it: a step that is being read; 0: none
+	held      bool  // what it offered to give up is known
 	leave     *wordLeave
 	place     *wordPlace
 	stop      *wordStop
@@ -203,7 +204,7 @@ func (c *rankConn) write(welcome answer) {
 			lines = append(lines, answer{Pin: out.pin}.line()...)
 		}
 		if out.watermark > 0 || out.held {
-			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held}}.line()...)
+			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held, out.keep}}.line()...)
 		}
 		if _, err := c.conn.Write(lines); err != nil {
 			return

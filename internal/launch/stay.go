@@ -150,7 +150,7 @@ func (w *warden) part() bool {
 
 // fits says that the ranks keep their numbers: what else depends on them they can't be told.
 func (w *warden) fits(g link.Generation) bool {
-	return g.World == w.g.World && g.FirstRank == w.g.FirstRank
+	return g.World == w.g.World && g.FirstRank == w.g.FirstRank && g.Origin == nil // they have their slots open
 }
 
 // unasked sees ranks that left by themselves: a collective failed though no process of ours did. If nobody

@@ -188,6 +188,7 @@ type wordStop struct {
 type wordWatermark struct {
 	Step int64 `json:"step"`
 	Held bool  `json:"held,omitempty"` // the answer to a later held
+	Keep int64 `json:"keep,omitempty"` // a step whose slot is being read; absent: none
 }
 
 // wordPin names steps whose slots stay, whatever the watermark is; it replaces the one before.

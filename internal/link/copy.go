@@ -95,18 +95,3 @@ func copiesOf(list []*linkpb.Copy) []Copy {
 	}
 	return out
 }
-
-// Watermark is the newest step that every rank of a generation holds, and the steps that stay besides: a
-// peer's memory has them, or gets them.
-type Watermark struct {
-	Generation, Step int64
-	Keep             []int64 // rising
-}
-
-func (w Watermark) message() *linkpb.Watermark {
-	return &linkpb.Watermark{Generation: w.Generation, Step: w.Step, Keep: w.Keep}
-}
-
-func watermarkOf(m *linkpb.Watermark) Watermark {
-	return Watermark{Generation: m.GetGeneration(), Step: m.GetStep(), Keep: m.GetKeep()}
-}

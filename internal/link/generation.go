@@ -49,6 +49,8 @@ type Generation struct {
 	Peer      string // host:port of who keeps a copy of what this launcher's ranks save; "": nobody
 	PeerKey   string // by which launchers of the attempt know each other; the hub gives it where there is a peer or a source
 	Sources   []Source
+	// Origin is the checkpoint that holds the step to restore; nil: ranks hold it in memory.
+	Origin *Origin
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -79,6 +81,8 @@ type Ranks struct {
 	PeerPort   int               // where other launchers hand it states; 0: nowhere
 	Copies     []Copy            // states that it holds and keeps
 	Missed     int64             // a step to restore that could not be had; 0: none
+	Persisted  []Persisted       // the newest of each tier
+	Refused    *Origin           // the last checkpoint that could not be restored here
 }
 
 // RankState is what a rank that makes no progress does.
@@ -106,7 +110,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
-		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources),
+		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Origin: g.Origin.message(), Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources),
 	}
 }
 
@@ -114,7 +118,7 @@ func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
-		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()),
+		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Origin: originOf(m.GetOrigin()), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()),
 	}
 }
 
@@ -153,7 +157,7 @@ func checkGo(g *linkpb.Go) error {
 	case badPorts(g.GetPorts()) || len(g.GetKey()) > maxKey:
 		return fmt.Errorf("go with ports or a key that can't be")
 	}
-	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight()), checkSources(g)); err != nil {
+	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight()), checkOrigin(g.GetOrigin()), checkSources(g)); err != nil {
 		return err
 	}
 	if err := checkAddress(g.GetLead()); err != nil {
@@ -195,7 +199,7 @@ func checkRanks(r *linkpb.Ranks) error {
 	if badSteps(r.GetHeld()) {
 		return refuse("ranks hold steps that can't be")
 	}
-	if err := errors.Join(checkHung(r), checkOwn(r), checkCopies(r)); err != nil {
+	if err := errors.Join(checkHung(r), checkOwn(r), checkPersisted(r), checkCopies(r)); err != nil {
 		return err
 	}
 	f := r.GetFailed()
@@ -225,16 +229,6 @@ func checkHung(r *linkpb.Ranks) error {
 	return nil
 }
 
-func checkWatermark(w *linkpb.Watermark) error {
-	if w.GetGeneration() <= 0 || w.GetStep() <= 0 {
-		return fmt.Errorf("watermark of nothing")
-	}
-	if badSteps(w.GetKeep()) {
-		return fmt.Errorf("watermark with steps that can't be")
-	}
-	return nil
-}
-
 func (r Ranks) message() *linkpb.Ranks {
 	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Watched: r.Watched, Serve: int32(r.Serve), RoleTable: r.RoleTable, Ports: fewer(r.Ports)}
 	for _, s := range r.Hung[:min(len(r.Hung), maxHung)] {
@@ -252,6 +246,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	}
 	out.Prepared, out.Frozen, out.Kept = r.Prepared, r.Frozen, int32(r.Kept)
 	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
+	out.Persisted, out.Refused = persistedMessages(r.Persisted), r.Refused.message()
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -279,6 +274,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	}
 	out.Prepared, out.Frozen, out.Kept = m.GetPrepared(), m.GetFrozen(), int(m.GetKept())
 	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
+	out.Persisted, out.Refused = persistedOf(m.GetPersisted()), originOf(m.GetRefused())
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -341,7 +337,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetPeerPort() != m.GetPeerPort() || old.GetMissed() != m.GetMissed() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
-		(old.GetUse() == nil) != (m.GetUse() == nil)
+		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused())
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

@@ -68,6 +68,18 @@ var calls = map[protoreflect.Name]struct {
 			return err
 		},
 	},
+	"FetchManifest": { // everybody gets at most what its own task has
+		map[standing]codes.Code{isEarlier: codes.PermissionDenied, isFinished: codes.PermissionDenied},
+		func(m *linkMatrix, v visitor) error {
+			own, _ := ParseName(v.as)
+			from := &linkpb.Origin{TaskId: own.TaskID, Name: testCheckpoint}
+			chunks, err := pulled(m.api.FetchManifest(v.context(m.t.Context()), &linkpb.FetchManifestRequest{Origin: from}))
+			if err == nil && (len(chunks) != 1 || string(chunks[0].GetData()) != own.TaskID) || err != nil && len(chunks) > 0 {
+				m.t.Errorf("%s was given %v", v.name, chunks)
+			}
+			return err
+		},
+	},
 	"PutOutput": { // everybody writes at most into its own folder
 		map[standing]codes.Code{isFinished: codes.PermissionDenied},
 		func(m *linkMatrix, v visitor) error {

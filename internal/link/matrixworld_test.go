@@ -111,6 +111,12 @@ func newLinkMatrix(t *testing.T) *linkMatrix {
 	}
 	m.config = func(cfg *HubConfig) {
 		cfg.ArchiveOf = func(_ context.Context, task string) (string, error) { return m.digests[task], nil }
+		cfg.ManifestOf = func(_ context.Context, task string, from Origin) ([]byte, error) {
+			if task != from.TaskID || from.Name != testCheckpoint {
+				return nil, fault.New(fault.Forbidden, "NotItsCheckpoint", fault.T("Another task's.", "属于另一任务。"))
+			}
+			return []byte(task), nil
+		}
 		cfg.SecretsOf = func(_ context.Context, task, role string) (map[api.SecretRef]string, error) {
 			return map[api.SecretRef]string{{Secret: "s", Key: "k"}: task + " " + role}, nil
 		}

@@ -23,6 +23,13 @@ type launcher struct {
 	lost    error
 }
 
+// marks say which slots are free.
+type marks struct {
+	watermark int64   // newest step that every rank holds
+	keep      int64   // a step that the launcher reads; 0: none
+	pinned    []int64 // a copy of them is needed, or on its way
+}
+
 // heard is what a launcher may say; what this version does not know is skipped.
 type heard struct {
 	Welcome *struct {
@@ -34,6 +41,7 @@ type heard struct {
 	} `json:"pin"`
 	Watermark *struct {
 		Step int64 `json:"step"`
+		Keep int64 `json:"keep"`
 	} `json:"watermark"`
 }
 
@@ -77,7 +85,7 @@ func (l *launcher) listen(lines *bufio.Scanner) {
 		}
 		l.mu.Lock()
 		if w.Watermark != nil {
-			l.marks.watermark = max(l.marks.watermark, w.Watermark.Step)
+			l.marks.watermark, l.marks.keep = max(l.marks.watermark, w.Watermark.Step), w.Watermark.Keep
 		}
 		if w.Pin != nil {
 			l.marks.pinned = w.Pin.Steps

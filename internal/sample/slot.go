@@ -25,7 +25,8 @@ const (
 
 var slotMagic = []byte("FERMIL0\x01")
 
-const slotTree = `{"fermi-sample":1}`
+// slotTree says that the data is one value: bytes.
+func slotTree(data []byte) []byte { return fmt.Appendf(nil, `{"y":[0,%d]}`, len(data)) }
 
 type slot struct {
 	f    *os.File
@@ -91,13 +92,13 @@ func (s *slots) restore(step int64) (data []byte, err error) {
 }
 
 // save keeps data as the state after step, in a slot that nobody can need any more: an empty one, or
-// one older than what every rank holds and not to be kept. false: there is none now.
+// one older than what every rank holds and that the launcher does not read. false: there is none now.
 func (s *slots) save(step int64, m marks, data []byte) (bool, error) {
 	if s == nil {
 		return false, nil
 	}
 	for _, slot := range s.list {
-		if m.free(slot.step) {
+		if slot.free(m) {
 			return true, slot.write(s.place, step, data)
 		}
 	}
@@ -106,17 +107,11 @@ func (s *slots) save(step int64, m marks, data []byte) (bool, error) {
 
 // room says whether a save would find a slot.
 func (s *slots) room(m marks) bool {
-	return s != nil && slices.ContainsFunc(s.list, func(slot *slot) bool { return m.free(slot.step) })
+	return s != nil && slices.ContainsFunc(s.list, func(slot *slot) bool { return slot.free(m) })
 }
 
-// marks say which states somebody may need.
-type marks struct {
-	watermark int64   // every rank holds it
-	pinned    []int64 // a copy of them is needed, or on its way
-}
-
-func (m marks) free(step int64) bool {
-	return step == 0 || step < m.watermark && !slices.Contains(m.pinned, step)
+func (s *slot) free(m marks) bool {
+	return s.step == 0 || s.step < m.watermark && s.step != m.keep && !slices.Contains(m.pinned, s.step)
 }
 
 func (s *slot) wipe() error {
@@ -129,8 +124,8 @@ func (s *slot) write(p Place, step int64, data []byte) error {
 	if err := s.wipe(); err != nil {
 		return err
 	}
-	sums := chunkSums(data)
-	body := slices.Concat(data, []byte(slotTree), sums)
+	sums, tree := chunkSums(data), slotTree(data)
+	body := slices.Concat(data, tree, sums)
 	if _, err := s.f.WriteAt(body, slotHeader); err != nil {
 		return err
 	}
@@ -138,10 +133,10 @@ func (s *slot) write(p Place, step int64, data []byte) error {
 	for _, n := range []uint32{slotWhole, uint32(p.Rank), uint32(p.World), 0} {
 		h = binary.LittleEndian.AppendUint32(h, n)
 	}
-	for _, n := range []uint64{uint64(p.Generation), uint64(step), uint64(len(data)), uint64(len(slotTree)), uint64(len(sums))} {
+	for _, n := range []uint64{uint64(p.Generation), uint64(step), uint64(len(data)), uint64(len(tree)), uint64(len(sums))} {
 		h = binary.LittleEndian.AppendUint64(h, n)
 	}
-	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE([]byte(slotTree)))
+	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(tree))
 	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(sums))
 	h = binary.LittleEndian.AppendUint32(h, crc32.ChecksumIEEE(h))
 	_, err := s.f.WriteAt(h, 0)

@@ -54,6 +54,11 @@ func (s *Server) forget(ctx context.Context, c *call, o api.Object) (*reply, err
 	if err := s.Blob.Delete(ctx, "outputs/"+id+"/"); err != nil {
 		return nil, err
 	}
+	if s.Checkpoints != nil {
+		if err := s.Checkpoints.Erase(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.History.Forget(ctx, o.Kind(), id); err != nil {
 		return nil, err
 	}

@@ -70,6 +70,14 @@ type Live interface {
 	Outage(ctx context.Context, zone string) (api.Outage, error)
 }
 
+// Checkpoints are what of the ranks' states outlives them.
+type Checkpoints interface {
+	// List gives those of a task, oldest first; none is fine. Fault Unavailable when a store is away.
+	List(ctx context.Context, taskID string) ([]api.Checkpoint, error)
+	// Erase deletes all of them; it may be said again.
+	Erase(ctx context.Context, taskID string) error
+}
+
 // Explanation is one dominant reason, its evidence, and what would change it.
 type Explanation struct {
 	Reason         string       `json:"reason" doc:"Machine-readable: the one dominant reason."`
@@ -112,6 +120,8 @@ type Config struct {
 	Blob    blob.Store
 	Logs    LogReader
 	Live    Live
+	// Checkpoints are those of tasks; nil: there are none.
+	Checkpoints Checkpoints
 	// Backup writes one tar of everything; called by admins only.
 	Backup func(ctx context.Context, w io.Writer) error
 	// Box seals secrets; nil: they are refused.

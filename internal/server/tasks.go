@@ -50,6 +50,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 		read("events", "listTaskEvents", "What happened to the task.", append(eventPage, both...), eventsSchema(reg), s.taskEvents),
 		read("why", "explainTask", "Why the task is where it is.", both, schemaOf[Explanation](reg), s.why),
 		read("replicas", "listTaskReplicas", "Where its replicas run or ran.", both, object([]string{"items"}, map[string]*huma.Schema{"items": listOf(schemaOf[ReplicaView](reg))}), s.replicas),
+		read("checkpoints", "listTaskCheckpoints", "What of its ranks' states outlives them.", both, checkpointsSchema(reg), s.checkpoints),
 		read("outputs", "listTaskOutputs", "The files the task left.", append([]param{
 			{name: "limit", form: formInt, min: 1, max: 10000, fallback: "10000"}, {name: "cursor", doc: "next of the page before."},
 		}, both...), page(output), s.listOutputs),

@@ -111,7 +111,7 @@ class Walk:
         self.until(lambda: self.call("getTrainingTask", name="walked").json()["data"]["status"]["phase"] == "Completed")
         self.until(lambda: self.call("listTaskOutputs", name="walked").json()["data"]["items"])
         self.read("TrainingTask", "walked")
-        for id in "explainTask", "listTaskEvents", "listTaskReplicas", "readTaskLog":
+        for id in "explainTask", "listTaskEvents", "listTaskReplicas", "listTaskCheckpoints", "readTaskLog":
             self.call(id, name="walked")
         self.call("readTaskLog", name="walked", query={"follow": "true"}, headers={"Accept": "text/event-stream"})
         path = self.call("listTaskOutputs", name="walked").json()["data"]["items"][0]["path"]

@@ -90,8 +90,14 @@ func (w *world) interruptTorch(r torchRun, rank, after, steps int) (killed int, 
 // digests waits for the end and gives every rank's: weights, optimizer, random numbers and next samples.
 func (w *world) digests(r torchRun) string {
 	w.t.Helper()
+	return w.digestsIn(r, 1)
+}
+
+// digestsIn is digests of a run that ends in another attempt.
+func (w *world) digestsIn(r torchRun, attempt int) string {
+	w.t.Helper()
 	w.eventually(r.name+" has ended", func() bool { return w.task(r.name).Status.Phase.Finished() })
-	if s := w.task(r.name).Status; s.Phase == api.PhaseFailed || s.Attempt != 1 {
+	if s := w.task(r.name).Status; s.Phase == api.PhaseFailed || s.Attempt != attempt {
 		w.t.Fatalf("%s ended %s in attempt %d: %s %+v", r.name, s.Phase, s.Attempt, s.Message, s.Failure)
 	}
 	var all strings.Builder

@@ -214,6 +214,7 @@ func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 	if o := task.Spec.Outputs; o != nil {
 		r.OutputLogs = o.Logs
 	}
+	r.KeepLocal = *task.Spec.LocalTier().Keep
 	if n := c.node(m.number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
 		r.Devices = devicesOf(n, m.devices)

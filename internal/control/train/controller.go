@@ -8,6 +8,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -35,7 +36,7 @@ type Hub interface {
 	Ranks(name engine.Name) (link.Ranks, bool)
 	// Go tells it to start a generation; repeating is fine.
 	Go(name engine.Name, attempt int, g link.Generation) error
-	// Watermark tells it the newest step that every rank holds, and what stays besides.
+	// Watermark tells it the newest step that every rank holds, and what of it to persist.
 	Watermark(name engine.Name, w link.Watermark) error
 	// AskRank has a launcher do something to a rank, or look at it.
 	AskRank(ctx context.Context, name engine.Name, p link.Probe) (link.Probed, error)
@@ -54,6 +55,9 @@ type Config struct {
 	// Away finds the task another place without a node, or without the rack, leaf or zone it is in as kind says, and has it go there;
 	// an error says that it stays. Nil: tasks never move.
 	Away func(ctx context.Context, task *api.TrainingTask, node, kind string) error
+	// Repo is the checkpoints of a task in a tier; of link.TierLocal their records. Nil, also for a tier: there
+	// are none.
+	Repo func(tier, taskID string) (*ckpt.Repo, error)
 	// UID is a project's on machines that keep projects apart; nil or 0: none.
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// ArchiveAfter is how long a finished task stays in the store.
@@ -77,6 +81,9 @@ type Controller struct {
 	paces map[api.Key]pace     // of large tasks
 	bases map[string]base      // by work
 	bills map[string]uint64    // task id → what the usage rows of this leader say
+
+	durable map[string]*checkpoints // task id → its checkpoints
+	away    map[string]time.Time    // task id → until when it is not asked for them again
 }
 
 // New makes a controller; it starts nothing.
@@ -91,6 +98,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
 	c.stays, c.paces, c.bills = map[string]int{}, map[api.Key]pace{}, map[string]uint64{}
 	c.lent, c.bases = map[string]api.Key{}, map[string]base{}
+	c.durable, c.away = map[string]*checkpoints{}, map[string]time.Time{}
 	marks := newWatermarks()
 	c.marks = marks
 	c.mu.Unlock()
@@ -163,6 +171,8 @@ func (c *Controller) change(ch store.Change) {
 			delete(c.keys, ch.Old.GetMeta().ID)
 			delete(c.stays, ch.Old.GetMeta().ID)
 			delete(c.bills, ch.Old.GetMeta().ID)
+			delete(c.durable, ch.Old.GetMeta().ID)
+			delete(c.away, ch.Old.GetMeta().ID)
 			delete(c.paces, ch.Key)
 		}
 		c.loop.Add(ch.Key)
@@ -254,6 +264,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 	}
 	c.muster(&s, known)
 	s.table()
+	s.origins, s.unread = c.origins(ctx, &s)
 	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
 		if _, err := c.recipe(s, s.task); err != nil {
 			s.unfit = fault.From(err)

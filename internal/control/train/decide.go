@@ -128,6 +128,9 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	if s.resize(p, now) {
 		return // whatever failed meanwhile was of a generation that is over
 	}
+	if s.reopen(p) {
+		return
+	}
 	var wait time.Duration
 	failed := func(part *seen) *api.ReplicaFailure {
 		fail, more := part.rankFailure(p, now)
@@ -180,7 +183,7 @@ func (s *seen) gather(p *plan, now time.Time) {
 			p.start = append(p.start, i)
 		}
 	}
-	if len(p.start) == 0 && s.allReady() && s.all().meet() && s.all().checked(p, now) {
+	if len(p.start) == 0 && s.allReady() && s.all().meet() && s.all().checked(p, now) && !s.blind(p) {
 		s.open(p, s.world)
 	}
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -305,6 +306,9 @@ func TestEveryLifeEnds(t *testing.T) {
 			}
 			s := seen{task: tk, placement: pl, archiveAfter: time.Hour, stay: turn%2 == 0}
 			s.fillFrom(world, size)
+			if size == 2 {
+				s.origins = unrefused(&s)
+			}
 			p := decide(s, now.Add(time.Duration(turn)*time.Second))
 			if p.status.Attempt < tk.Status.Attempt || p.status.Generation < tk.Status.Generation {
 				t.Fatal("attempt or generation went back")
@@ -316,6 +320,9 @@ func TestEveryLifeEnds(t *testing.T) {
 			checkInterruptions(t, p.status)
 			checkUsed(t, s.task.Status, p)
 			checkWatch(t, s, p)
+			if r := p.status.Rendezvous; r != nil && r.Origin != nil && (r.Restore != r.Origin.Step || p.status.Generation > tk.Status.Generation && !slices.Contains(s.origins, *r.Origin)) {
+				t.Fatalf("it begins from a checkpoint that is none: %+v of %v", r.Origin, s.origins)
+			}
 			tk, pl = s.committed(p)
 			play(t, world, s, p)
 			if tk.Status.Phase.Finished() && len(world) == 0 {
@@ -412,6 +419,10 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 			continue
 		}
 		m.said.RoleTable = table
+		if o := s.orderFor(i, p.status, true).Origin; o != nil && m.said.Generation < number && rapid.Bool().Draw(t, "refuses") {
+			m.said.Refused = o
+			continue
+		}
 		if m.said.Generation < number {
 			m.state = engine.StateRunning
 			m.said.Generation, m.said.Failed, m.said.Hung, m.said.Frozen = number, nil, nil, false

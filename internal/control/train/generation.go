@@ -93,6 +93,9 @@ func (s *seen) open(p *plan, world int) {
 		Members: s.membersHash(), World: world, Restore: s.restorable(),
 		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(), Seats: s.seats(),
 	}
+	if o := s.origin(); o != nil && p.status.Rendezvous.Restore == 0 {
+		p.status.Rendezvous.Restore, p.status.Rendezvous.Origin = o.Step, o
+	}
 	if s.whole == nil { // frameworks that ask for ports have no roles that restart by themselves
 		for _, i := range s.order {
 			p.status.Rendezvous.Ports = append(p.status.Rendezvous.Ports, s.members[i].said.Ports...)
@@ -157,6 +160,9 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 	}
 	if !s.allReady() || !s.all().meet() {
 		return // they come back, or are found lost
+	}
+	if s.blind(p) {
+		return
 	}
 	if wait := backOff(recent, now); wait > 0 && !swapping(p) && !s.progressed(&p.status) {
 		p.wake = wait
@@ -238,8 +244,12 @@ func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Ge
 	if own := status.Role(s.members[i].role); own != nil {
 		r, generation = own.Rendezvous, own.Generation
 	}
+	var origin *link.Origin
+	if o := r.Origin; o != nil {
+		origin = &link.Origin{TaskID: o.TaskID, Name: o.Name}
+	}
 	g := link.Generation{
-		Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
+		Origin: origin, Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
 		Restore: r.Restore, Hold: hold, Ports: r.Ports,
 	}
 	s.introduce(i, &g)

@@ -245,7 +245,7 @@ func (s *seen) introduce(i int, g *link.Generation) {
 	if k := s.peerOf(i); k >= 0 && s.members[k].said.PeerPort > 0 {
 		g.Peer = net.JoinHostPort(leadHost, strconv.Itoa(s.members[k].said.PeerPort))
 	}
-	if m := &s.members[i]; g.Restore > 0 {
+	if m := &s.members[i]; g.Restore > 0 && g.Origin == nil {
 		own := net.JoinHostPort(leadHost, strconv.Itoa(m.said.PeerPort))
 		list := slices.DeleteFunc(s.where(g.Restore, m.first, m.ranks), func(c link.Source) bool { return c.Address == own })
 		g.Sources = list[:min(len(list), link.MaxCopies)]

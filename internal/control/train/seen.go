@@ -30,6 +30,10 @@ type seen struct {
 	stay bool
 	// base is the pace of the same work in a smaller world; nil: none is known.
 	base *base
+	// origins are the checkpoints to begin from where nothing is in memory, the best first; unread: a
+	// store is away, and nobody knows.
+	origins []api.CheckpointOrigin
+	unread  bool
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 

@@ -18,15 +18,38 @@ type watermarks struct {
 
 	mu    sync.Mutex
 	dirty map[string]bool         // task ids; true: tell it again in any case
+	ended map[string][]outcome    // by task: commits that have
 	told  map[string]map[int]mark // by part of the task; of the loop alone
-	peers map[string]*copying     // likewise, by task
+
+	saving  map[string]*saving  // by task; of the loop alone
+	peers   map[string]*copying // likewise
+	commits sync.WaitGroup
 }
 
-// mark is what was told last; the last two are what stays besides.
-type mark struct{ generation, step, first, second int64 }
+// mark is what was told last: a step of a generation, the step to persist and the checkpoints there are,
+// and what stays for copies in peers' memory.
+type mark struct{ generation, step, persist, local, shared, safe, next int64 }
+
+func markOf(w link.Watermark) mark {
+	m := mark{generation: w.Generation, step: w.Step}
+	if w.Persist != nil {
+		m.persist = w.Persist.Step
+	}
+	if n := len(w.Keep); n > 0 {
+		m.safe, m.next = w.Keep[0], w.Keep[n-1]
+	}
+	for _, c := range w.Committed {
+		if c.Tier == link.TierLocal {
+			m.local = c.Step
+		} else {
+			m.shared = c.Step
+		}
+	}
+	return m
+}
 
 func newWatermarks() *watermarks {
-	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, told: map[string]map[int]mark{}, peers: map[string]*copying{}}
+	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, ended: map[string][]outcome{}, told: map[string]map[int]mark{}, saving: map[string]*saving{}, peers: map[string]*copying{}}
 }
 
 // Saved says that ranks of a task may hold another step, or, anew, that one of its launchers may have
@@ -47,9 +70,18 @@ func (c *Controller) Saved(taskID string, anew bool) {
 	}
 }
 
+func (w *watermarks) copying(id string) *copying {
+	if w.peers[id] == nil {
+		w.peers[id] = &copying{}
+	}
+	return w.peers[id]
+}
+
 func (w *watermarks) forget(id string) {
 	delete(w.told, id)
 	delete(w.peers, id)
+	delete(w.saving, id)
+	w.outcomes(id)
 }
 
 func (w *watermarks) take() map[string]bool {
@@ -62,6 +94,7 @@ func (w *watermarks) take() map[string]bool {
 
 // watch tells watermarks until ctx ends.
 func (c *Controller) watch(ctx context.Context, w *watermarks) {
+	defer w.commits.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -106,31 +139,30 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 	p := plan{status: store.Clone(s.task).Status}
 	var errs []error
 	for k, part := range s.parts() {
-		part.as(&p, func() { errs = append(errs, c.tellPart(part, int64(p.status.Generation), w, k)) })
+		part.as(&p, func() { errs = append(errs, c.tellPart(ctx, w, part, int64(p.status.Generation), k)) })
 	}
 	return errors.Join(errs...)
 }
 
 // tellPart tells the members of one part of a task what they all hold.
-func (c *Controller) tellPart(s *seen, generation int64, w *watermarks, k int) error {
+func (c *Controller) tellPart(ctx context.Context, w *watermarks, s *seen, generation int64, k int) error {
 	for i := range s.members {
 		if s.members[i].said.Generation != generation {
 			return nil // not all are there yet
 		}
 	}
-	id, step := s.task.Meta.ID, s.heldByAll()
-	if w.peers[id] == nil {
-		w.peers[id] = &copying{}
+	say, told := link.Watermark{Generation: generation, Step: s.heldByAll()}, w.told[s.task.Meta.ID]
+	if say.Step == 0 {
+		return nil
 	}
-	keep := s.keep(w.peers[id], generation, step, c.cfg.Clock.Now())
-	now := mark{generation: generation, step: step}
-	if len(keep) > 0 {
-		now.first, now.second = keep[0], keep[len(keep)-1]
+	say.Keep = s.keep(w.copying(s.task.Meta.ID), generation, say.Step, c.cfg.Clock.Now())
+	if c.keeps(s.task) && s.task.Status.Rendezvous != nil {
+		c.persist(ctx, w, s, &say)
 	}
-	if step > 0 && w.told[id][k] != now {
-		w.told[id][k] = now
+	if now := markOf(say); told[k] != now {
+		told[k] = now
 		for i := range s.members {
-			if err := c.cfg.Hub.Watermark(s.members[i].name, link.Watermark{Generation: generation, Step: step, Keep: keep}); err != nil && !fault.Is(err, fault.Unavailable) {
+			if err := c.cfg.Hub.Watermark(s.members[i].name, say); err != nil && !fault.Is(err, fault.Unavailable) {
 				return err
 			}
 		}

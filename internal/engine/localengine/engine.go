@@ -39,6 +39,8 @@ type Config struct {
 	Clock    clock.Clock
 	// Hide are the platform's folders, which a project's processes must not see.
 	Hide []string
+	// Tiers are the places that checkpoints of a node go to; nil: none.
+	Tiers func(node string) record.Tiers
 	// Owner is the one whose replicas are started where projects can't be kept apart; "" starts all.
 	Owner string
 	// MaxProcesses is how many replicas fit on this machine; 0: its memory over 256 MiB.

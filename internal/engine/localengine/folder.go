@@ -36,9 +36,11 @@ func (e *Engine) create(r engine.Replica) error {
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return err
 	}
-	err := errors.Join(
-		record.Write(tmp, record.FileReplica, r),
-		record.Write(tmp, record.FileEndpoint, record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r)}))
+	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r)}
+	if e.cfg.Tiers != nil {
+		ends.Tiers = e.cfg.Tiers(r.Node)
+	}
+	err := errors.Join(record.Write(tmp, record.FileReplica, r), record.Write(tmp, record.FileEndpoint, ends))
 	if err == nil {
 		err = renameNew(tmp, e.folder(r.Name))
 	}

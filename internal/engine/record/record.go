@@ -86,4 +86,20 @@ type Link struct {
 	Epochs string `json:"epochs,omitempty"`
 	// Tenant is here and not in a file of its own because a record costs a start two syncs.
 	Tenant Tenant `json:"tenant,omitzero"`
+	Tiers  Tiers  `json:"tiers,omitzero"`
+}
+
+// Tiers are the places that checkpoints of a node's replicas go to. There is no secret in it.
+type Tiers struct {
+	Local  string     `json:"local,omitempty"` // a folder on the node's disk
+	Shared SharedTier `json:"shared,omitzero"`
+}
+
+// SharedTier is a store that all nodes reach; zero: there is none.
+type SharedTier struct {
+	Place       string `json:"place,omitempty"` // a folder, or s3://bucket/prefix
+	Endpoint    string `json:"endpoint,omitempty"`
+	Region      string `json:"region,omitempty"`
+	Credentials string `json:"credentials,omitempty"` // path of a file that is read for each request
+	Rate        int64  `json:"rate,omitempty"`        // bytes a second of one launcher; 0: no limit
 }

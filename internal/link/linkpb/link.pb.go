@@ -566,6 +566,7 @@ type Go struct {
 	Peer          string                 `protobuf:"bytes,80,opt,name=peer,proto3" json:"peer,omitempty"`                            // host:port of the launcher whose memory keeps a copy of what this one's ranks save; "": nobody's
 	PeerKey       string                 `protobuf:"bytes,81,opt,name=peer_key,json=peerKey,proto3" json:"peer_key,omitempty"`       // by which launchers of this attempt know each other; ranks are not told
 	Sources       []*Source              `protobuf:"bytes,82,rep,name=sources,proto3" json:"sources,omitempty"`                      // where states of the step to restore are, for ranks that lack theirs
+	Origin        *Origin                `protobuf:"bytes,70,opt,name=origin,proto3" json:"origin,omitempty"`                        // the checkpoint that holds the step to restore; absent: ranks hold it in memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,6 +723,13 @@ func (x *Go) GetPeerKey() string {
 func (x *Go) GetSources() []*Source {
 	if x != nil {
 		return x.Sources
+	}
+	return nil
+}
+
+func (x *Go) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
 	}
 	return nil
 }
@@ -1330,7 +1338,9 @@ type Ranks struct {
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
 	PeerPort          int32                  `protobuf:"varint,80,opt,name=peer_port,json=peerPort,proto3" json:"peer_port,omitempty"`                                // where other launchers hand it states, and are given them
 	Copies            []*Copy                `protobuf:"bytes,81,rep,name=copies,proto3" json:"copies,omitempty"`
-	Missed            int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"` // a step to restore that could not be had
+	Missed            int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"`      // a step to restore that could not be had
+	Persisted         []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"` // the newest of each tier
+	Refused           *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`     // the last checkpoint that could not be restored here
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1547,6 +1557,272 @@ func (x *Ranks) GetMissed() int64 {
 	return 0
 }
 
+func (x *Ranks) GetPersisted() []*Persisted {
+	if x != nil {
+		return x.Persisted
+	}
+	return nil
+}
+
+func (x *Ranks) GetRefused() *Origin {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+// Origin names a checkpoint: its task and its name there.
+type Origin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Origin) Reset() {
+	*x = Origin{}
+	mi := &file_link_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Origin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Origin) ProtoMessage() {}
+
+func (x *Origin) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Origin.ProtoReflect.Descriptor instead.
+func (*Origin) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Origin) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Origin) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// Persisted is what a launcher's ranks have of a step in a tier: durable, and not yet a checkpoint.
+type Persisted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	Parts         []byte                 `protobuf:"bytes,4,opt,name=parts,proto3" json:"parts,omitempty"` // JSON: what names them in the manifest
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"` // why there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Persisted) Reset() {
+	*x = Persisted{}
+	mi := &file_link_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Persisted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Persisted) ProtoMessage() {}
+
+func (x *Persisted) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
+func (*Persisted) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Persisted) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Persisted) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Persisted) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Persisted) GetParts() []byte {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Persisted) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// Persist asks for a step in tiers. A launcher that has all ranks may take a newer one.
+type Persist struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"`
+	Tiers         []string               `protobuf:"bytes,2,rep,name=tiers,proto3" json:"tiers,omitempty"`
+	Full          bool                   `protobuf:"varint,3,opt,name=full,proto3" json:"full,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Persist) Reset() {
+	*x = Persist{}
+	mi := &file_link_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Persist) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Persist) ProtoMessage() {}
+
+func (x *Persist) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Persist.ProtoReflect.Descriptor instead.
+func (*Persist) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Persist) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Persist) GetTiers() []string {
+	if x != nil {
+		return x.Tiers
+	}
+	return nil
+}
+
+func (x *Persist) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+// Committed is the newest checkpoint of a tier that exists.
+type Committed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Committed) Reset() {
+	*x = Committed{}
+	mi := &file_link_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Committed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Committed) ProtoMessage() {}
+
+func (x *Committed) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Committed.ProtoReflect.Descriptor instead.
+func (*Committed) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Committed) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Committed) GetGeneration() int64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Committed) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
 // Pace is sums over the ranks of one launcher, over steps whose time is known.
 type Pace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1562,7 +1838,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1850,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1863,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -1649,7 +1925,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1937,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1950,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -1743,7 +2019,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +2031,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +2044,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -1797,7 +2073,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1809,7 +2085,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +2098,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -1864,7 +2140,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2152,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2165,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -1977,7 +2253,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2265,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2278,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2060,7 +2336,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2348,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2361,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Probe) GetId() string {
@@ -2130,7 +2406,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2418,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2431,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Probed) GetId() string {
@@ -2198,14 +2474,16 @@ type Watermark struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Generation    int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
-	Keep          []int64                `protobuf:"varint,80,rep,packed,name=keep,proto3" json:"keep,omitempty"`
+	Persist       *Persist               `protobuf:"bytes,70,opt,name=persist,proto3" json:"persist,omitempty"` // said with every watermark until it is done: its slots stay
+	Committed     []*Committed           `protobuf:"bytes,71,rep,name=committed,proto3" json:"committed,omitempty"`
+	Keep          []int64                `protobuf:"varint,80,rep,packed,name=keep,proto3" json:"keep,omitempty"` // steps that stay besides, rising
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2495,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2508,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -2245,6 +2523,20 @@ func (x *Watermark) GetStep() int64 {
 		return x.Step
 	}
 	return 0
+}
+
+func (x *Watermark) GetPersist() *Persist {
+	if x != nil {
+		return x.Persist
+	}
+	return nil
+}
+
+func (x *Watermark) GetCommitted() []*Committed {
+	if x != nil {
+		return x.Committed
+	}
+	return nil
 }
 
 func (x *Watermark) GetKeep() []int64 {
@@ -2264,7 +2556,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2568,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2581,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -2321,7 +2613,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2625,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2638,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -2409,7 +2701,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2713,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2726,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -2470,7 +2762,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2482,7 +2774,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2495,7 +2787,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -2524,7 +2816,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2828,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2841,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -2591,7 +2883,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2895,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2908,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -2649,7 +2941,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2953,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2966,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -2697,7 +2989,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +3001,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +3014,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -2755,7 +3047,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2767,7 +3059,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2780,7 +3072,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -2798,7 +3090,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2810,7 +3102,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2823,7 +3115,51 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{37}
+}
+
+type FetchManifestRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Origin        *Origin                `protobuf:"bytes,1,opt,name=origin,proto3" json:"origin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchManifestRequest) Reset() {
+	*x = FetchManifestRequest{}
+	mi := &file_link_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchManifestRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchManifestRequest) ProtoMessage() {}
+
+func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
+func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *FetchManifestRequest) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
 }
 
 type SecretValue struct {
@@ -2837,7 +3173,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2849,7 +3185,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2862,7 +3198,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -2895,7 +3231,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3243,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3256,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -2943,7 +3279,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2955,7 +3291,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2968,7 +3304,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3023,7 +3359,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3035,7 +3371,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3048,7 +3384,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3081,7 +3417,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3429,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3442,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -3130,7 +3466,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3478,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3491,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -3228,7 +3564,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +3576,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +3589,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -3322,7 +3658,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3334,7 +3670,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3347,7 +3683,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -3373,7 +3709,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3721,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3734,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -3425,7 +3761,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3773,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3786,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Facts) GetReplica() string {
@@ -3522,7 +3858,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3870,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3883,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Order) GetReplica() string {
@@ -3596,7 +3932,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3944,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3957,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Question) GetKind() string {
@@ -3654,7 +3990,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +4002,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +4015,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -3698,7 +4034,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3710,7 +4046,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3723,7 +4059,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -3748,7 +4084,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +4096,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +4109,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TailData) GetReplica() string {
@@ -3853,7 +4189,7 @@ const file_link_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
 	"\n" +
-	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\x88\x04\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xb7\x04\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -3876,7 +4212,8 @@ const file_link_proto_rawDesc = "" +
 	"\x06frozen\x18\x14 \x01(\bR\x06frozen\x12\x12\n" +
 	"\x04peer\x18P \x01(\tR\x04peer\x12\x19\n" +
 	"\bpeer_key\x18Q \x01(\tR\apeerKey\x12/\n" +
-	"\asources\x18R \x03(\v2\x15.fermi.link.v1.SourceR\asources\"N\n" +
+	"\asources\x18R \x03(\v2\x15.fermi.link.v1.SourceR\asources\x12-\n" +
+	"\x06origin\x18F \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\"N\n" +
 	"\x06Source\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x18\n" +
@@ -3919,7 +4256,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xfa\x06\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xe3\a\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -3952,7 +4289,30 @@ const file_link_proto_rawDesc = "" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\x12\x1b\n" +
 	"\tpeer_port\x18P \x01(\x05R\bpeerPort\x12+\n" +
 	"\x06copies\x18Q \x03(\v2\x13.fermi.link.v1.CopyR\x06copies\x12\x16\n" +
-	"\x06missed\x18R \x01(\x03R\x06missed\"\x96\x01\n" +
+	"\x06missed\x18R \x01(\x03R\x06missed\x126\n" +
+	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12/\n" +
+	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\"5\n" +
+	"\x06Origin\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x7f\n" +
+	"\tPersisted\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05parts\x18\x04 \x01(\fR\x05parts\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"G\n" +
+	"\aPersist\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05tiers\x18\x02 \x03(\tR\x05tiers\x12\x12\n" +
+	"\x04full\x18\x03 \x01(\bR\x04full\"S\n" +
+	"\tCommitted\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x03R\n" +
+	"generation\x12\x12\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\x96\x01\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x18\n" +
@@ -4013,12 +4373,14 @@ const file_link_proto_rawDesc = "" +
 	"refused_zh\x18\x03 \x01(\tR\trefusedZh\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12 \n" +
 	"\fat_unix_nano\x18\x05 \x01(\x03R\n" +
-	"atUnixNano\"S\n" +
+	"atUnixNano\"\xbd\x01\n" +
 	"\tWatermark\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
 	"generation\x12\x12\n" +
-	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x120\n" +
+	"\apersist\x18F \x01(\v2\x16.fermi.link.v1.PersistR\apersist\x126\n" +
+	"\tcommitted\x18G \x03(\v2\x18.fermi.link.v1.CommittedR\tcommitted\x12\x12\n" +
 	"\x04keep\x18P \x03(\x03R\x04keep\"=\n" +
 	"\aStarted\x12 \n" +
 	"\fat_unix_nano\x18\x01 \x01(\x03R\n" +
@@ -4061,7 +4423,9 @@ const file_link_proto_rawDesc = "" +
 	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"-\n" +
 	"\x13FetchArchiveRequest\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x15\n" +
-	"\x13FetchSecretsRequest\"M\n" +
+	"\x13FetchSecretsRequest\"E\n" +
+	"\x14FetchManifestRequest\x12-\n" +
+	"\x06origin\x18\x01 \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\"M\n" +
 	"\vSecretValue\x12\x16\n" +
 	"\x06secret\x18\x01 \x01(\tR\x06secret\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
@@ -4124,11 +4488,12 @@ const file_link_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x18\n" +
 	"\adurable\x18\x04 \x01(\x03R\adurable\x12\x16\n" +
-	"\x06synced\x18\x05 \x01(\bR\x06synced2\xb9\x02\n" +
+	"\x06synced\x18\x05 \x01(\bR\x06synced2\x87\x03\n" +
 	"\x04Link\x12D\n" +
 	"\x06Attach\x12\x1b.fermi.link.v1.FromLauncher\x1a\x19.fermi.link.v1.ToLauncher(\x010\x01\x12J\n" +
 	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12P\n" +
-	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12M\n" +
+	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12L\n" +
+	"\rFetchManifest\x12#.fermi.link.v1.FetchManifestRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12M\n" +
 	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012\xc3\x01\n" +
 	"\x04Peer\x12E\n" +
 	"\aForward\x12\x1b.fermi.link.v1.FromFollower\x1a\x19.fermi.link.v1.ToFollower(\x010\x01\x125\n" +
@@ -4147,126 +4512,139 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_link_proto_goTypes = []any{
-	(*FromLauncher)(nil),        // 0: fermi.link.v1.FromLauncher
-	(*ToLauncher)(nil),          // 1: fermi.link.v1.ToLauncher
-	(*Hello)(nil),               // 2: fermi.link.v1.Hello
-	(*Welcome)(nil),             // 3: fermi.link.v1.Welcome
-	(*Go)(nil),                  // 4: fermi.link.v1.Go
-	(*Source)(nil),              // 5: fermi.link.v1.Source
-	(*Copy)(nil),                // 6: fermi.link.v1.Copy
-	(*Preflight)(nil),           // 7: fermi.link.v1.Preflight
-	(*PreflightTarget)(nil),     // 8: fermi.link.v1.PreflightTarget
-	(*NodeFacts)(nil),           // 9: fermi.link.v1.NodeFacts
-	(*PreflightReport)(nil),     // 10: fermi.link.v1.PreflightReport
-	(*DeviceFault)(nil),         // 11: fermi.link.v1.DeviceFault
-	(*PreflightResult)(nil),     // 12: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),           // 13: fermi.link.v1.RoleTable
-	(*Ranks)(nil),               // 14: fermi.link.v1.Ranks
-	(*Pace)(nil),                // 15: fermi.link.v1.Pace
-	(*Use)(nil),                 // 16: fermi.link.v1.Use
-	(*Saves)(nil),               // 17: fermi.link.v1.Saves
-	(*RankOwn)(nil),             // 18: fermi.link.v1.RankOwn
-	(*RankExit)(nil),            // 19: fermi.link.v1.RankExit
-	(*RankState)(nil),           // 20: fermi.link.v1.RankState
-	(*Probe)(nil),               // 21: fermi.link.v1.Probe
-	(*Probed)(nil),              // 22: fermi.link.v1.Probed
-	(*Watermark)(nil),           // 23: fermi.link.v1.Watermark
-	(*Started)(nil),             // 24: fermi.link.v1.Started
-	(*Exited)(nil),              // 25: fermi.link.v1.Exited
-	(*LogData)(nil),             // 26: fermi.link.v1.LogData
-	(*LogAck)(nil),              // 27: fermi.link.v1.LogAck
-	(*Usage)(nil),               // 28: fermi.link.v1.Usage
-	(*Done)(nil),                // 29: fermi.link.v1.Done
-	(*StopOrder)(nil),           // 30: fermi.link.v1.StopOrder
-	(*Beat)(nil),                // 31: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil), // 32: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil), // 33: fermi.link.v1.FetchSecretsRequest
-	(*SecretValue)(nil),         // 34: fermi.link.v1.SecretValue
-	(*Chunk)(nil),               // 35: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),    // 36: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),        // 37: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),      // 38: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),        // 39: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),          // 40: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),       // 41: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),       // 42: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),               // 43: fermi.link.v1.Facts
-	(*Order)(nil),               // 44: fermi.link.v1.Order
-	(*Question)(nil),            // 45: fermi.link.v1.Question
-	(*Answer)(nil),              // 46: fermi.link.v1.Answer
-	(*TailRequest)(nil),         // 47: fermi.link.v1.TailRequest
-	(*TailData)(nil),            // 48: fermi.link.v1.TailData
-	nil,                         // 49: fermi.link.v1.NodeFacts.VersionsEntry
+	(*FromLauncher)(nil),         // 0: fermi.link.v1.FromLauncher
+	(*ToLauncher)(nil),           // 1: fermi.link.v1.ToLauncher
+	(*Hello)(nil),                // 2: fermi.link.v1.Hello
+	(*Welcome)(nil),              // 3: fermi.link.v1.Welcome
+	(*Go)(nil),                   // 4: fermi.link.v1.Go
+	(*Source)(nil),               // 5: fermi.link.v1.Source
+	(*Copy)(nil),                 // 6: fermi.link.v1.Copy
+	(*Preflight)(nil),            // 7: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),      // 8: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),            // 9: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),      // 10: fermi.link.v1.PreflightReport
+	(*DeviceFault)(nil),          // 11: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),      // 12: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),            // 13: fermi.link.v1.RoleTable
+	(*Ranks)(nil),                // 14: fermi.link.v1.Ranks
+	(*Origin)(nil),               // 15: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 16: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 17: fermi.link.v1.Persist
+	(*Committed)(nil),            // 18: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 19: fermi.link.v1.Pace
+	(*Use)(nil),                  // 20: fermi.link.v1.Use
+	(*Saves)(nil),                // 21: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 22: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 23: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 24: fermi.link.v1.RankState
+	(*Probe)(nil),                // 25: fermi.link.v1.Probe
+	(*Probed)(nil),               // 26: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 27: fermi.link.v1.Watermark
+	(*Started)(nil),              // 28: fermi.link.v1.Started
+	(*Exited)(nil),               // 29: fermi.link.v1.Exited
+	(*LogData)(nil),              // 30: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 31: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 32: fermi.link.v1.Usage
+	(*Done)(nil),                 // 33: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 34: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 35: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 36: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 37: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 38: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 39: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 40: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 41: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 42: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 43: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),         // 44: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 45: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 46: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 47: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 48: fermi.link.v1.Facts
+	(*Order)(nil),                // 49: fermi.link.v1.Order
+	(*Question)(nil),             // 50: fermi.link.v1.Question
+	(*Answer)(nil),               // 51: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 52: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 53: fermi.link.v1.TailData
+	nil,                          // 54: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	24, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	25, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	26, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	28, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	29, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	31, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	28, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	29, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	30, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	32, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	33, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	35, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	14, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	22, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	26, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	27, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	30, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	31, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	23, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	21, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	31, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	34, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	35, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	27, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	25, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
 	13, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	7,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	5,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
-	8,  // 19: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	49, // 20: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	12, // 21: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	11, // 22: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
-	8,  // 23: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	19, // 24: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	20, // 25: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	9,  // 26: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	10, // 27: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	15, // 28: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	16, // 29: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	17, // 30: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	18, // 31: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
-	6,  // 32: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
-	37, // 33: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	41, // 34: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	43, // 35: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	31, // 36: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	42, // 37: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	44, // 38: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	31, // 39: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	28, // 40: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	14, // 41: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	22, // 42: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 43: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	30, // 44: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	23, // 45: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	21, // 46: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 47: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	32, // 48: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	33, // 49: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	36, // 50: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	39, // 51: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	45, // 52: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	47, // 53: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 54: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	35, // 55: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	34, // 56: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	38, // 57: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	40, // 58: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	46, // 59: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	48, // 60: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	54, // [54:61] is the sub-list for method output_type
-	47, // [47:54] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	15, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	8,  // 20: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	54, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	12, // 22: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	11, // 23: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	8,  // 24: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	23, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	24, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	9,  // 27: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	10, // 28: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	19, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	20, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	21, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	22, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	6,  // 33: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
+	16, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	15, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	17, // 36: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	18, // 37: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	15, // 38: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	42, // 39: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	46, // 40: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	48, // 41: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	35, // 42: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	47, // 43: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	49, // 44: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	35, // 45: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	32, // 46: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	14, // 47: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	26, // 48: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 49: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	34, // 50: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	27, // 51: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	25, // 52: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 53: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	36, // 54: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	37, // 55: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	38, // 56: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	41, // 57: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	44, // 58: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	50, // 59: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	52, // 60: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 61: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	40, // 62: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	39, // 63: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	40, // 64: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	43, // 65: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	45, // 66: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	51, // 67: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	53, // 68: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	61, // [61:69] is the sub-list for method output_type
+	53, // [53:61] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -4294,16 +4672,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[36].OneofWrappers = []any{
+	file_link_proto_msgTypes[41].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[39].OneofWrappers = []any{
+	file_link_proto_msgTypes[44].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[40].OneofWrappers = []any{
+	file_link_proto_msgTypes[45].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -4314,7 +4692,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -19,10 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Link_Attach_FullMethodName       = "/fermi.link.v1.Link/Attach"
-	Link_FetchArchive_FullMethodName = "/fermi.link.v1.Link/FetchArchive"
-	Link_FetchSecrets_FullMethodName = "/fermi.link.v1.Link/FetchSecrets"
-	Link_PutOutput_FullMethodName    = "/fermi.link.v1.Link/PutOutput"
+	Link_Attach_FullMethodName        = "/fermi.link.v1.Link/Attach"
+	Link_FetchArchive_FullMethodName  = "/fermi.link.v1.Link/FetchArchive"
+	Link_FetchSecrets_FullMethodName  = "/fermi.link.v1.Link/FetchSecrets"
+	Link_FetchManifest_FullMethodName = "/fermi.link.v1.Link/FetchManifest"
+	Link_PutOutput_FullMethodName     = "/fermi.link.v1.Link/PutOutput"
 )
 
 // LinkClient is the client API for Link service.
@@ -38,6 +39,8 @@ type LinkClient interface {
 	FetchArchive(ctx context.Context, in *FetchArchiveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 	// FetchSecrets streams the values that the replica's role names, and no others.
 	FetchSecrets(ctx context.Context, in *FetchSecretsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SecretValue], error)
+	// FetchManifest streams the record of a checkpoint that the replica's task has.
+	FetchManifest(ctx context.Context, in *FetchManifestRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 	// PutOutput stores one file of the replica's outputs: a header, then chunks.
 	PutOutput(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutOutputRequest, PutOutputReply], error)
 }
@@ -101,9 +104,28 @@ func (c *linkClient) FetchSecrets(ctx context.Context, in *FetchSecretsRequest, 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Link_FetchSecretsClient = grpc.ServerStreamingClient[SecretValue]
 
+func (c *linkClient) FetchManifest(ctx context.Context, in *FetchManifestRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[3], Link_FetchManifest_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FetchManifestRequest, Chunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Link_FetchManifestClient = grpc.ServerStreamingClient[Chunk]
+
 func (c *linkClient) PutOutput(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutOutputRequest, PutOutputReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[3], Link_PutOutput_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[4], Link_PutOutput_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +149,8 @@ type LinkServer interface {
 	FetchArchive(*FetchArchiveRequest, grpc.ServerStreamingServer[Chunk]) error
 	// FetchSecrets streams the values that the replica's role names, and no others.
 	FetchSecrets(*FetchSecretsRequest, grpc.ServerStreamingServer[SecretValue]) error
+	// FetchManifest streams the record of a checkpoint that the replica's task has.
+	FetchManifest(*FetchManifestRequest, grpc.ServerStreamingServer[Chunk]) error
 	// PutOutput stores one file of the replica's outputs: a header, then chunks.
 	PutOutput(grpc.ClientStreamingServer[PutOutputRequest, PutOutputReply]) error
 	mustEmbedUnimplementedLinkServer()
@@ -147,6 +171,9 @@ func (UnimplementedLinkServer) FetchArchive(*FetchArchiveRequest, grpc.ServerStr
 }
 func (UnimplementedLinkServer) FetchSecrets(*FetchSecretsRequest, grpc.ServerStreamingServer[SecretValue]) error {
 	return status.Errorf(codes.Unimplemented, "method FetchSecrets not implemented")
+}
+func (UnimplementedLinkServer) FetchManifest(*FetchManifestRequest, grpc.ServerStreamingServer[Chunk]) error {
+	return status.Errorf(codes.Unimplemented, "method FetchManifest not implemented")
 }
 func (UnimplementedLinkServer) PutOutput(grpc.ClientStreamingServer[PutOutputRequest, PutOutputReply]) error {
 	return status.Errorf(codes.Unimplemented, "method PutOutput not implemented")
@@ -201,6 +228,17 @@ func _Link_FetchSecrets_Handler(srv interface{}, stream grpc.ServerStream) error
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Link_FetchSecretsServer = grpc.ServerStreamingServer[SecretValue]
 
+func _Link_FetchManifest_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FetchManifestRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LinkServer).FetchManifest(m, &grpc.GenericServerStream[FetchManifestRequest, Chunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Link_FetchManifestServer = grpc.ServerStreamingServer[Chunk]
+
 func _Link_PutOutput_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(LinkServer).PutOutput(&grpc.GenericServerStream[PutOutputRequest, PutOutputReply]{ServerStream: stream})
 }
@@ -230,6 +268,11 @@ var Link_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "FetchSecrets",
 			Handler:       _Link_FetchSecrets_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "FetchManifest",
+			Handler:       _Link_FetchManifest_Handler,
 			ServerStreams: true,
 		},
 		{

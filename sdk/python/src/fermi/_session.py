@@ -37,6 +37,7 @@ class Session:
         self.watermark = None  # newest step whole on every rank
         self.pinned = frozenset()  # steps whose slots stay besides: a peer's memory has a copy of them, or gets one
         self.slots = max(3, min(8, _number(environ, "FERMI_SLOTS", 3)))
+        self.keep = None  # a step that the launcher reads: its slot stays
         self.may_offer = False  # the launcher answers a rank that gives up steps
         self.released = False  # the coordinator knows of the steps this rank offered to give up
         self.stop = None  # {"grace", "reason"} once asked
@@ -94,6 +95,7 @@ class Session:
             step = _whole(body, "step", None)
             if step is not None and (self.watermark is None or step > self.watermark):
                 self.watermark = step
+            self.keep = _whole(body, "keep", None)
             self.released |= body.get("held") is True
         elif name == "pin":
             self.pinned = _steps(body, "steps")
@@ -138,7 +140,7 @@ class Session:
         self.world = _whole(body, "world", self.world)
         self.restore = self.watermark = _whole(body, "restore", None)
         self.pinned = _steps(body, "pin")
-        self.leave = self.next = self._last = self.step = None
+        self.leave = self.next = self._last = self.step = self.keep = None
         os.environ.update(
             RANK=str(self.rank),
             WORLD_SIZE=str(self.world),

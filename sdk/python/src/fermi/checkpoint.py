@@ -1,8 +1,8 @@
 """Checkpoints in memory (L0): a save costs training one copy, a restore gives back exactly what was saved.
 
 Three slots a rank (four where a peer's memory keeps copies), in shared memory that belongs to the launcher and outlives the rank. A slot is
-reused only when a newer step is whole on every rank (the watermark the launcher tells) and no copy of it
-is needed or on its way (pin); while there is
+reused only when a newer step is whole on every rank (the watermark the launcher tells), the launcher does not
+read it and no copy of it is needed or on its way (pin); while there is
 none, save() skips and says so; it never waits. Check sums are taken after the copy, in a thread, and
 the step counts as saved only then.
 
@@ -121,7 +121,7 @@ class L0:
                 return None, "step %d is held already" % step
             for slot in self._slots:
                 old = slot.header
-                if slot not in self._busy and (old is None or watermark is not None and old.step < watermark and old.step not in pinned):
+                if slot not in self._busy and (old is None or watermark is not None and old.step < watermark and old.step != self._session.keep and old.step not in pinned):
                     self._busy.add(slot)
                     return slot, ""
             steps = sorted(s.header.step for s in self._slots if s.header)

@@ -1,0 +1,193 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/folder"
+	"github.com/fermi-cluster/fermi/internal/blob/s3"
+	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// Where checkpoints lie. Of those on the nodes' own disks the server keeps the records, in its blobs; a
+// shared store has both.
+
+// recordsPrefix is the folder of those records among the blobs.
+const recordsPrefix = "checkpoints/"
+
+// openTiers is how launchers and servers open the places that checkpoints go to.
+func openTiers(t record.Tiers) (local, shared ckpt.Store, err error) {
+	if t.Local != "" {
+		var f *folder.Store
+		if f, err = folder.Open(t.Local); err == nil {
+			local = f
+		}
+	}
+	if t.Shared.Place != "" {
+		var wide error
+		shared, wide = openShared(t.Shared)
+		err = errors.Join(err, wide)
+	}
+	return local, shared, err
+}
+
+func openShared(t record.SharedTier) (ckpt.Store, error) {
+	rest, bucket := strings.CutPrefix(t.Place, "s3://")
+	if !bucket {
+		f, err := folder.Open(t.Place)
+		if err != nil {
+			return nil, err
+		}
+		return blob.Limit(f, t.Rate), nil
+	}
+	name, prefix, _ := strings.Cut(rest, "/")
+	s, err := s3.Open(s3.Config{
+		Endpoint: t.Endpoint, Region: t.Region, Bucket: name, Prefix: strings.TrimSuffix(prefix, "/"),
+		Credentials: func(context.Context) (id, secret, token string, err error) { return readKeys(t.Credentials) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return blob.Limit(s, t.Rate), nil
+}
+
+// keys is the file of credentials.
+type keys struct {
+	ID     string `json:"accessKeyId"`
+	Secret string `json:"secretAccessKey"`
+	Token  string `json:"sessionToken,omitempty"`
+}
+
+// readKeys never puts what it read into an error.
+func readKeys(path string) (id, secret, token string, err error) {
+	bad := func(cause error) error {
+		return fault.New(fault.Unavailable, "NoCredentials", fault.T("The file with the credentials of the checkpoint store can't be read.", "无法读取检查点存储的凭据文件。")).Because(cause)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", "", "", bad(err)
+	}
+	defer f.Close()
+	var k keys
+	dec := json.NewDecoder(io.LimitReader(f, 64<<10))
+	dec.DisallowUnknownFields()
+	if dec.Decode(&k) != nil || k.ID == "" || k.Secret == "" {
+		return "", "", "", bad(errors.New("it must be JSON with accessKeyId and secretAccessKey"))
+	}
+	return k.ID, k.Secret, k.Token, nil
+}
+
+// nodeDisk is the folder of a node's checkpoints on its own disk: all nodes of the local engine are here.
+func (p *part) nodeDisk(node string) string { return filepath.Join(p.cfg.Shared, "checkpoints", node) }
+
+// tiersOf is what a launcher on a node is told.
+func (p *part) tiersOf(node string) record.Tiers {
+	return record.Tiers{Local: p.nodeDisk(node), Shared: p.cfg.Checkpoints}
+}
+
+// sharedTier is opened once; nil, nil: there is none.
+func (p *part) openSharedTier() func() (ckpt.Store, error) {
+	return sync.OnceValues(func() (ckpt.Store, error) {
+		if p.cfg.Checkpoints.Place == "" {
+			return nil, nil
+		}
+		return openShared(p.cfg.Checkpoints)
+	})
+}
+
+// repo is the checkpoints of a task in a tier.
+func (p *part) repo(tier, taskID string) (*ckpt.Repo, error) {
+	if tier == link.TierLocal {
+		return ckpt.New(ckpt.Config{Store: p.blob, Prefix: recordsPrefix + taskID, Clock: clock.Real})
+	}
+	store, err := p.shared()
+	if err != nil || store == nil {
+		return nil, err
+	}
+	return ckpt.New(ckpt.Config{Store: store, Prefix: taskID, Clock: clock.Real})
+}
+
+// manifestOf gives the record of a checkpoint on nodes' disks to the task that it belongs to.
+func (p *part) manifestOf(ctx context.Context, taskID string, from link.Origin) ([]byte, error) {
+	if from.TaskID != taskID {
+		return nil, fault.New(fault.Forbidden, "NotItsCheckpoint", fault.T("The checkpoint is another task's.", "该检查点属于另一个任务。"))
+	}
+	r, _, err := p.blob.Open(ctx, recordsPrefix+from.TaskID+"/manifests/"+from.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, link.MaxManifest))
+}
+
+// vault is the part as the server sees checkpoints.
+type vault part
+
+// Erase deletes all a task has, in every tier.
+func (v *vault) Erase(ctx context.Context, taskID string) error {
+	p := (*part)(v)
+	errs := []error{p.blob.Delete(ctx, recordsPrefix+taskID+"/")}
+	if store, err := p.shared(); err != nil {
+		errs = append(errs, err)
+	} else if store != nil {
+		errs = append(errs, store.Delete(ctx, taskID+"/"))
+	}
+	nodes, err := os.ReadDir(p.nodeDisk(""))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	for _, node := range nodes {
+		disk, err := folder.Open(p.nodeDisk(node.Name()))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, disk.Delete(ctx, taskID+"/"), disk.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// List is what a task has, for people.
+func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, error) {
+	p := (*part)(v)
+	var out []api.Checkpoint
+	at := map[string]int{}
+	for _, tier := range []string{link.TierLocal, link.TierShared} {
+		repo, err := p.repo(tier, taskID)
+		if err != nil {
+			return nil, err
+		}
+		if repo == nil {
+			continue
+		}
+		found, _, err := repo.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range found {
+			i, ok := at[c.Name]
+			if !ok {
+				i = len(out)
+				at[c.Name] = i
+				out = append(out, api.Checkpoint{
+					Name: c.Name, Step: int64(c.Step), Generation: int64(c.Generation), Ranks: int(c.World), Size: api.Bytes(c.Size), Metrics: c.Metrics,
+				})
+			}
+			out[i].Tiers = append(out[i].Tiers, api.CheckpointCopy{Tier: tier, CommittedAt: c.Committed.UTC(), New: api.Bytes(c.New), Pinned: c.Pinned})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+var checkpointColumns = []column{number("STEP", "步数"), number("RANKS", "进程数"), number("SIZE", "大小"), number("NEW", "新写入"), col("TIERS", "层级"), fixed("COMMITTED", "提交时间")}
+
+func (a *app) trainCheckpointsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "checkpoints NAME", Short: Both("List the checkpoints of a task", "列出任务的检查点"), Args: needArgs(1, 1, "NAME"),
+		Example: "  fermi train checkpoints gpt-7x2k9",
+	}
+	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		list, err := s.client.Checkpoints(ctx, s.project(api.KindTrainingTask), args[0])
+		if err != nil {
+			return err
+		}
+		if s.structured() {
+			return s.data(map[string]any{"items": append([]api.Checkpoint{}, list...)})
+		}
+		if len(list) == 0 {
+			s.say("The task has no checkpoints.", "任务没有检查点。")
+			return nil
+		}
+		rows := make([][]cell, len(list))
+		for i := range list {
+			if s.flags.output == "name" {
+				putLine(s.out, clean(list[i].Name))
+			}
+			rows[i] = s.checkpointRow(&list[i])
+		}
+		if s.flags.output == "name" {
+			return nil
+		}
+		return writeTable(s.out, checkpointColumns, rows, s.lang, screenOf(s.out))
+	})
+	return cmd
+}
+
+// checkpointRow shows the bytes that were new where most had to be written, and the first commit.
+func (s *session) checkpointRow(c *api.Checkpoint) []cell {
+	var tiers []string
+	var fresh api.Bytes
+	first := c.Tiers[0].CommittedAt
+	for _, t := range c.Tiers {
+		name := t.Tier
+		if t.Pinned {
+			name += "*"
+		}
+		tiers, fresh = append(tiers, name), max(fresh, t.New)
+		if t.CommittedAt.Before(first) {
+			first = t.CommittedAt
+		}
+	}
+	return []cell{
+		text(strconv.FormatInt(c.Step, 10)), text(strconv.Itoa(c.Ranks)), text(size(int64(c.Size))), text(size(int64(fresh))),
+		text(strings.Join(tiers, ",")), text(s.ago(first)),
+	}
+}

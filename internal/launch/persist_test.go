@@ -1,0 +1,167 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/fermi-cluster/fermi/internal/blob/folder"
+	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// persistRanks is two ranks of four that hold steps 8 and 9.
+func persistRanks() *ranks {
+	r := newRanks(2, func(link.Ranks) {})
+	r.begin(link.Generation{Number: 4, World: 4})
+	for i := range r.held {
+		r.held[i] = []int64{8, 9}
+	}
+	return r
+}
+
+func wishing(step, persist int64) link.Watermark {
+	return link.Watermark{Generation: 4, Step: step, Persist: &link.Persist{Step: persist, Tiers: []string{link.TierLocal}}}
+}
+
+// TestWhatIsReadIsKept: ranks are told what to keep before anything newer counts, and until it was read.
+func TestWhatIsReadIsKept(t *testing.T) {
+	r := persistRanks()
+	c := &rankConn{wake: make(chan struct{}, 1)}
+	r.conns[c] = struct{}{}
+	r.watermark(wishing(9, 8))
+	if c.out.watermark != 9 || c.out.keep != 8 {
+		t.Fatalf("%+v", c.out)
+	}
+	job, _ := r.wantedNow()
+	r.watermark(wishing(9, 9)) // comes after what is read now
+	if again, _ := r.wantedNow(); again != job {
+		t.Fatal("the slots of what is read were given up")
+	}
+	r.persisted(job, map[string][]ckpt.PartRef{link.TierLocal: {{Rank: 0}}}, nil)
+	if p := r.said.Persisted; len(p) != 1 || p[0].Step != 8 || p[0].Error != "" || c.out.keep != 9 {
+		t.Fatalf("%+v %+v", p, c.out)
+	}
+	next, _ := r.wantedNow()
+	r.persisted(next, nil, map[string]error{link.TierLocal: errors.New("full")})
+	if p := r.said.Persisted; len(p) != 1 || p[0].Step != 9 || p[0].Error != "full" || c.out.keep != 0 {
+		t.Fatalf("%+v %+v", p, c.out)
+	}
+}
+
+// TestAGenerationTakesWhatIsPersistedWithIt: nothing of an older one is told any more.
+func TestAGenerationTakesWhatIsPersistedWithIt(t *testing.T) {
+	r := persistRanks()
+	r.watermark(wishing(8, 8))
+	job, _ := r.wantedNow()
+	r.begin(link.Generation{Number: 5, World: 4, Restore: 8})
+	<-job.over
+	r.persisted(job, map[string][]ckpt.PartRef{link.TierLocal: {{Rank: 0}}}, nil)
+	if now, _ := r.wantedNow(); now != nil || len(r.said.Persisted) != 0 || r.keeping() != 0 {
+		t.Fatalf("%+v", r.said.Persisted)
+	}
+}
+
+// TestWhatIsGoneIsNotPersisted: a step that was given up is answered, not waited for; one launcher with all
+// ranks takes the newest instead.
+func TestWhatIsGoneIsNotPersisted(t *testing.T) {
+	r := persistRanks()
+	r.watermark(wishing(9, 7))
+	if p := r.said.Persisted; len(p) != 1 || p[0].Step != 7 || p[0].Error == "" || r.keeping() != 0 {
+		t.Fatalf("%+v", p)
+	}
+	r = persistRanks()
+	r.now.World, r.mark = 2, 9
+	r.watermark(wishing(9, 7))
+	if r.keeping() != 9 {
+		t.Error(r.keeping())
+	}
+}
+
+// TestRestoreNearest takes the nearest whole copy, and what is damaged is dropped.
+func TestRestoreNearest(t *testing.T) {
+	dir := t.TempDir()
+	l := &launcher{memory: dir, clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: 1}}
+	stores := map[string]ckpt.Store{}
+	l.stores = func() map[string]ckpt.Store { return stores }
+	for _, tier := range []string{link.TierLocal, link.TierShared} {
+		f, err := folder.Open(filepath.Join(dir, tier))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		stores[tier] = f
+	}
+	name := l.checkpoint(t, dir)
+	var repos []*ckpt.Repo
+	for _, tier := range []string{link.TierLocal, link.TierShared} {
+		repo, err := l.repo(tier, "task-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		repos = append(repos, repo)
+	}
+	to := ckpt.Target{Rank: 0, World: 1, Generation: 2, Path: l.slotPath(0, 1)}
+	packs, err := filepath.Glob(filepath.Join(dir, link.TierLocal, "objects/task-1/packs/*/*"))
+	if err != nil || len(packs) != 1 {
+		t.Fatal(packs, err)
+	}
+	for _, damage := range []func(){
+		func() {},
+		func() {
+			if err := os.WriteFile(packs[0], []byte("garbage"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		damage()
+		if err := restoreNearest(t.Context(), repos, name, to); err != nil {
+			t.Fatal(err)
+		}
+		slot, err := ckpt.OpenSlot(to.Path)
+		if err != nil || slot.Header.Step != 5 || slot.Header.Generation != 2 {
+			t.Fatal(err)
+		}
+		slot.Close()
+	}
+	if _, err := repos[0].Manifest(t.Context(), name); err == nil {
+		t.Error("the damaged one is still there, and the next save would rely on it")
+	}
+	if err := restoreNearest(t.Context(), repos[:1], name, to); !final(err) {
+		t.Errorf("what is nowhere is refused: %v", err)
+	}
+}
+
+// checkpoint makes one of a slot, in both tiers, and gives its name.
+func (l *launcher) checkpoint(t *testing.T, dir string) string {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/slot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "rank-0.0"), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	for _, tier := range []string{link.TierLocal, link.TierShared} {
+		save, refs, err := l.write(context.Background(), tier, &persisting{generation: 1, step: 5, world: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		repo, err := l.repo(tier, "task-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := repo.Commit(t.Context(), ckpt.Proposal{Generation: 1, Step: 5, World: 1, Parts: slices.Clone(refs)})
+		if err := errors.Join(err, save.End(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		name = m.Name()
+	}
+	return name
+}

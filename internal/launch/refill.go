@@ -1,0 +1,146 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// lookEvery is how often a restore looks whether it is still wanted.
+const lookEvery = 100 * time.Millisecond
+
+// refill puts the checkpoint that a generation starts from into the slots of its ranks, which then find it
+// as they find what they saved themselves. False: it can't be had here, which the leader was told, or is
+// not wanted any more; another generation or a stop follows.
+func (l *launcher) refill(ctx context.Context, g link.Generation) (bool, error) {
+	if g.Origin == nil {
+		return true, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go l.whileWanted(ctx, cancel, g.Number)
+	begun := l.clock.Now()
+	for pause := uploadPause; ; pause = min(2*pause, maxRetry) {
+		err := l.restoreAll(ctx, g)
+		switch {
+		case err == nil:
+			l.log.Info("restored from a checkpoint", "step", g.Restore, "generation", g.Number, "took", l.clock.Now().Sub(begun))
+			return true, nil
+		case ctx.Err() != nil:
+			return false, nil
+		case fault.Is(err, fault.Full):
+			return false, err
+		case final(err):
+			l.log.Warn("the checkpoint can't be restored here", "step", g.Restore, "error", err)
+			l.ranks.refuse(*g.Origin)
+			return false, nil
+		}
+		l.log.Warn("the checkpoint is not restored yet", "step", g.Restore, "error", err)
+		select {
+		case <-ctx.Done():
+			return false, nil
+		case <-l.clock.After(pause):
+		}
+	}
+}
+
+// final says that trying again brings the same: the bytes are damaged, or not there.
+func final(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && !f.Code.Retry()
+}
+
+// whileWanted cancels a restore that a stop or a newer generation makes useless.
+func (l *launcher) whileWanted(ctx context.Context, cancel func(), generation int64) {
+	defer cancel()
+	for ctx.Err() == nil {
+		if _, asked := l.stop.wish(); asked || l.wishedStop() || l.orders.after(generation) != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-l.clock.After(lookEvery):
+		}
+	}
+}
+
+// restoreAll fills one slot of every rank here; its others are emptied.
+func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
+	tiers, err := l.nearestFirst(ctx, *g.Origin)
+	if err != nil {
+		return err
+	}
+	for local := range max(l.replica.Ranks, 1) {
+		for n := range maxSlots {
+			if err := os.Remove(l.slotPath(local, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+		t := ckpt.Target{Rank: uint32(g.FirstRank + local), World: uint32(g.World), Generation: uint64(g.Number), Path: l.slotPath(local, 0)}
+		if err := restoreNearest(ctx, tiers, g.Origin.Name, t); err != nil {
+			return err
+		}
+		if err := l.give(t.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nearestFirst are the tiers that may have the checkpoint. What lies on the node's disk is of use only
+// with the record that the server keeps.
+func (l *launcher) nearestFirst(ctx context.Context, from link.Origin) ([]*ckpt.Repo, error) {
+	var out []*ckpt.Repo
+	local, err := l.repo(link.TierLocal, from.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if local != nil {
+		switch err := l.adopt(ctx, local, from); {
+		case err == nil:
+			out = append(out, local)
+		case final(err), link.Permanent(err): // it is in the shared tier alone, or another one lies here under its name
+		default:
+			return nil, err
+		}
+	}
+	shared, err := l.repo(link.TierShared, from.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if shared != nil {
+		out = append(out, shared)
+	}
+	return out, nil
+}
+
+// restoreNearest takes the first tier that has it whole. One where it is damaged loses it, so that no save
+// relies on what is left.
+func restoreNearest(ctx context.Context, tiers []*ckpt.Repo, name string, t ckpt.Target) error {
+	err := error(fault.New(fault.NotFound, "NoCheckpoint", fault.T("No tier here has the checkpoint.", "此处没有任何层级保存该检查点。")))
+	for _, repo := range tiers {
+		if err = repo.Restore(ctx, name, t); err == nil {
+			return nil
+		}
+		if !final(err) || fault.Is(err, fault.Full) {
+			return err
+		}
+		if fault.ReasonOf(err) == "Damaged" || fault.Is(err, fault.NotFound) {
+			err = errors.Join(err, repo.Drop(ctx, name))
+		}
+	}
+	return err
+}
+
+// refuse tells the leader that a checkpoint can't be had here.
+func (r *ranks) refuse(from link.Origin) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Refused = &from
+	r.report()
+}

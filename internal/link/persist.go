@@ -1,0 +1,223 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+// The tiers that steps are persisted to.
+const (
+	TierLocal  = "local"  // a disk of the node
+	TierShared = "shared" // a store that all nodes reach
+)
+
+const (
+	maxTiers    = 2
+	maxParts    = 256 << 10 // bytes of what names the parts of one launcher
+	MaxManifest = 256 << 20 // bytes of a checkpoint's record
+)
+
+// Origin names a checkpoint.
+type Origin struct {
+	TaskID string
+	Name   string // within the task
+}
+
+// Persisted is what a launcher's ranks have of a step in a tier.
+type Persisted struct {
+	Tier             string
+	Generation, Step int64
+	Parts            []byte // JSON of what names them; not looked into here
+	Error            string // why there are none
+}
+
+// Persist asks for a step in tiers. A launcher that has all ranks may take a newer one.
+type Persist struct {
+	Step  int64
+	Tiers []string
+	Full  bool // rely on nothing older
+}
+
+// Committed is the newest checkpoint that a tier has.
+type Committed struct {
+	Tier             string
+	Generation, Step int64
+}
+
+// Watermark is what the leader tells all launchers of a generation.
+type Watermark struct {
+	Generation int64
+	Step       int64 // newest that every rank holds
+	// Persist is said with every watermark until it is done: as long as that, nobody gives the step up.
+	Persist   *Persist
+	Committed []Committed
+	Keep      []int64 // steps that stay besides, rising: a peer's memory has them, or gets them
+}
+
+var checkpointName = regexp.MustCompile(`^[0-9]{19}-[0-9]{19}$`)
+
+func (o *Origin) message() *linkpb.Origin {
+	if o == nil {
+		return nil
+	}
+	return &linkpb.Origin{TaskId: o.TaskID, Name: o.Name}
+}
+
+func originOf(m *linkpb.Origin) *Origin {
+	if m == nil {
+		return nil
+	}
+	return &Origin{TaskID: m.GetTaskId(), Name: m.GetName()}
+}
+
+func checkOrigin(m *linkpb.Origin) error {
+	if m != nil && (m.GetTaskId() == "" || len(m.GetTaskId()) > maxText || !checkpointName.MatchString(m.GetName())) {
+		return fmt.Errorf("a checkpoint that can't be")
+	}
+	return nil
+}
+
+func knownTier(tier string) bool { return tier == TierLocal || tier == TierShared }
+
+func persistedMessages(list []Persisted) []*linkpb.Persisted {
+	var out []*linkpb.Persisted
+	for _, p := range list {
+		out = append(out, &linkpb.Persisted{Tier: p.Tier, Generation: p.Generation, Step: p.Step, Parts: p.Parts, Error: cutText(p.Error, maxText)})
+	}
+	return out
+}
+
+func persistedOf(list []*linkpb.Persisted) []Persisted {
+	var out []Persisted
+	for _, m := range list {
+		out = append(out, Persisted{m.GetTier(), m.GetGeneration(), m.GetStep(), m.GetParts(), m.GetError()})
+	}
+	return out
+}
+
+// checkPersisted is the server's check of what a launcher says it persisted, or can't restore.
+func checkPersisted(r *linkpb.Ranks) error {
+	if len(r.GetPersisted()) > maxTiers {
+		return refuse("steps in more tiers than there are")
+	}
+	for _, p := range r.GetPersisted() {
+		switch {
+		case !knownTier(p.GetTier()) || p.GetGeneration() <= 0 || p.GetStep() <= 0:
+			return refuse("a persisted step that can't be")
+		case len(p.GetParts()) > maxParts || len(p.GetError()) > maxText:
+			return refuse("a persisted step has an overlong text")
+		}
+	}
+	if checkOrigin(r.GetRefused()) != nil {
+		return refuse("a refused checkpoint that can't be")
+	}
+	return nil
+}
+
+func (w Watermark) message() *linkpb.Watermark {
+	m := &linkpb.Watermark{Generation: w.Generation, Step: w.Step, Keep: w.Keep}
+	if p := w.Persist; p != nil {
+		m.Persist = &linkpb.Persist{Step: p.Step, Tiers: p.Tiers, Full: p.Full}
+	}
+	for _, c := range w.Committed {
+		m.Committed = append(m.Committed, &linkpb.Committed{Tier: c.Tier, Generation: c.Generation, Step: c.Step})
+	}
+	return m
+}
+
+func watermarkOf(m *linkpb.Watermark) Watermark {
+	w := Watermark{Generation: m.GetGeneration(), Step: m.GetStep(), Keep: m.GetKeep()}
+	if p := m.GetPersist(); p != nil {
+		w.Persist = &Persist{Step: p.GetStep(), Tiers: p.GetTiers(), Full: p.GetFull()}
+	}
+	for _, c := range m.GetCommitted() {
+		w.Committed = append(w.Committed, Committed{c.GetTier(), c.GetGeneration(), c.GetStep()})
+	}
+	return w
+}
+
+func checkWatermark(w *linkpb.Watermark) error {
+	p := w.GetPersist()
+	if w.GetGeneration() <= 0 || w.GetStep() <= 0 || badSteps(w.GetKeep()) {
+		return fmt.Errorf("watermark of nothing")
+	}
+	if p != nil && (p.GetStep() <= 0 || len(p.GetTiers()) == 0 || len(p.GetTiers()) > maxTiers) || len(w.GetCommitted()) > maxTiers {
+		return fmt.Errorf("watermark with a step to persist that can't be")
+	}
+	for _, tier := range p.GetTiers() {
+		if !knownTier(tier) {
+			return fmt.Errorf("watermark with an unknown tier")
+		}
+	}
+	for _, c := range w.GetCommitted() {
+		if !knownTier(c.GetTier()) || c.GetGeneration() <= 0 || c.GetStep() <= 0 {
+			return fmt.Errorf("watermark with a checkpoint that can't be")
+		}
+	}
+	return nil
+}
+
+// FetchManifest streams the record of a checkpoint that the caller's task may restore, and no other.
+func (h *Hub) FetchManifest(req *linkpb.FetchManifestRequest, stream linkpb.Link_FetchManifestServer) error {
+	ctx := stream.Context()
+	parts := caller(ctx).parts
+	if h.cfg.ManifestOf == nil || req.GetOrigin() == nil || checkOrigin(req.GetOrigin()) != nil {
+		return status.Error(codes.InvalidArgument, "no checkpoint")
+	}
+	if err := h.cfg.Current(ctx, parts); err != nil {
+		return toStatus(err)
+	}
+	raw, err := h.cfg.ManifestOf(ctx, parts.TaskID, *originOf(req.GetOrigin()))
+	if err != nil {
+		return toStatus(err)
+	}
+	for len(raw) > 0 {
+		n := min(len(raw), chunkBytes)
+		if err := stream.Send(&linkpb.Chunk{Data: raw[:n]}); err != nil {
+			return err
+		}
+		raw = raw[n:]
+	}
+	return nil
+}
+
+// FetchManifest brings the record of a checkpoint; fault NotFound where the server has none. After
+// another error that is not Permanent it may be called again.
+func (c *Client) FetchManifest(ctx context.Context, from Origin) ([]byte, error) {
+	var out bytes.Buffer
+	err := c.withBulk(func(conn *grpc.ClientConn) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stream, err := linkpb.NewLinkClient(conn).FetchManifest(ctx, &linkpb.FetchManifestRequest{Origin: from.message()})
+		if err != nil {
+			return err
+		}
+		for {
+			chunk, err := stream.Recv()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if out.Write(chunk.GetData()); out.Len() > MaxManifest {
+				return errors.New("the record of a checkpoint is too large")
+			}
+		}
+	})
+	if status.Code(err) == codes.NotFound {
+		err = fault.New(fault.NotFound, "NoCheckpoint", fault.T("The server knows of no such checkpoint.", "服务器没有该检查点的记录。")).Because(err)
+	}
+	return out.Bytes(), err
+}

@@ -1,0 +1,66 @@
+package link
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+)
+
+const testCheckpoint = "0000000000000000001-0000000000000000020"
+
+func TestPersistThereAndBack(t *testing.T) {
+	w := Watermark{Generation: 3, Step: 9, Persist: &Persist{8, []string{TierLocal, TierShared}, true}, Committed: []Committed{{TierShared, 3, 4}}}
+	raw, err := proto.Marshal(w.message())
+	var m linkpb.Watermark
+	if err != nil || proto.Unmarshal(raw, &m) != nil || checkWatermark(&m) != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(w, watermarkOf(&m)); d != "" {
+		t.Error(d)
+	}
+	r := Ranks{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), ""}, {TierShared, 3, 8, nil, "full"}}, Refused: &Origin{"task-1", testCheckpoint}}
+	if err := checkRanks(r.message()); err != nil {
+		t.Fatal(err)
+	}
+	back := ranksOf(r.message())
+	if d := cmp.Diff(r.Persisted, back.Persisted); d != "" || *back.Refused != *r.Refused {
+		t.Error(d, back.Refused)
+	}
+	g := generationOf(Generation{Number: 1, World: 1, Lead: "127.0.0.1:1", Origin: r.Refused}.order(1, 1))
+	if g.Origin == nil || *g.Origin != *r.Refused {
+		t.Error(g.Origin)
+	}
+}
+
+func TestPersistIsChecked(t *testing.T) {
+	for name, w := range map[string]Watermark{
+		"no step":            {Generation: 1, Step: 1, Persist: &Persist{0, []string{TierLocal}, false}},
+		"no tier":            {Generation: 1, Step: 1, Persist: &Persist{1, nil, false}},
+		"unknown tier":       {Generation: 1, Step: 1, Persist: &Persist{1, []string{"moon"}, false}},
+		"too many":           {Generation: 1, Step: 1, Persist: &Persist{1, []string{TierLocal, TierLocal, TierLocal}, false}},
+		"committed nothing":  {Generation: 1, Step: 1, Committed: []Committed{{TierLocal, 1, 0}}},
+		"committed nowhere":  {Generation: 1, Step: 1, Committed: []Committed{{"", 1, 1}}},
+		"committed too many": {Generation: 1, Step: 1, Committed: make([]Committed, 3)},
+	} {
+		if checkWatermark(w.message()) == nil {
+			t.Error(name)
+		}
+	}
+	for name, r := range map[string]*linkpb.Ranks{
+		"tier":    {Persisted: []*linkpb.Persisted{{Tier: "moon", Generation: 1, Step: 1}}},
+		"step":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1}}},
+		"parts":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Parts: make([]byte, maxParts+1)}}},
+		"error":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Error: strings.Repeat("x", maxText+1)}}},
+		"many":    {Persisted: make([]*linkpb.Persisted, 3)},
+		"refused": {Refused: &linkpb.Origin{TaskId: "task-1", Name: "../../etc"}},
+		"no task": {Refused: &linkpb.Origin{Name: testCheckpoint}},
+	} {
+		if checkRanks(r) == nil {
+			t.Error(name)
+		}
+	}
+}
