@@ -10,6 +10,7 @@ import (
 type Checkpoints struct {
 	Local  *CheckpointTier `json:"local,omitempty" doc:"The disks of the nodes: survives processes and launchers, not the node."`
 	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints-store): survives nodes."`
+	Peer   bool            `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
 }
 
 // CheckpointTier is how one tier is used.
@@ -86,6 +87,7 @@ func (f *faults) checkpoints(s *TrainingTaskSpec) {
 	}
 	f.checkpointTier("spec.checkpoint.local", c.Local)
 	f.checkpointTier("spec.checkpoint.shared", c.Shared)
+	f.peerMemory(s)
 }
 
 func (f *faults) checkpointTier(at string, t *CheckpointTier) {

@@ -215,6 +215,17 @@ func TestPrepareRefuses(t *testing.T) {
 			s.Roles[0].MaxReplicas, s.Zones = ptr(3), &ZoneRules{Split: map[string]int{"a": 1}}
 		}), "spec.zones.split", "fixes"},
 		{"batch", spec(func(s *TrainingTaskSpec) { s.Batch = "half" }), "spec.batch", "keepGlobal"},
+		{"peer of one", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Peer: true} }), "spec.checkpoint.peer", "no peer"},
+		{"peer of many", spec(func(s *TrainingTaskSpec) {
+			s.Checkpoint, s.Roles[0].Replicas = &Checkpoints{Peer: true}, MaxPeerReplicas+1
+		}), "spec.checkpoint.peer", "1024"},
+		{"peer and elastic", spec(func(s *TrainingTaskSpec) {
+			s.Checkpoint, s.Roles[0].Replicas, s.Roles[0].MinReplicas = &Checkpoints{Peer: true}, 4, ptr(2)
+		}), "spec.checkpoint.peer", "elastic"},
+		{"peer of a role by itself", spec(func(s *TrainingTaskSpec) {
+			s.Checkpoint = &Checkpoints{Peer: true}
+			s.Roles = append(s.Roles, Role{Name: "reward", Command: []string{"true"}, Restart: RestartRole})
+		}), "spec.checkpoint.peer", "by itself"},
 		{"rdzv", spec(func(s *TrainingTaskSpec) { s.Restart = &RestartPolicy{RdzvTimeout: -1} }), "spec.restartPolicy.rdzvTimeout", "0s"},
 		{"interval", spec(func(s *TrainingTaskSpec) { s.Restart = &RestartPolicy{Window: 1, Interval: 2} }), "spec.restartPolicy.interval", "one of the two"},
 		{"cpu negative", role(func(r *Role) { r.Resources.CPU = -1 }), res + ".cpu", "-1m"},

@@ -441,6 +441,8 @@ type Rendezvous struct {
 	Stead  []Seat `json:"stead,omitempty" doc:"Members that took the place of a lost one, in its ranks."`
 	Vacant []int  `json:"vacant,omitempty" doc:"Places of members that were lost since it was opened; spares take them."`
 	Left   []int  `json:"left,omitempty" doc:"Indexes of replicas that were replaced for a fault of their node; they are ended."`
+	// Seats is who has which ranks, where states are kept by rank in others' memory.
+	Seats []int `json:"seats,omitempty" doc:"Tasks with checkpoint.peer: the indexes of its replicas, role by role, in the order of their ranks."`
 }
 
 // Seat is a replica's place in the order of ranks.

@@ -122,6 +122,9 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		env.set("FERMI_ATTEMPT", strconv.FormatInt(g.Number, 10)) // of the user: a restart is a restart
 		env.set("FERMI_SOCKET", l.socket.path)
 		env.set("FERMI_SHM", l.memory)
+		if l.peers != nil {
+			env.set("FERMI_SLOTS", strconv.Itoa(peerSlots))
+		}
 		env.set("FERMI_PORT", strconv.Itoa(l.serve.port))
 		for _, role := range g.Roles {
 			roleEnviron(env, role)

@@ -58,6 +58,7 @@ type launcher struct {
 	gitTries  int                      // of prepare alone
 	tenant    record.Tenant            // zero: the process is who we are
 	ranks     *ranks
+	peers     *peers         // nil: states are kept here alone
 	socket    *rankSocket    // of prepare, before the first process starts
 	memory    string         // $FERMI_SHM, likewise
 	last      *reservation   // the port of the running generation, should we lead it
@@ -196,6 +197,12 @@ func (l *launcher) run(ctx context.Context) error {
 		return err
 	}
 	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
+	if l.replica.Peer && !exited {
+		if l.peers, err = openPeers(len(l.ranks.held), l.log, l.ranks.copied); err != nil {
+			return err
+		}
+		defer l.peers.listener.Close()
+	}
 	l.stores = sync.OnceValue(func() map[string]ckpt.Store { return l.openStores(l.open, ends.Tiers) })
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -291,13 +298,20 @@ func (l *launcher) Go(epoch int64, g link.Generation) {
 		l.rehearsal.begin(*g.Preflight)
 		return
 	}
+	if l.peers != nil {
+		l.peers.meet(g)
+	}
 	l.orders.give(order{epoch, g})
 	l.ranks.tellRoles(g)
 	l.ranks.freeze(g.Number, g.Frozen)
 }
 
 // Watermark is the leader's word, from the link.
-func (l *launcher) Watermark(w link.Watermark) { l.ranks.watermark(w) }
+func (l *launcher) Watermark(w link.Watermark) {
+	if kept, ok := l.ranks.watermark(w); ok && l.peers != nil {
+		l.peers.keep(w.Generation, kept)
+	}
+}
 
 // Stop is the leader's order, from the link.
 func (l *launcher) Stop(grace time.Duration) { l.stop.ask(grace) }

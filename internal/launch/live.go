@@ -80,19 +80,28 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	l.rehearsal.prepare(l.ranks.preflighted, l.serve.port)
 	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }
 	defer l.rehearsal.stop()
-	l.ranks.ready(l.next.port, l.serve.port, l.own, l.facts())
+	peer := 0
+	if l.peers != nil {
+		peer = l.peers.port()
+		wg.Go(func() { l.peers.serve(work) })
+		wg.Go(func() { l.peers.send(work) })
+	}
+	l.ranks.ready(l.next.port, l.serve.port, peer, l.own, l.facts())
 	var exit engine.Exit
-	for turn, prepared := 0, false; ; turn++ {
+	ran := false
+	for prepared := false; ; {
 		g, err := l.await(ctx, code, !prepared)
-		if err != nil && turn > 0 {
+		if err != nil && ran {
 			return exit // nobody wants another generation: this is how it ended
 		}
 		var procs *processes
 		if err == nil {
 			prepared = true
+			if why := l.obtain(ctx, g); why != nil && l.missed(g, why) {
+				continue
+			}
 			var filled bool
 			if filled, err = l.refill(ctx, g); err == nil && !filled {
-				turn--
 				continue
 			}
 		}
@@ -102,7 +111,8 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		if err != nil {
 			return l.notStarted(err)
 		}
-		if turn == 0 {
+		if !ran {
+			ran = true
 			wg.Go(func() { l.socket.serve(work, l) })
 			wg.Go(func() { outs.during(work) })
 			wg.Go(func() { l.persist(work) })
@@ -207,6 +217,9 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 		return s, err
 	}
 	l.ranks.begin(g)
+	if l.peers != nil {
+		l.peers.begin(g)
+	}
 	l.spool.first(g.FirstRank)
 	if err := l.writeRecipe(s.replica, g.Key); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
@@ -26,9 +24,6 @@ type Stores func(record.Tiers) (local, shared ckpt.Store, err error)
 // localGrace is how long an unfinished save on the disk of a node may be silent: the disk is fast, and
 // what nobody needs any more is soon deleted.
 const localGrace = 30 * time.Minute
-
-// slotCount is how many slots a rank has.
-const slotCount = 3
 
 // persisting is a step on its way to tiers; it ends with its generation.
 type persisting struct {
@@ -241,13 +236,13 @@ func (l *launcher) write(ctx context.Context, tier string, job *persisting) (*ck
 
 // slotPath is a rank's slot, as docs/reference/rank-protocol.md has it.
 func (l *launcher) slotPath(local, n int) string {
-	return filepath.Join(l.memory, "rank-"+strconv.Itoa(local)+"."+strconv.Itoa(n))
+	return slotPath(l.memory, local, n)
 }
 
 // slotWith opens the slot of a rank that holds a step.
 func (l *launcher) slotWith(local int, step int64) (*ckpt.Slot, error) {
 	var why error
-	for n := range slotCount {
+	for n := range maxSlots {
 		s, err := ckpt.OpenSlot(l.slotPath(local, n))
 		if err != nil {
 			why = errors.Join(why, err)

@@ -22,6 +22,8 @@ type ranks struct {
 	steps   []int64         // the newest step each reported
 	begun   [][]int64       // saves of each that are under way
 	mark    int64           // the watermark of now
+	pinned  []int64         // steps that stay besides, rising
+	copies  []link.Copy     // what is held for other launchers' ranks
 	asked   bool            // frozen by the leader's word
 	frozen  bool            // a rank failed: nothing may be overwritten that the leader may choose
 	stopped *wordStop
@@ -66,6 +68,7 @@ func (r *ranks) begin(g link.Generation) {
 		r.steps[i], r.saved[i], r.own[i], r.begun[i] = g.Restore, false, nil, nil
 	}
 	clear(r.offers)
+	r.unpin(func(step int64) bool { return step > g.Restore })
 	pids := r.staying()
 	r.stall.begin(time.Now())
 	for local, pid := range pids {
@@ -78,16 +81,16 @@ func (r *ranks) begin(g link.Generation) {
 func (r *ranks) started(port int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said.Generation, r.said.Failed, r.said.Port = r.now.Number, nil, port
+	r.said.Generation, r.said.Failed, r.said.Port, r.said.Missed = r.now.Number, nil, port, 0
 	r.said.Facts, r.said.Preflight = nil, nil // of no use any more
 	r.report()
 }
 
 // ready tells the ports to a leader that has opened no generation yet.
-func (r *ranks) ready(port, serve int, own []*reservation, facts *preflight.Facts) {
+func (r *ranks) ready(port, serve, peer int, own []*reservation, facts *preflight.Facts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.said.Port, r.said.Serve, r.said.Facts = port, serve, facts
+	r.said.Port, r.said.Serve, r.said.PeerPort, r.said.Facts = port, serve, peer, facts
 	for _, o := range own {
 		r.said.Ports = append(r.said.Ports, o.port)
 	}
@@ -130,7 +133,7 @@ func (r *ranks) failed(e *link.RankExit) {
 // report tells the newest, mu held.
 func (r *ranks) report() {
 	r.pending = false
-	r.said.Held, r.said.Frozen = r.common(), r.frozen || r.asked
+	r.said.Held, r.said.Frozen, r.said.Copies = r.common(), r.frozen || r.asked, r.states()
 	r.said.Step, r.said.Watched, r.said.Own = r.slowest(), r.stall.watched(), r.own.told(r.now.FirstRank)
 	r.tell(r.said)
 }
@@ -175,6 +178,7 @@ func (r *ranks) hear(i int, w word) {
 		r.held[i] = newest(slices.DeleteFunc(slices.Clone(w.Held.Steps), func(step int64) bool {
 			return step > r.now.Restore && !slices.Contains(known, step)
 		}))
+		r.unpin(func(step int64) bool { return !slices.Contains(r.held[i], step) })
 	case w.Progress != nil:
 		addPace(&r.said.Pace, w.Progress, w.Progress.Step-r.steps[i])
 		r.said.Parameters = max(r.said.Parameters, min(w.Progress.Metrics["parameters"], 1e18))
@@ -246,21 +250,6 @@ func newest(steps []int64) []int64 {
 	return steps[max(0, len(steps)-link.MaxHeld):]
 }
 
-// watermark is the leader's word. What is to be persisted is kept before anything newer counts.
-func (r *ranks) watermark(w link.Watermark) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if w.Generation != r.now.Number {
-		return
-	}
-	r.order(w.Persist)
-	r.raise(w.Step)
-	if len(w.Committed) > 0 {
-		r.committed = w.Committed
-		poke(r.persist)
-	}
-}
-
 // freeze is the leader's word that it is about to open another generation, or is not any more: what it
 // knows that is held must be so until then, while the ranks go on.
 func (r *ranks) freeze(generation int64, asked bool) {
@@ -314,7 +303,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 		roles := r.roles
 		c.post(func(out *rankOutbox) { out.roles = roles })
 	}
-	welcome.Welcome = &wordWelcome{Generation: r.now.Number, Offers: r.decides()}
+	welcome.Welcome = &wordWelcome{Generation: r.now.Number, Offers: r.decides(), Pin: slices.Clone(r.pinned)}
 	if r.now.Restore > 0 {
 		restore := r.now.Restore
 		welcome.Welcome.Restore = &restore

@@ -76,7 +76,7 @@ func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
 		return err
 	}
 	for local := range max(l.replica.Ranks, 1) {
-		for n := range slotCount {
+		for n := range maxSlots {
 			if err := os.Remove(l.slotPath(local, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}

@@ -72,43 +72,15 @@ func (s *rankSocket) close() {
 
 // serve hears ranks until ctx ends, and returns when all their connections are closed.
 func (s *rankSocket) serve(ctx context.Context, l *launcher) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	stop := context.AfterFunc(ctx, s.close)
-	defer stop()
-	gate := make(chan struct{}, 4*len(l.ranks.held)+4) // whoever connects and says nothing holds up only its like
-	for {
-		conn, err := s.listener.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				conn.Close()
-			}
-			return
+	defer context.AfterFunc(ctx, s.close)()
+	// Whoever connects and says nothing holds up only its like.
+	acceptAll(ctx, s.listener, 4*len(l.ranks.held)+4, l.log, func(conn net.Conn) {
+		c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+		defer context.AfterFunc(ctx, c.close)()
+		if err := c.talk(l.ranks); err != nil {
+			l.log.Warn("a rank was not understood", "error", err)
 		}
-		if err != nil {
-			l.log.Warn("a rank could not connect", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-l.clock.After(100 * time.Millisecond):
-			}
-			continue
-		}
-		select {
-		case gate <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
-		wg.Go(func() {
-			defer func() { <-gate }()
-			c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-			end := context.AfterFunc(ctx, c.close)
-			defer end()
-			if err := c.talk(l.ranks); err != nil {
-				l.log.Warn("a rank was not understood", "error", err)
-			}
-		})
-	}
+	})
 }
 
 // rankConn is one rank's connection.
@@ -131,6 +103,7 @@ type rankConn struct {
 // rankOutbox holds the newest of each thing to say: nothing queues up for a rank that does not read.
 type rankOutbox struct {
 	watermark int64
+	pin       *wordPin
 	keep      int64 // beside it: a step that is being read; 0: none
 	held      bool  // what it offered to give up is known
 	leave     *wordLeave
@@ -227,6 +200,9 @@ func (c *rankConn) write(welcome answer) {
 		for name, role := range out.roles { // each in a line of its own: a line is bounded
 			lines = append(lines, answer{Roles: map[string]wordRole{name: role}}.line()...)
 		}
+		if out.pin != nil { // before a watermark that would free them
+			lines = append(lines, answer{Pin: out.pin}.line()...)
+		}
 		if out.watermark > 0 || out.held {
 			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held, out.keep}}.line()...)
 		}
@@ -249,7 +225,10 @@ func (l *launcher) makeSharedMemory() error {
 	if err != nil {
 		return err
 	}
-	return l.give(l.memory)
+	if err := l.give(l.memory); err != nil || l.peers == nil {
+		return err
+	}
+	return l.peers.settle(l.memory, peerLimit(&l.replica))
 }
 
 func (l *launcher) dropSharedMemory() {

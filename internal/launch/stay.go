@@ -104,7 +104,7 @@ func (r *ranks) place(each [][]string) {
 		c.stays = false
 		word := &wordPlace{
 			Generation: r.now.Number, Rank: r.now.FirstRank + c.local, World: r.now.World,
-			MasterAddr: lookupIn(each[c.local], "MASTER_ADDR"), MasterPort: lookupIn(each[c.local], "MASTER_PORT"),
+			MasterAddr: lookupIn(each[c.local], "MASTER_ADDR"), MasterPort: lookupIn(each[c.local], "MASTER_PORT"), Pin: slices.Clone(r.pinned),
 		}
 		if restore := r.now.Restore; restore > 0 {
 			word.Restore = &restore

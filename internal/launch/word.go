@@ -154,13 +154,15 @@ type answer struct {
 	Place     *wordPlace          `json:"generation,omitempty"`
 	Stop      *wordStop           `json:"stop,omitempty"`
 	Watermark *wordWatermark      `json:"watermark,omitempty"`
+	Pin       *wordPin            `json:"pin,omitempty"`
 	Roles     map[string]wordRole `json:"roles,omitempty"`
 }
 
 type wordWelcome struct {
-	Generation int64  `json:"generation"`
-	Restore    *int64 `json:"restore"` // null: from the beginning
-	Offers     bool   `json:"offers,omitempty"`
+	Generation int64   `json:"generation"`
+	Restore    *int64  `json:"restore"` // null: from the beginning
+	Offers     bool    `json:"offers,omitempty"`
+	Pin        []int64 `json:"pin,omitempty"` // as of a word pin
 }
 
 type wordLeave struct {
@@ -169,12 +171,13 @@ type wordLeave struct {
 
 // wordPlace is the next place of a rank that left.
 type wordPlace struct {
-	Generation int64  `json:"generation"`
-	Rank       int    `json:"rank"`
-	World      int    `json:"world"`
-	MasterAddr string `json:"master_addr,omitempty"` // none where the user's own variables count
-	MasterPort string `json:"master_port,omitempty"`
-	Restore    *int64 `json:"restore"` // null: from the beginning
+	Generation int64   `json:"generation"`
+	Rank       int     `json:"rank"`
+	World      int     `json:"world"`
+	MasterAddr string  `json:"master_addr,omitempty"` // none where the user's own variables count
+	MasterPort string  `json:"master_port,omitempty"`
+	Restore    *int64  `json:"restore"` // null: from the beginning
+	Pin        []int64 `json:"pin,omitempty"`
 }
 
 type wordStop struct {
@@ -186,6 +189,11 @@ type wordWatermark struct {
 	Step int64 `json:"step"`
 	Held bool  `json:"held,omitempty"` // the answer to a later held
 	Keep int64 `json:"keep,omitempty"` // a step whose slot is being read; absent: none
+}
+
+// wordPin names steps whose slots stay, whatever the watermark is; it replaces the one before.
+type wordPin struct {
+	Steps []int64 `json:"steps"`
 }
 
 func (a answer) line() []byte {

@@ -35,7 +35,7 @@ type Spool interface {
 type Orders interface {
 	// Go: this generation may start, by the word of this epoch, which is the highest seen so far.
 	Go(epoch int64, g Generation)
-	// Watermark: every rank of the generation holds the step.
+	// Watermark: every rank of the generation holds the step; those in keep stay besides.
 	Watermark(w Watermark)
 	// Stop: end the tree.
 	Stop(grace time.Duration)

@@ -46,6 +46,9 @@ type Generation struct {
 	Ports     []int  // of all launchers, in rank order; none: nobody asks for them
 	Key       string // that only the launchers of the attempt know; the hub gives it where there are ports
 	Frozen    bool   // with the running one: what is held stays until the next one
+	Peer      string // host:port of who keeps a copy of what this launcher's ranks save; "": nobody
+	PeerKey   string // by which launchers of the attempt know each other; the hub gives it where there is a peer or a source
+	Sources   []Source
 	// Origin is the checkpoint that holds the step to restore; nil: ranks hold it in memory.
 	Origin *Origin
 }
@@ -76,6 +79,9 @@ type Ranks struct {
 	Warm       bool              // a spare's interpreter waits with its imports done
 	Frozen     bool              // Held stays until the next generation
 	Kept       int               // ranks that kept their process from the last generation
+	PeerPort   int               // where other launchers hand it states; 0: nowhere
+	Copies     []Copy            // states that it holds and keeps
+	Missed     int64             // a step to restore that could not be had; 0: none
 	Persisted  []Persisted       // the newest of each tier
 	Refused    *Origin           // the last checkpoint that could not be restored here
 }
@@ -105,7 +111,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
-		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Origin: g.Origin.message(),
+		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Origin: g.Origin.message(), Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources),
 	}
 }
 
@@ -113,7 +119,7 @@ func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
-		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Origin: originOf(m.GetOrigin()),
+		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Origin: originOf(m.GetOrigin()), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()),
 	}
 }
 
@@ -152,7 +158,7 @@ func checkGo(g *linkpb.Go) error {
 	case badPorts(g.GetPorts()) || len(g.GetKey()) > maxKey:
 		return fmt.Errorf("go with ports or a key that can't be")
 	}
-	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight()), checkOrigin(g.GetOrigin())); err != nil {
+	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight()), checkOrigin(g.GetOrigin()), checkSources(g)); err != nil {
 		return err
 	}
 	if err := checkAddress(g.GetLead()); err != nil {
@@ -191,11 +197,10 @@ func checkRanks(r *linkpb.Ranks) error {
 	if badPorts(r.GetPorts()) {
 		return refuse("ranks have ports that can't be")
 	}
-	held := r.GetHeld()
-	if len(held) > MaxHeld || !slices.IsSorted(held) || (len(held) > 0 && held[0] <= 0) {
+	if badSteps(r.GetHeld()) {
 		return refuse("ranks hold steps that can't be")
 	}
-	if err := errors.Join(checkHung(r), checkOwn(r), checkPersisted(r)); err != nil {
+	if err := errors.Join(checkHung(r), checkOwn(r), checkPersisted(r), checkCopies(r)); err != nil {
 		return err
 	}
 	f := r.GetFailed()
@@ -241,6 +246,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
+	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
 	out.Persisted, out.Refused = persistedMessages(r.Persisted), r.Refused.message()
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
@@ -268,6 +274,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
+	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
 	out.Persisted, out.Refused = persistedOf(m.GetPersisted()), originOf(m.GetRefused())
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
@@ -301,6 +308,9 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 		if len(g.Ports) > 0 {
 			g.Key = h.cfg.Tokens.MintTask(p.parts.TaskID, attempt)
 		}
+		if g.Peer != "" || len(g.Sources) > 0 {
+			g.PeerKey = h.cfg.Tokens.MintPeer(p.parts.TaskID, attempt)
+		}
 		order := g.order(h.epoch, attempt)
 		if proto.Equal(order, p.told) {
 			return nil // on its way already: what a stream took arrives, or the stream ends
@@ -311,7 +321,8 @@ func (h *Hub) Go(name engine.Name, attempt int, g Generation) error {
 	})
 }
 
-// Watermark tells the launcher the newest step that every rank of the generation holds.
+// Watermark tells the launcher the newest step that every rank of the generation holds, and which others
+// stay besides.
 func (h *Hub) Watermark(name engine.Name, w Watermark) error {
 	return h.order(name, func(p *peer) error {
 		p.post(func(out *outbox) { out.watermark = w.message() })
@@ -326,7 +337,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
-		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
+		old.GetServe() != m.GetServe() || old.GetPeerPort() != m.GetPeerPort() || old.GetMissed() != m.GetMissed() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
 		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused()) || old.GetWarm() != m.GetWarm()
 }
 

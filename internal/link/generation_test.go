@@ -22,6 +22,7 @@ var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
 
 var someRanks = Ranks{
 	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def", Ports: []int{4002, 4003},
+	PeerPort: 4004, Copies: []Copy{{First: 2, Ranks: 2, Steps: []int64{4, 6}}}, Missed: 9,
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
 	Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8}, Parameters: 7e9,
@@ -35,7 +36,7 @@ func TestGenerationMessages(t *testing.T) {
 	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Key: "k",
+	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Key: "k", Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}},
 		Preflight: &preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "worker-0", Address: "127.0.0.1:7", Bandwidth: true}}},
 		Roles:     []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}}
 	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
@@ -65,6 +66,11 @@ func TestGenerationMessages(t *testing.T) {
 		"port":        func(m *linkpb.Go) { m.Ports[1] = 65536 },
 		"more ports":  func(m *linkpb.Go) { m.Ports = slices.Repeat(m.Ports, maxPorts) },
 		"key":         func(m *linkpb.Go) { m.Key = strings.Repeat("a", maxKey+1) },
+		"peer":        func(m *linkpb.Go) { m.Peer = "127.0.0.1" },
+		"peer's key":  func(m *linkpb.Go) { m.PeerKey = strings.Repeat("a", maxKey+1) },
+		"source":      func(m *linkpb.Go) { m.Sources[0].Address = "" },
+		"sources":     func(m *linkpb.Go) { m.Sources = slices.Repeat(m.Sources, MaxCopies+1) },
+		"source rank": func(m *linkpb.Go) { m.Sources[0].Ranks = 0 },
 	} {
 		bad := proto.CloneOf(g.order(1, 1))
 		if spoil(bad); checkGo(bad) == nil {
@@ -97,6 +103,11 @@ func TestGenerationMessages(t *testing.T) {
 		"order":      func(m *linkpb.Ranks) { m.Held = []int64{2, 1} },
 		"step":       func(m *linkpb.Ranks) { m.Held = []int64{0} },
 		"many":       func(m *linkpb.Ranks) { m.Held = make([]int64, MaxHeld+1) },
+		"peer port":  func(m *linkpb.Ranks) { m.PeerPort = -1 },
+		"missed":     func(m *linkpb.Ranks) { m.Missed = -1 },
+		"copy":       func(m *linkpb.Ranks) { m.Copies[0].First = -1 },
+		"copy step":  func(m *linkpb.Ranks) { m.Copies[0].Steps = []int64{0} },
+		"copies":     func(m *linkpb.Ranks) { m.Copies = slices.Repeat(m.Copies, MaxCopies+1) },
 		"reason":     func(m *linkpb.Ranks) { m.Failed.Reason = engine.ReasonSucceeded },
 		"code":       func(m *linkpb.Ranks) { m.Failed.Code = 256 },
 		"rank":       func(m *linkpb.Ranks) { m.Failed.Rank = -1 },
@@ -124,7 +135,7 @@ func TestRanksAndWatermarkTravel(t *testing.T) {
 	later.Held = []int64{4, 6, 8}
 	cl.Ranks(later)
 	eventually(t, "another step", func() bool { r, _ := leader.Ranks(testName); return slices.Equal(r.Held, later.Held) })
-	if err := leader.Watermark(testName, Watermark{Generation: 3, Step: 6}); err != nil {
+	if err := leader.Watermark(testName, Watermark{Generation: 3, Step: 6, Keep: []int64{4}}); err != nil {
 		t.Fatal(err)
 	}
 	of, err := ParseName(testName)

@@ -62,6 +62,7 @@ type Watermark struct {
 	// Persist is said with every watermark until it is done: as long as that, nobody gives the step up.
 	Persist   *Persist
 	Committed []Committed
+	Keep      []int64 // steps that stay besides, rising: a peer's memory has them, or gets them
 }
 
 var checkpointName = regexp.MustCompile(`^[0-9]{19}-[0-9]{19}$`)
@@ -125,7 +126,7 @@ func checkPersisted(r *linkpb.Ranks) error {
 }
 
 func (w Watermark) message() *linkpb.Watermark {
-	m := &linkpb.Watermark{Generation: w.Generation, Step: w.Step}
+	m := &linkpb.Watermark{Generation: w.Generation, Step: w.Step, Keep: w.Keep}
 	if p := w.Persist; p != nil {
 		m.Persist = &linkpb.Persist{Step: p.Step, Tiers: p.Tiers, Full: p.Full}
 	}
@@ -136,7 +137,7 @@ func (w Watermark) message() *linkpb.Watermark {
 }
 
 func watermarkOf(m *linkpb.Watermark) Watermark {
-	w := Watermark{Generation: m.GetGeneration(), Step: m.GetStep()}
+	w := Watermark{Generation: m.GetGeneration(), Step: m.GetStep(), Keep: m.GetKeep()}
 	if p := m.GetPersist(); p != nil {
 		w.Persist = &Persist{Step: p.GetStep(), Tiers: p.GetTiers(), Full: p.GetFull()}
 	}
@@ -148,7 +149,7 @@ func watermarkOf(m *linkpb.Watermark) Watermark {
 
 func checkWatermark(w *linkpb.Watermark) error {
 	p := w.GetPersist()
-	if w.GetGeneration() <= 0 || w.GetStep() <= 0 {
+	if w.GetGeneration() <= 0 || w.GetStep() <= 0 || badSteps(w.GetKeep()) {
 		return fmt.Errorf("watermark of nothing")
 	}
 	if p != nil && (p.GetStep() <= 0 || len(p.GetTiers()) == 0 || len(p.GetTiers()) > maxTiers) || len(w.GetCommitted()) > maxTiers {

@@ -25,6 +25,12 @@ func (t *Tokens) MintTask(taskID string, attempt int) string {
 	return t.mac("fermi-task-v1", taskID+"\x00"+strconv.Itoa(attempt))
 }
 
+// MintPeer makes the key by which the launchers of an attempt hand each other states. Unlike the other it
+// never reaches a rank.
+func (t *Tokens) MintPeer(taskID string, attempt int) string {
+	return t.mac("fermi-peer-v1", taskID+"\x00"+strconv.Itoa(attempt))
+}
+
 func (t *Tokens) mac(use, name string) string {
 	mac := hmac.New(sha256.New, t.key)
 	mac.Write([]byte(use + "\x00" + name))

@@ -194,6 +194,9 @@ func TestSlots(t *testing.T) {
 			t.Fatal(step, ok, err)
 		}
 	}
+	if ok, err := s.save(4, marks{watermark: 3, pinned: []int64{1, 2}}, nil); ok || err != nil {
+		t.Error("a state that is to be kept was overwritten: ", err)
+	}
 	if ok, err := s.save(4, marks{watermark: 1}, nil); ok || err != nil {
 		t.Error("a step that may be needed was overwritten")
 	}

@@ -13,6 +13,7 @@ type Place struct {
 	Generation         int64
 	Master             string // host:port of rank 0; only with others
 	Socket, Memory     string // of the launcher; "": there is none
+	Slots              int    // in its memory; 0: three
 }
 
 // maxWorld bounds the ring.
@@ -35,6 +36,7 @@ func placeFrom(getenv func(string) string) (p Place, err error) {
 	number("RANK", &p.Rank)
 	number("WORLD_SIZE", &p.World)
 	number("LOCAL_RANK", &p.Local)
+	number("FERMI_SLOTS", &p.Slots)
 	if v := getenv("FERMI_GENERATION"); v != "" {
 		if p.Generation, err = strconv.ParseInt(v, 10, 64); err != nil {
 			errs = append(errs, fmt.Errorf("FERMI_GENERATION: %q is no number", v))

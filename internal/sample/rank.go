@@ -25,15 +25,20 @@ type launcher struct {
 
 // marks say which slots are free.
 type marks struct {
-	watermark int64 // newest step that every rank holds
-	keep      int64 // a step that the launcher reads; 0: none
+	watermark int64   // newest step that every rank holds
+	keep      int64   // a step that the launcher reads; 0: none
+	pinned    []int64 // a copy of them is needed, or on its way
 }
 
 // heard is what a launcher may say; what this version does not know is skipped.
 type heard struct {
 	Welcome *struct {
-		Restore *int64 `json:"restore"`
+		Restore *int64  `json:"restore"`
+		Pin     []int64 `json:"pin"`
 	} `json:"welcome"`
+	Pin *struct {
+		Steps []int64 `json:"steps"`
+	} `json:"pin"`
 	Watermark *struct {
 		Step int64 `json:"step"`
 		Keep int64 `json:"keep"`
@@ -63,6 +68,7 @@ func greet(ctx context.Context, p Place, held []int64) (*launcher, error) {
 		return nil, errors.Join(errors.New("the launcher does not welcome this rank"), lines.Err())
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	l.marks.pinned = first.Welcome.Pin
 	if first.Welcome.Restore != nil {
 		l.restore = *first.Welcome.Restore
 	}
@@ -77,11 +83,14 @@ func (l *launcher) listen(lines *bufio.Scanner) {
 		if json.Unmarshal(lines.Bytes(), &w) != nil {
 			return
 		}
+		l.mu.Lock()
 		if w.Watermark != nil {
-			l.mu.Lock()
-			l.marks = marks{max(l.marks.watermark, w.Watermark.Step), w.Watermark.Keep}
-			l.mu.Unlock()
+			l.marks.watermark, l.marks.keep = max(l.marks.watermark, w.Watermark.Step), w.Watermark.Keep
 		}
+		if w.Pin != nil {
+			l.marks.pinned = w.Pin.Steps
+		}
+		l.mu.Unlock()
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 // of the Python SDK's: a header of 4 KiB, the data, a JSON tree (here: what the data is), and the
 // CRC-32 of each 8 MiB of the data. The header is written last, and wiped first.
 const (
-	slotCount  = 3
+	slotCount  = 3 // where the launcher does not say
+	slotMost   = 8
 	slotHeader = 4096
 	slotChunk  = 8 << 20
 	slotWhole  = 2
@@ -35,7 +36,7 @@ type slot struct {
 // slots are those of one rank. Nil keeps nothing.
 type slots struct {
 	place Place
-	list  [slotCount]*slot
+	list  []*slot
 }
 
 // openSlots finds what an earlier process of this rank left.
@@ -43,7 +44,7 @@ func openSlots(p Place) (*slots, error) {
 	if p.Memory == "" {
 		return nil, nil
 	}
-	s := &slots{place: p}
+	s := &slots{place: p, list: make([]*slot, min(max(p.Slots, slotCount), slotMost))}
 	for i := range s.list {
 		f, err := os.OpenFile(filepath.Join(p.Memory, fmt.Sprintf("rank-%d.%d", p.Local, i)), os.O_RDWR|os.O_CREATE, 0o600)
 		if err != nil {
@@ -106,10 +107,12 @@ func (s *slots) save(step int64, m marks, data []byte) (bool, error) {
 
 // room says whether a save would find a slot.
 func (s *slots) room(m marks) bool {
-	return s != nil && slices.ContainsFunc(s.list[:], func(slot *slot) bool { return slot.free(m) })
+	return s != nil && slices.ContainsFunc(s.list, func(slot *slot) bool { return slot.free(m) })
 }
 
-func (s *slot) free(m marks) bool { return s.step == 0 || s.step < m.watermark && s.step != m.keep }
+func (s *slot) free(m marks) bool {
+	return s.step == 0 || s.step < m.watermark && s.step != m.keep && !slices.Contains(m.pinned, s.step)
+}
 
 func (s *slot) wipe() error {
 	s.step = 0

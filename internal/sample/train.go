@@ -210,7 +210,7 @@ func (t *trainer) resume(kept *slots, boss *launcher, around *ring) (at Result, 
 	}
 	if err == nil && own == nil {
 		var saved bool
-		if saved, err = kept.save(boss.restore, marks{watermark: boss.restore}, data); saved && err == nil {
+		if saved, err = kept.save(boss.restore, marks{watermark: boss.restore, pinned: boss.mark().pinned}, data); saved && err == nil {
 			boss.say("saved", map[string]any{"step": boss.restore, "bytes": len(data), "seconds": 0})
 		}
 	}
@@ -228,11 +228,11 @@ func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
 		return nil
 	}
 	begin := time.Now()
-	state, mark := t.state(), boss.mark()
-	if kept.room(mark) {
+	state, needed := t.state(), boss.mark()
+	if kept.room(needed) {
 		boss.say("saving", map[string]any{"step": step})
 	}
-	saved, err := kept.save(int64(step), mark, state)
+	saved, err := kept.save(int64(step), needed, state)
 	if err != nil {
 		return err
 	}

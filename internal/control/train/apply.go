@@ -195,6 +195,7 @@ func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 		Attempt: m.attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.ranks, Spare: m.spare, Node: m.node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
+	r.Peer = task.Spec.PeerMemory()
 	if task.Spec.Elastic() || task.Spec.Spares() > 0 { // a newcomer is handed the state by a peer
 		r.Elastic = askedFor(&task.Spec)
 	}

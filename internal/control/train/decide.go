@@ -179,6 +179,10 @@ func (s *seen) gather(p *plan, now time.Time) {
 	if zones := s.all().zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
 		p.status.Zones, p.commit = zones, true
 	}
+	if s.peered() && s.few() {
+		s.giveUp(p, now) // it lost a slot, and then had to start again
+		return
+	}
 	for i := range s.members {
 		if s.members[i].state == "" {
 			p.start = append(p.start, i)

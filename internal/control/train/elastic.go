@@ -92,7 +92,7 @@ func (s *seen) elastic() bool { return s.task.Spec.Elastic() || s.reserves() }
 
 // below is what tells the members of a generation from those that come later.
 func (s *seen) below() map[string]int {
-	if !s.elastic() {
+	if !s.replaces() {
 		return nil
 	}
 	out := map[string]int{}
@@ -103,11 +103,11 @@ func (s *seen) below() map[string]int {
 	return out
 }
 
-// restorable is the step to go on from: the newest that all ranks hold. Of an elastic task it is the
+// restorable is the step to go on from: the newest that all ranks hold, or that is held for them. Of an elastic task it is the
 // newest that all hold who hold any; the others are newcomers, and are handed it.
 func (s *seen) restorable() int64 {
 	if !s.elastic() {
-		return s.heldByAll()
+		return max(s.heldByAll(), s.covered())
 	}
 	var held [][]int64
 	for i := range s.members {
@@ -168,7 +168,7 @@ func (s *seen) shrunk(p *plan) {
 
 // resize has who takes part follow the placement. True: it is on its way to another generation.
 func (s *seen) resize(p *plan, now time.Time) bool {
-	if p.status.Rendezvous == nil || !s.elastic() {
+	if p.status.Rendezvous == nil || !s.replaces() {
 		return false
 	}
 	s.recruit(p)
@@ -306,6 +306,9 @@ func (s *seen) lose(p *plan, now time.Time) bool {
 	recent, left := s.budget(p, now)
 	if p.status.Rendezvous == nil || p.status.Rendezvous.Below == nil || left == 0 || s.placement.Spec.Shrink != nil {
 		return false
+	}
+	if !s.elastic() && s.covered() == 0 {
+		return false // there is nothing that would be lost with the others
 	}
 	next := s.placement.Spec
 	next.Roles = slices.Clone(next.Roles)

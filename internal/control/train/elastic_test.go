@@ -28,6 +28,7 @@ type stage struct {
 	node  uint32
 	stays int                 // the generation for which there was no other place, and one
 	first map[engine.Name]int // ranks of those with spares
+	seats map[engine.Name]int // first ranks, of a task with peer memory
 }
 
 // look is what observe would see.
@@ -163,32 +164,37 @@ func (g *stage) act(s seen, p plan) {
 // table that is told is the one that was written, no slot is given up before its processes have ended,
 // no name is used twice, and the task comes to an end.
 func TestEveryElasticLifeEnds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		g := &stage{t: t, tk: between(2, 3, 5), world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 3}
-		place := func() {
-			g.pl = placed()
-			g.pl.Spec.Attempt = g.tk.Status.Attempt + 1
-			g.pl.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 1}, {Node: 2}, {Node: 3}}}}
+	rapid.Check(t, func(t *rapid.T) { lifeEnds(t, between(2, 3, 5)) })
+}
+
+// lifeEnds plays one life.
+func lifeEnds(t *rapid.T, tk *api.TrainingTask) {
+	g := &stage{t: t, tk: tk, world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 3, seats: map[engine.Name]int{}}
+	place := func() {
+		g.pl = placed()
+		g.pl.Spec.Attempt = g.tk.Status.Attempt + 1
+		g.pl.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 1}, {Node: 2}, {Node: 3}}}}
+	}
+	for turn := range 1000 {
+		clock := now.Add(time.Duration(turn) * 5 * time.Second)
+		if turn == 200 {
+			g.tk.Spec.Stop = rapid.Bool().Draw(t, "stop")
 		}
-		for turn := range 1000 {
-			clock := now.Add(time.Duration(turn) * 5 * time.Second)
-			if turn == 200 {
-				g.tk.Spec.Stop = rapid.Bool().Draw(t, "stop")
-			}
-			if g.pl == nil && g.tk.Status.Phase == api.PhasePending {
-				place()
-			}
-			g.plan()
-			s := g.look()
-			p := decide(s, clock)
-			g.check(s, p)
-			g.act(s, p)
-			if g.tk.Status.Phase.Finished() && len(g.world) == 0 {
-				return
-			}
+		if g.pl == nil && g.tk.Status.Phase == api.PhasePending {
+			place()
 		}
-		t.Fatalf("still %s: %+v", g.tk.Status.Phase, g.tk.Status)
-	})
+		g.plan()
+		s := g.look()
+		p := decide(s, clock)
+		g.check(s, p)
+		g.checkPeers(s, p)
+		g.act(s, p)
+		g.copy()
+		if g.tk.Status.Phase.Finished() && len(g.world) == 0 {
+			return
+		}
+	}
+	t.Fatalf("still %s: %+v", g.tk.Status.Phase, g.tk.Status)
 }
 
 // grownTo is a task whose generation of two runs, with a third on its way.

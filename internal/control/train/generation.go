@@ -42,7 +42,8 @@ func (s *seen) table() {
 			cmp.Compare(role[x.role], role[y.role]), cmp.Compare(x.zone, y.zone), cmp.Compare(x.leaf, y.leaf),
 			cmp.Compare(x.number, y.number), cmp.Compare(lowest(x.devices), lowest(y.devices)), cmp.Compare(x.index, y.index))
 	})
-	s.order, s.world = order, 0
+	s.seat(order)
+	s.order, s.world, s.shift = order, 0, 0
 	places := order
 	if len(s.seats)+len(s.vacant) > 0 {
 		places = s.seated(order)
@@ -98,7 +99,7 @@ func (s *seen) open(p *plan, world int) {
 	p.status.Generation++
 	p.status.Rendezvous = &api.Rendezvous{
 		Members: s.membersHash(), World: world, Restore: s.restorable(),
-		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(),
+		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(), Seats: s.seating(),
 	}
 	if o := s.origin(); o != nil && p.status.Rendezvous.Restore == 0 {
 		p.status.Rendezvous.Restore, p.status.Rendezvous.Origin = o.Step, o
@@ -256,8 +257,10 @@ func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Ge
 	if o := r.Origin; o != nil {
 		origin = &link.Origin{TaskID: o.TaskID, Name: o.Name}
 	}
-	return link.Generation{
+	g := link.Generation{
 		Origin: origin, Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
 		Restore: r.Restore, Hold: hold, Ports: r.Ports,
 	}
+	s.introduce(i, &g)
+	return g
 }

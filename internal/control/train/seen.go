@@ -17,6 +17,7 @@ type seen struct {
 	members   []member       // of the current attempt, in the placement's order; empty without one
 	order     []int          // of members, as ranks go
 	world     int            // ranks of all members
+	shift     int            // places in order between a member and its peer; 0: not known yet
 	joining   []member       // replicas of an elastic task that take part from the next generation on
 	spares    []member       // replicas that hold no rank
 	seats     map[int]int    // places of members that took another's, by index

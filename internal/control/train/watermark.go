@@ -21,17 +21,22 @@ type watermarks struct {
 	ended map[string][]outcome    // by task: commits that have
 	told  map[string]map[int]mark // by part of the task; of the loop alone
 
-	saving  map[string]*saving // by task; of the loop alone
+	saving  map[string]*saving  // by task; of the loop alone
+	peers   map[string]*copying // likewise
 	commits sync.WaitGroup
 }
 
-// mark is what was told last: a step of a generation, the step to persist and the checkpoints there are.
-type mark struct{ generation, step, persist, local, shared int64 }
+// mark is what was told last: a step of a generation, the step to persist and the checkpoints there are,
+// and what stays for copies in peers' memory.
+type mark struct{ generation, step, persist, local, shared, safe, next int64 }
 
 func markOf(w link.Watermark) mark {
 	m := mark{generation: w.Generation, step: w.Step}
 	if w.Persist != nil {
 		m.persist = w.Persist.Step
+	}
+	if n := len(w.Keep); n > 0 {
+		m.safe, m.next = w.Keep[0], w.Keep[n-1]
 	}
 	for _, c := range w.Committed {
 		if c.Tier == link.TierLocal {
@@ -44,7 +49,7 @@ func markOf(w link.Watermark) mark {
 }
 
 func newWatermarks() *watermarks {
-	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, ended: map[string][]outcome{}, told: map[string]map[int]mark{}, saving: map[string]*saving{}}
+	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, ended: map[string][]outcome{}, told: map[string]map[int]mark{}, saving: map[string]*saving{}, peers: map[string]*copying{}}
 }
 
 // Saved says that ranks of a task may hold another step, or, anew, that one of its launchers may have
@@ -65,8 +70,16 @@ func (c *Controller) Saved(taskID string, anew bool) {
 	}
 }
 
+func (w *watermarks) copying(id string) *copying {
+	if w.peers[id] == nil {
+		w.peers[id] = &copying{}
+	}
+	return w.peers[id]
+}
+
 func (w *watermarks) forget(id string) {
 	delete(w.told, id)
+	delete(w.peers, id)
 	delete(w.saving, id)
 	w.outcomes(id)
 }
@@ -142,6 +155,7 @@ func (c *Controller) tellPart(ctx context.Context, w *watermarks, s *seen, gener
 	if say.Step == 0 {
 		return nil
 	}
+	say.Keep = s.keep(w.copying(s.task.Meta.ID), generation, say.Step, c.cfg.Clock.Now())
 	if c.keeps(s.task) && s.task.Status.Rendezvous != nil {
 		c.persist(ctx, w, s, &say)
 	}

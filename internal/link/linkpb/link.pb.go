@@ -563,6 +563,9 @@ type Go struct {
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
 	Preflight     *Preflight             `protobuf:"bytes,17,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // set: start nothing, but do this
 	Frozen        bool                   `protobuf:"varint,20,opt,name=frozen,proto3" json:"frozen,omitempty"`                       // with the running generation: raise no watermark, the next one is about to be opened
+	Peer          string                 `protobuf:"bytes,80,opt,name=peer,proto3" json:"peer,omitempty"`                            // host:port of the launcher whose memory keeps a copy of what this one's ranks save; "": nobody's
+	PeerKey       string                 `protobuf:"bytes,81,opt,name=peer_key,json=peerKey,proto3" json:"peer_key,omitempty"`       // by which launchers of this attempt know each other; ranks are not told
+	Sources       []*Source              `protobuf:"bytes,82,rep,name=sources,proto3" json:"sources,omitempty"`                      // where states of the step to restore are, for ranks that lack theirs
 	Origin        *Origin                `protobuf:"bytes,70,opt,name=origin,proto3" json:"origin,omitempty"`                        // the checkpoint that holds the step to restore; absent: ranks hold it in memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -703,9 +706,152 @@ func (x *Go) GetFrozen() bool {
 	return false
 }
 
+func (x *Go) GetPeer() string {
+	if x != nil {
+		return x.Peer
+	}
+	return ""
+}
+
+func (x *Go) GetPeerKey() string {
+	if x != nil {
+		return x.PeerKey
+	}
+	return ""
+}
+
+func (x *Go) GetSources() []*Source {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
 func (x *Go) GetOrigin() *Origin {
 	if x != nil {
 		return x.Origin
+	}
+	return nil
+}
+
+// Source is a launcher that holds states of some ranks.
+type Source struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Ranks         int32                  `protobuf:"varint,2,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Source) Reset() {
+	*x = Source{}
+	mi := &file_link_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Source) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Source) ProtoMessage() {}
+
+func (x *Source) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Source.ProtoReflect.Descriptor instead.
+func (*Source) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Source) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Source) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *Source) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// Copy is states that a launcher holds, of its own ranks or of others', and that stay until it is told otherwise.
+type Copy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Ranks         int32                  `protobuf:"varint,2,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Steps         []int64                `protobuf:"varint,3,rep,packed,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Copy) Reset() {
+	*x = Copy{}
+	mi := &file_link_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Copy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Copy) ProtoMessage() {}
+
+func (x *Copy) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Copy.ProtoReflect.Descriptor instead.
+func (*Copy) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Copy) GetFirst() int32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *Copy) GetRanks() int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return 0
+}
+
+func (x *Copy) GetSteps() []int64 {
+	if x != nil {
+		return x.Steps
 	}
 	return nil
 }
@@ -721,7 +867,7 @@ type Preflight struct {
 
 func (x *Preflight) Reset() {
 	*x = Preflight{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +879,7 @@ func (x *Preflight) String() string {
 func (*Preflight) ProtoMessage() {}
 
 func (x *Preflight) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +892,7 @@ func (x *Preflight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preflight.ProtoReflect.Descriptor instead.
 func (*Preflight) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Preflight) GetRound() string {
@@ -774,7 +920,7 @@ type PreflightTarget struct {
 
 func (x *PreflightTarget) Reset() {
 	*x = PreflightTarget{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +932,7 @@ func (x *PreflightTarget) String() string {
 func (*PreflightTarget) ProtoMessage() {}
 
 func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +945,7 @@ func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightTarget.ProtoReflect.Descriptor instead.
 func (*PreflightTarget) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PreflightTarget) GetName() string {
@@ -834,7 +980,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +992,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +1005,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NodeFacts) GetVersions() map[string]string {
@@ -897,7 +1043,7 @@ type PreflightReport struct {
 
 func (x *PreflightReport) Reset() {
 	*x = PreflightReport{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1055,7 @@ func (x *PreflightReport) String() string {
 func (*PreflightReport) ProtoMessage() {}
 
 func (x *PreflightReport) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1068,7 @@ func (x *PreflightReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightReport.ProtoReflect.Descriptor instead.
 func (*PreflightReport) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PreflightReport) GetRound() string {
@@ -978,7 +1124,7 @@ type DeviceFault struct {
 
 func (x *DeviceFault) Reset() {
 	*x = DeviceFault{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1136,7 @@ func (x *DeviceFault) String() string {
 func (*DeviceFault) ProtoMessage() {}
 
 func (x *DeviceFault) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1149,7 @@ func (x *DeviceFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceFault.ProtoReflect.Descriptor instead.
 func (*DeviceFault) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeviceFault) GetIndex() int32 {
@@ -1039,7 +1185,7 @@ type PreflightResult struct {
 
 func (x *PreflightResult) Reset() {
 	*x = PreflightResult{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1197,7 @@ func (x *PreflightResult) String() string {
 func (*PreflightResult) ProtoMessage() {}
 
 func (x *PreflightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1210,7 @@ func (x *PreflightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
 func (*PreflightResult) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PreflightResult) GetTarget() *PreflightTarget {
@@ -1108,7 +1254,7 @@ type RoleTable struct {
 
 func (x *RoleTable) Reset() {
 	*x = RoleTable{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1266,7 @@ func (x *RoleTable) String() string {
 func (*RoleTable) ProtoMessage() {}
 
 func (x *RoleTable) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1279,7 @@ func (x *RoleTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
 func (*RoleTable) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RoleTable) GetName() string {
@@ -1191,15 +1337,18 @@ type Ranks struct {
 	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
 	Warm              bool                   `protobuf:"varint,60,opt,name=warm,proto3" json:"warm,omitempty"`                                                        // a spare's interpreter waits with its imports done
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
-	Persisted         []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"`                                               // the newest of each tier
-	Refused           *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`                                                   // the last checkpoint that could not be restored here
+	PeerPort          int32                  `protobuf:"varint,80,opt,name=peer_port,json=peerPort,proto3" json:"peer_port,omitempty"`                                // where other launchers hand it states, and are given them
+	Copies            []*Copy                `protobuf:"bytes,81,rep,name=copies,proto3" json:"copies,omitempty"`
+	Missed            int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"`      // a step to restore that could not be had
+	Persisted         []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"` // the newest of each tier
+	Refused           *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`     // the last checkpoint that could not be restored here
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1360,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1373,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -1395,6 +1544,27 @@ func (x *Ranks) GetPrepared() bool {
 	return false
 }
 
+func (x *Ranks) GetPeerPort() int32 {
+	if x != nil {
+		return x.PeerPort
+	}
+	return 0
+}
+
+func (x *Ranks) GetCopies() []*Copy {
+	if x != nil {
+		return x.Copies
+	}
+	return nil
+}
+
+func (x *Ranks) GetMissed() int64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
 func (x *Ranks) GetPersisted() []*Persisted {
 	if x != nil {
 		return x.Persisted
@@ -1420,7 +1590,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1602,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1615,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Origin) GetTaskId() string {
@@ -1476,7 +1646,7 @@ type Persisted struct {
 
 func (x *Persisted) Reset() {
 	*x = Persisted{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1658,7 @@ func (x *Persisted) String() string {
 func (*Persisted) ProtoMessage() {}
 
 func (x *Persisted) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1671,7 @@ func (x *Persisted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
 func (*Persisted) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Persisted) GetTier() string {
@@ -1551,7 +1721,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1733,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1746,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Persist) GetStep() int64 {
@@ -1612,7 +1782,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1794,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1807,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Committed) GetTier() string {
@@ -1676,7 +1846,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1858,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1871,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -1763,7 +1933,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1945,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1958,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -1857,7 +2027,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +2039,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +2052,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -1911,7 +2081,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2093,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2106,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -1978,7 +2148,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2160,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2173,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2091,7 +2261,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2273,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2286,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2174,7 +2344,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2356,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2369,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Probe) GetId() string {
@@ -2244,7 +2414,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2426,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2439,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Probed) GetId() string {
@@ -2314,13 +2484,14 @@ type Watermark struct {
 	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
 	Persist       *Persist               `protobuf:"bytes,70,opt,name=persist,proto3" json:"persist,omitempty"` // said with every watermark until it is done: its slots stay
 	Committed     []*Committed           `protobuf:"bytes,71,rep,name=committed,proto3" json:"committed,omitempty"`
+	Keep          []int64                `protobuf:"varint,80,rep,packed,name=keep,proto3" json:"keep,omitempty"` // steps that stay besides, rising
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2503,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2516,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -2376,6 +2547,13 @@ func (x *Watermark) GetCommitted() []*Committed {
 	return nil
 }
 
+func (x *Watermark) GetKeep() []int64 {
+	if x != nil {
+		return x.Keep
+	}
+	return nil
+}
+
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixNano    int64                  `protobuf:"varint,1,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
@@ -2386,7 +2564,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2576,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2589,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -2443,7 +2621,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2633,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2468,7 +2646,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -2531,7 +2709,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2721,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2734,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -2592,7 +2770,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2782,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2795,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -2646,7 +2824,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2836,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2849,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -2713,7 +2891,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2903,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2916,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -2771,7 +2949,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2961,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2974,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -2819,7 +2997,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +3009,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +3022,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -2877,7 +3055,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2889,7 +3067,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2902,7 +3080,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -2920,7 +3098,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +3110,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3123,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 type FetchManifestRequest struct {
@@ -2957,7 +3135,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2969,7 +3147,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2982,7 +3160,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3003,7 +3181,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3193,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3028,7 +3206,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3061,7 +3239,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +3251,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +3264,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3109,7 +3287,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3299,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3312,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3189,7 +3367,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3201,7 +3379,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3214,7 +3392,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3247,7 +3425,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3259,7 +3437,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3272,7 +3450,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -3296,7 +3474,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3486,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3499,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -3394,7 +3572,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +3584,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +3597,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -3488,7 +3666,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3678,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3691,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -3539,7 +3717,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3729,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3564,7 +3742,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -3591,7 +3769,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3781,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3794,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Facts) GetReplica() string {
@@ -3688,7 +3866,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3700,7 +3878,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3713,7 +3891,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Order) GetReplica() string {
@@ -3762,7 +3940,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +3952,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +3965,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Question) GetKind() string {
@@ -3820,7 +3998,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +4010,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +4023,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -3864,7 +4042,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +4054,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4067,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -3914,7 +4092,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3926,7 +4104,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3939,7 +4117,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TailData) GetReplica() string {
@@ -4019,7 +4197,7 @@ const file_link_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
 	"\n" +
-	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xd7\x03\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xb7\x04\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -4039,8 +4217,19 @@ const file_link_proto_rawDesc = "" +
 	"\n" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x126\n" +
 	"\tpreflight\x18\x11 \x01(\v2\x18.fermi.link.v1.PreflightR\tpreflight\x12\x16\n" +
-	"\x06frozen\x18\x14 \x01(\bR\x06frozen\x12-\n" +
-	"\x06origin\x18F \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\"[\n" +
+	"\x06frozen\x18\x14 \x01(\bR\x06frozen\x12\x12\n" +
+	"\x04peer\x18P \x01(\tR\x04peer\x12\x19\n" +
+	"\bpeer_key\x18Q \x01(\tR\apeerKey\x12/\n" +
+	"\asources\x18R \x03(\v2\x15.fermi.link.v1.SourceR\asources\x12-\n" +
+	"\x06origin\x18F \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\"N\n" +
+	"\x06Source\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x14\n" +
+	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"H\n" +
+	"\x04Copy\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x14\n" +
+	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x14\n" +
+	"\x05steps\x18\x03 \x03(\x03R\x05steps\"[\n" +
 	"\tPreflight\x12\x14\n" +
 	"\x05round\x18\x01 \x01(\tR\x05round\x128\n" +
 	"\atargets\x18\x02 \x03(\v2\x1e.fermi.link.v1.PreflightTargetR\atargets\"]\n" +
@@ -4075,7 +4264,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x95\a\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xf7\a\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4106,7 +4295,10 @@ const file_link_proto_rawDesc = "" +
 	"\x03own\x18( \x03(\v2\x16.fermi.link.v1.RankOwnR\x03own\x12\x18\n" +
 	"\aprinted\x18) \x01(\bR\aprinted\x12\x12\n" +
 	"\x04warm\x18< \x01(\bR\x04warm\x12\x1a\n" +
-	"\bprepared\x18\x14 \x01(\bR\bprepared\x126\n" +
+	"\bprepared\x18\x14 \x01(\bR\bprepared\x12\x1b\n" +
+	"\tpeer_port\x18P \x01(\x05R\bpeerPort\x12+\n" +
+	"\x06copies\x18Q \x03(\v2\x13.fermi.link.v1.CopyR\x06copies\x12\x16\n" +
+	"\x06missed\x18R \x01(\x03R\x06missed\x126\n" +
 	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12/\n" +
 	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\"5\n" +
 	"\x06Origin\x12\x17\n" +
@@ -4190,14 +4382,15 @@ const file_link_proto_rawDesc = "" +
 	"refused_zh\x18\x03 \x01(\tR\trefusedZh\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12 \n" +
 	"\fat_unix_nano\x18\x05 \x01(\x03R\n" +
-	"atUnixNano\"\xa9\x01\n" +
+	"atUnixNano\"\xbd\x01\n" +
 	"\tWatermark\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
 	"generation\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x120\n" +
 	"\apersist\x18F \x01(\v2\x16.fermi.link.v1.PersistR\apersist\x126\n" +
-	"\tcommitted\x18G \x03(\v2\x18.fermi.link.v1.CommittedR\tcommitted\"=\n" +
+	"\tcommitted\x18G \x03(\v2\x18.fermi.link.v1.CommittedR\tcommitted\x12\x12\n" +
+	"\x04keep\x18P \x03(\x03R\x04keep\"=\n" +
 	"\aStarted\x12 \n" +
 	"\fat_unix_nano\x18\x01 \x01(\x03R\n" +
 	"atUnixNano\x12\x10\n" +
@@ -4328,135 +4521,139 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),         // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),           // 1: fermi.link.v1.ToLauncher
 	(*Hello)(nil),                // 2: fermi.link.v1.Hello
 	(*Welcome)(nil),              // 3: fermi.link.v1.Welcome
 	(*Go)(nil),                   // 4: fermi.link.v1.Go
-	(*Preflight)(nil),            // 5: fermi.link.v1.Preflight
-	(*PreflightTarget)(nil),      // 6: fermi.link.v1.PreflightTarget
-	(*NodeFacts)(nil),            // 7: fermi.link.v1.NodeFacts
-	(*PreflightReport)(nil),      // 8: fermi.link.v1.PreflightReport
-	(*DeviceFault)(nil),          // 9: fermi.link.v1.DeviceFault
-	(*PreflightResult)(nil),      // 10: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),            // 11: fermi.link.v1.RoleTable
-	(*Ranks)(nil),                // 12: fermi.link.v1.Ranks
-	(*Origin)(nil),               // 13: fermi.link.v1.Origin
-	(*Persisted)(nil),            // 14: fermi.link.v1.Persisted
-	(*Persist)(nil),              // 15: fermi.link.v1.Persist
-	(*Committed)(nil),            // 16: fermi.link.v1.Committed
-	(*Pace)(nil),                 // 17: fermi.link.v1.Pace
-	(*Use)(nil),                  // 18: fermi.link.v1.Use
-	(*Saves)(nil),                // 19: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 20: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 21: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 22: fermi.link.v1.RankState
-	(*Probe)(nil),                // 23: fermi.link.v1.Probe
-	(*Probed)(nil),               // 24: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 25: fermi.link.v1.Watermark
-	(*Started)(nil),              // 26: fermi.link.v1.Started
-	(*Exited)(nil),               // 27: fermi.link.v1.Exited
-	(*LogData)(nil),              // 28: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 29: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 30: fermi.link.v1.Usage
-	(*Done)(nil),                 // 31: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 32: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 33: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 34: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 35: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 36: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 37: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 38: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 39: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 40: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 41: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),         // 42: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 43: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 44: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 45: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 46: fermi.link.v1.Facts
-	(*Order)(nil),                // 47: fermi.link.v1.Order
-	(*Question)(nil),             // 48: fermi.link.v1.Question
-	(*Answer)(nil),               // 49: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 50: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 51: fermi.link.v1.TailData
-	nil,                          // 52: fermi.link.v1.NodeFacts.VersionsEntry
+	(*Source)(nil),               // 5: fermi.link.v1.Source
+	(*Copy)(nil),                 // 6: fermi.link.v1.Copy
+	(*Preflight)(nil),            // 7: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),      // 8: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),            // 9: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),      // 10: fermi.link.v1.PreflightReport
+	(*DeviceFault)(nil),          // 11: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),      // 12: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),            // 13: fermi.link.v1.RoleTable
+	(*Ranks)(nil),                // 14: fermi.link.v1.Ranks
+	(*Origin)(nil),               // 15: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 16: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 17: fermi.link.v1.Persist
+	(*Committed)(nil),            // 18: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 19: fermi.link.v1.Pace
+	(*Use)(nil),                  // 20: fermi.link.v1.Use
+	(*Saves)(nil),                // 21: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 22: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 23: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 24: fermi.link.v1.RankState
+	(*Probe)(nil),                // 25: fermi.link.v1.Probe
+	(*Probed)(nil),               // 26: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 27: fermi.link.v1.Watermark
+	(*Started)(nil),              // 28: fermi.link.v1.Started
+	(*Exited)(nil),               // 29: fermi.link.v1.Exited
+	(*LogData)(nil),              // 30: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 31: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 32: fermi.link.v1.Usage
+	(*Done)(nil),                 // 33: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 34: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 35: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 36: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 37: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 38: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 39: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 40: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 41: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 42: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 43: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),         // 44: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 45: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 46: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 47: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 48: fermi.link.v1.Facts
+	(*Order)(nil),                // 49: fermi.link.v1.Order
+	(*Question)(nil),             // 50: fermi.link.v1.Question
+	(*Answer)(nil),               // 51: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 52: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 53: fermi.link.v1.TailData
+	nil,                          // 54: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	26, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	27, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	28, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	30, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	31, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	33, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	12, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	24, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	28, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	29, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	30, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	32, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	33, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	35, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	14, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	26, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	29, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	32, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	33, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	25, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	23, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
-	11, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
-	5,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
-	13, // 18: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
-	6,  // 19: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	52, // 20: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	10, // 21: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	9,  // 22: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
-	6,  // 23: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	21, // 24: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	22, // 25: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	7,  // 26: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	8,  // 27: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	17, // 28: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	18, // 29: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	19, // 30: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	20, // 31: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
-	14, // 32: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
-	13, // 33: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
-	15, // 34: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	16, // 35: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	13, // 36: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	40, // 37: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	44, // 38: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	46, // 39: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	33, // 40: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	45, // 41: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	47, // 42: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	33, // 43: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	30, // 44: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	12, // 45: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	24, // 46: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 47: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	32, // 48: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	25, // 49: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	23, // 50: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 51: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	34, // 52: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	35, // 53: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	36, // 54: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	39, // 55: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	42, // 56: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	48, // 57: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	50, // 58: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 59: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	38, // 60: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	37, // 61: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	38, // 62: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	41, // 63: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	43, // 64: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	49, // 65: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	51, // 66: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	59, // [59:67] is the sub-list for method output_type
-	51, // [51:59] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	31, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	34, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	35, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	27, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	25, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	13, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	7,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
+	5,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
+	15, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	8,  // 20: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	54, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	12, // 22: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	11, // 23: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	8,  // 24: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	23, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	24, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	9,  // 27: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	10, // 28: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	19, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	20, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	21, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	22, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	6,  // 33: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
+	16, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	15, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	17, // 36: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	18, // 37: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	15, // 38: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	42, // 39: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	46, // 40: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	48, // 41: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	35, // 42: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	47, // 43: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	49, // 44: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	35, // 45: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	32, // 46: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	14, // 47: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	26, // 48: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 49: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	34, // 50: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	27, // 51: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	25, // 52: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 53: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	36, // 54: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	37, // 55: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	38, // 56: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	41, // 57: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	44, // 58: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	50, // 59: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	52, // 60: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 61: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	40, // 62: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	39, // 63: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	40, // 64: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	43, // 65: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	45, // 66: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	51, // 67: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	53, // 68: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	61, // [61:69] is the sub-list for method output_type
+	53, // [53:61] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -4484,16 +4681,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[39].OneofWrappers = []any{
+	file_link_proto_msgTypes[41].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[42].OneofWrappers = []any{
+	file_link_proto_msgTypes[44].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[43].OneofWrappers = []any{
+	file_link_proto_msgTypes[45].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -4504,7 +4701,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -582,23 +582,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/training-tasks/{name}/checkpoints": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** What of its ranks' states outlives them. */
-        get: operations["listTaskCheckpoints"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/training-tasks/{name}/clone": {
         parameters: {
             query?: never;
@@ -1255,81 +1238,9 @@ export interface components {
              */
             gramsPerKWh?: number;
         };
-        Checkpoint: {
-            /** Format: int64 */
-            generation: number;
-            metrics?: {
-                [key: string]: number;
-            };
-            /** @description Generation and step. */
-            name: string;
-            /**
-             * Format: int64
-             * @description How many wrote it; another number can restore it where tensors say how they are shared.
-             */
-            ranks: number;
-            /**
-             * @description Of the state of all ranks.
-             * @example 16Gi
-             */
-            size: string;
-            /** Format: int64 */
-            step: number;
-            tiers: components["schemas"]["CheckpointCopy"][] | null;
-        };
-        CheckpointCopy: {
-            /** Format: date-time */
-            committedAt: string;
-            /**
-             * @description What had to be written; the rest was there from an earlier one.
-             * @example 16Gi
-             */
-            new: string;
-            /** @description Kept whatever the policy says. */
-            pinned?: boolean;
-            /** @enum {string} */
-            tier: "local" | "shared";
-        };
-        CheckpointKeep: {
-            /**
-             * Format: int64
-             * @description Those whose step is a multiple of it.
-             */
-            everySteps?: number;
-            /**
-             * Format: int64
-             * @description How many of the newest.
-             */
-            last?: number;
-        };
-        CheckpointOrigin: {
-            /** @description Generation and step. */
-            name: string;
-            /** Format: int64 */
-            step: number;
-            taskId: string;
-        };
-        CheckpointTier: {
-            /** @description Keep nothing here. */
-            disabled?: boolean;
-            /**
-             * @description Time between two; when neither this nor everySteps is given 5m for local, 30m for shared.
-             * @example 1h30m
-             */
-            every?: string;
-            /**
-             * Format: int64
-             * @description Steps between two; with every, whichever comes first.
-             */
-            everySteps?: number;
-            /** @description Which stay; the last 2 of local and the last 3 of shared when absent. The newest always does. */
-            keep?: components["schemas"]["CheckpointKeep"];
-        };
         Checkpoints: {
-            /** @description The disks of the nodes: survives processes and launchers, not the node. */
-            local?: components["schemas"]["CheckpointTier"];
-            /** @description The store of the server (--checkpoints-store): survives nodes. */
-            shared?: components["schemas"]["CheckpointTier"];
+            /** @description Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's. */
+            peer?: boolean;
         };
         CloneBody: {
             displayName?: string;
@@ -1730,17 +1641,15 @@ export interface components {
             time: string;
         };
         Loss: {
-            /** @description Numbers of nodes at fault: none is looked for there. */
-            avoid?: number[] | null;
             /** @description Replicas by role. */
             roles: {
                 [key: string]: number;
             };
             /**
              * Format: date-time
-             * @description How long a replacement is waited for; absent: as long as it takes, nobody waits.
+             * @description How long a replacement is waited for.
              */
-            until?: string;
+            until: string;
         };
         MeasuredLatency: {
             /** Format: date-time */
@@ -2457,20 +2366,14 @@ export interface components {
             path: string;
         };
         Rendezvous: {
-            /** @description Indexes below that which are no members: spares, and who was replaced. */
-            aside?: number[] | null;
-            /** @description Elastic tasks and tasks with spares: by role, the index below which replicas are members. */
+            /** @description Elastic tasks: by role, the index below which replicas are members. */
             below?: {
                 [key: string]: number;
             };
             /** @description host:port of rank 0. */
             lead: string;
-            /** @description Indexes of replicas that were replaced for a fault of their node; they are ended. */
-            left?: number[] | null;
             /** @description Hash of which replica has which ranks. */
             members: string;
-            /** @description The checkpoint that the step was read from; absent: memory. */
-            origin?: components["schemas"]["CheckpointOrigin"];
             /** @description Where its processes listen, in rank order; absent where the framework does not ask. */
             ports?: number[] | null;
             /**
@@ -2478,10 +2381,8 @@ export interface components {
              * @description The step it went on from; absent: the beginning.
              */
             restore?: number;
-            /** @description Members that took the place of a lost one, in its ranks. */
-            stead?: components["schemas"]["Seat"][] | null;
-            /** @description Places of members that were lost since it was opened; spares take them. */
-            vacant?: number[] | null;
+            /** @description Tasks with checkpoint.peer: the indexes of its replicas, role by role, in the order of their ranks. */
+            seats?: number[] | null;
             /**
              * Format: int64
              * @description Ranks in all.
@@ -2577,8 +2478,6 @@ export interface components {
             reason?: string;
             role: string;
             signal?: string;
-            /** @description It holds no rank and stands by: starting, ready, warm or leaving. */
-            spare?: string;
             /** Format: date-time */
             startedAt?: string;
             /** @description Created, Running, Exited or Done. */
@@ -2661,11 +2560,6 @@ export interface components {
             restart?: "task" | "role";
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
-            /**
-             * Format: int64
-             * @description Replicas more than its ranks need, placed and charged with them: each waits with its imports done, holds no rank, and takes the place of one that is lost.
-             */
-            spares?: number;
             /** @description How a Python command gets its next process quickly after a failure. */
             standby?: components["schemas"]["Standby"];
             /** @description Relative to the code; the code's root when absent. */
@@ -2704,15 +2598,6 @@ export interface components {
              * @description Samples (or tokens, where ranks report no samples) a second and rank, against those of the smaller world.
              */
             efficiency: number;
-        };
-        Seat: {
-            /** Format: int64 */
-            index: number;
-            /**
-             * Format: int64
-             * @description Counted from 0, in replicas.
-             */
-            place: number;
         };
         Secret: {
             metadata: components["schemas"]["Meta"];
@@ -2802,16 +2687,6 @@ export interface components {
             code?: string;
             password?: string;
             user?: string;
-        };
-        SpareStatus: {
-            /** Format: int64 */
-            index: number;
-            node: string;
-            /**
-             * @description ready: it could take a place at once. warm: by a fork of its interpreter, whose imports are done. leaving: it was replaced, and ends.
-             * @enum {string}
-             */
-            state: "starting" | "ready" | "warm" | "leaving";
         };
         Standby: {
             /** @description Start a fresh interpreter each time. */
@@ -3014,7 +2889,7 @@ export interface components {
              * @enum {string}
              */
             batch?: "keepGlobal" | "rescaleLR";
-            /** @description What is kept of the states that ranks save through the SDK; see docs/guide/checkpoints.md. */
+            /** @description What is kept of the states that ranks save through the SDK. */
             checkpoint?: components["schemas"]["Checkpoints"];
             code?: components["schemas"]["Code"];
             /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
@@ -3133,8 +3008,6 @@ export interface components {
             restarts?: string[] | null;
             /** @description Roles with restart: role, which have attempts and generations of their own. */
             roles?: components["schemas"]["RoleStatus"][] | null;
-            /** @description Replicas that stand by for one that is lost. */
-            spares?: components["schemas"]["SpareStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
             /** @description Ranks that the others wait for; at most 8, the slowest first. */
@@ -5862,52 +5735,6 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
-        };
-    };
-    listTaskCheckpoints: {
-        parameters: {
-            query?: {
-                /** @description The project; for lists all that you see when absent, else default. */
-                project?: string;
-                /** @description Read at least this revision. */
-                minRevision?: number;
-            };
-            header?: never;
-            path: {
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": {
-                        /**
-                         * Format: int64
-                         * @description The HTTP status.
-                         */
-                        code: number;
-                        data: {
-                            items: components["schemas"]["Checkpoint"][];
-                        };
-                        /** @description For people. */
-                        message: string;
-                    };
-                };
-            };
-            400: components["responses"]["Refused"];
-            401: components["responses"]["Refused"];
-            403: components["responses"]["Refused"];
-            404: components["responses"]["Refused"];
-            429: components["responses"]["Refused"];
-            500: components["responses"]["Refused"];
-            503: components["responses"]["Refused"];
-            504: components["responses"]["Refused"];
         };
     };
     cloneTask: {

@@ -35,6 +35,8 @@ class Session:
         self.link = None
         self.restore = None  # the step to restore, None: nothing
         self.watermark = None  # newest step whole on every rank
+        self.pinned = frozenset()  # steps whose slots stay besides: a peer's memory has a copy of them, or gets one
+        self.slots = max(3, min(8, _number(environ, "FERMI_SLOTS", 3)))
         self.keep = None  # a step that the launcher reads: its slot stays
         self.may_offer = False  # the launcher answers a rank that gives up steps
         self.released = False  # the coordinator knows of the steps this rank offered to give up
@@ -60,6 +62,7 @@ class Session:
         self.generation = _whole(welcome, "generation", self.generation)
         self.restore = _whole(welcome, "restore", None)
         self.watermark = self.restore
+        self.pinned = _steps(welcome, "pin")
         self.may_offer = welcome.get("offers") is True
         atexit.register(self.close)  # what was said last still goes out
 
@@ -94,6 +97,8 @@ class Session:
                 self.watermark = step
             self.keep = _whole(body, "keep", None)
             self.released |= body.get("held") is True
+        elif name == "pin":
+            self.pinned = _steps(body, "steps")
         elif name == "stop":
             self.stop = {"grace": body.get("grace", 0), "reason": str(body.get("reason", "stopped"))}
         elif name == "checkpoint":
@@ -134,6 +139,7 @@ class Session:
         self.rank = _whole(body, "rank", self.rank)
         self.world = _whole(body, "world", self.world)
         self.restore = self.watermark = _whole(body, "restore", None)
+        self.pinned = _steps(body, "pin")
         self.leave = self.next = self._last = self.step = self.keep = None
         os.environ.update(
             RANK=str(self.rank),
@@ -165,6 +171,11 @@ def _number(environ, name, default):
 def _whole(body, name, default):
     value = body.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default
+
+
+def _steps(body, name):
+    value = body.get(name)
+    return frozenset(s for s in value if isinstance(s, int)) if isinstance(value, list) else frozenset()
 
 
 def _numbers(metrics, gauges):

@@ -1,7 +1,8 @@
 """Checkpoints in memory (L0): a save costs training one copy, a restore gives back exactly what was saved.
 
-Three slots a rank, in shared memory that belongs to the launcher and outlives the rank. A slot is
-reused only when a newer step is whole on every rank (the watermark the launcher tells) and the launcher does not read it; while there is
+Three slots a rank (four where a peer's memory keeps copies), in shared memory that belongs to the launcher and outlives the rank. A slot is
+reused only when a newer step is whole on every rank (the watermark the launcher tells), the launcher does not
+read it and no copy of it is needed or on its way (pin); while there is
 none, save() skips and says so; it never waits. Check sums are taken after the copy, in a thread, and
 the step counts as saved only then.
 
@@ -26,7 +27,6 @@ from ._shard import Shard, shard
 
 __all__ = ["L0", "Mismatch", "RestoreError", "Restored", "Saved", "Shard", "attach", "flush", "restore", "save", "shard"]
 
-SLOTS = 3
 STUCK = 4  # skips in a row before steps are offered
 _LOCK_WAIT = 30.0  # seconds for the process that was this rank before to be gone
 
@@ -60,7 +60,7 @@ class L0:
         self._session = session
         base = os.path.join(folder, "rank-%d" % session.local_rank)
         self._lock_file = _lock(base + ".lock")
-        self._slots = [_slots.Slot("%s.%d" % (base, i)) for i in range(SLOTS)]
+        self._slots = [_slots.Slot("%s.%d" % (base, i)) for i in range(session.slots)]
         self._busy = set()  # slots between copy and commit
         self._mutex = threading.Lock()
         self._work = queue.Queue()
@@ -119,13 +119,13 @@ class L0:
 
     def _free(self, step):
         """A slot nobody can need, marked busy, or why there is none."""
-        watermark = self._session.watermark
+        watermark, pinned = self._session.watermark, self._session.pinned
         with self._mutex:
             if any(s.header and s.header.step == step for s in self._slots):
                 return None, "step %d is held already" % step
             for slot in self._slots:
                 old = slot.header
-                if slot not in self._busy and (old is None or watermark is not None and old.step < watermark and old.step != self._session.keep):
+                if slot not in self._busy and (old is None or watermark is not None and old.step < watermark and old.step != self._session.keep and old.step not in pinned):
                     self._busy.add(slot)
                     return slot, ""
             steps = sorted(s.header.step for s in self._slots if s.header)

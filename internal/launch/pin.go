@@ -1,0 +1,82 @@
+package launch
+
+import (
+	"slices"
+
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// Slots of a rank whose states are copied to a peer: one more than else, for the step that is safe there
+// stays, and the one on its way too, beside the watermark and the one being written.
+const (
+	peerSlots = 4
+	maxSlots  = 8 // that a rank can have
+)
+
+// watermark is the leader's word: the newest step that all hold, and others that stay besides. kept are those of
+// them that do, false: it was of another generation.
+func (r *ranks) watermark(w link.Watermark) (kept []int64, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.Generation != r.now.Number {
+		return nil, false
+	}
+	r.pin(w.Keep)
+	r.order(w.Persist) // before anything newer counts
+	r.raise(w.Step)
+	if len(w.Committed) > 0 {
+		r.committed = w.Committed
+		poke(r.persist)
+	}
+	return slices.Clone(r.pinned), true
+}
+
+// pin has the ranks keep these steps. One that the watermark has passed may be overwritten already, and
+// is not among them; mu held.
+func (r *ranks) pin(keep []int64) {
+	if r.frozen || r.asked {
+		return
+	}
+	all := r.common()
+	kept := slices.DeleteFunc(slices.Clone(keep), func(step int64) bool {
+		return !slices.Contains(r.pinned, step) && (step < r.mark || !slices.Contains(all, step))
+	})
+	if slices.Equal(kept, r.pinned) {
+		return
+	}
+	r.pinned = kept
+	for c := range r.conns {
+		c.post(func(out *rankOutbox) { out.pin = &wordPin{Steps: slices.Clone(kept)} })
+	}
+	r.later(savedPause)
+}
+
+// unpin forgets kept steps; mu held.
+func (r *ranks) unpin(gone func(step int64) bool) {
+	r.pinned = slices.DeleteFunc(slices.Clone(r.pinned), gone)
+}
+
+// copied tells the leader what is held for others.
+func (r *ranks) copied(list []link.Copy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.copies = list
+	r.later(savedPause)
+}
+
+// states is everything of which the leader may choose: what our ranks keep, and what is kept for others;
+// mu held.
+func (r *ranks) states() []link.Copy {
+	if len(r.pinned) == 0 {
+		return r.copies
+	}
+	return slices.Concat([]link.Copy{{First: r.now.FirstRank, Ranks: len(r.held), Steps: slices.Clone(r.pinned)}}, r.copies)
+}
+
+// missed is a generation that could not begin: the state it goes on from was not to be had.
+func (r *ranks) missed(g link.Generation, e *link.RankExit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Missed, r.said.Generation, r.said.Failed, r.frozen = g.Restore, g.Number, e, true
+	r.report()
+}
