@@ -84,7 +84,7 @@ func TestPeer(t *testing.T) {
 func TestTorchPeer(t *testing.T) {
 	killsWanted(t)
 	w := elasticWorld(t)
-	const steps = 1000
+	const steps = 400
 	start := func(name string, peer bool) torchRun {
 		return w.torchTask(&api.TrainingTask{
 			Meta: api.Meta{Name: name},

@@ -582,6 +582,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What of its ranks' states outlives them. */
+        get: operations["listTaskCheckpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/clone": {
         parameters: {
             query?: never;
@@ -1238,9 +1255,83 @@ export interface components {
              */
             gramsPerKWh?: number;
         };
+        Checkpoint: {
+            /** Format: int64 */
+            generation: number;
+            metrics?: {
+                [key: string]: number;
+            };
+            /** @description Generation and step. */
+            name: string;
+            /**
+             * Format: int64
+             * @description How many wrote it; another number can restore it where tensors say how they are shared.
+             */
+            ranks: number;
+            /**
+             * @description Of the state of all ranks.
+             * @example 16Gi
+             */
+            size: string;
+            /** Format: int64 */
+            step: number;
+            tiers: components["schemas"]["CheckpointCopy"][] | null;
+        };
+        CheckpointCopy: {
+            /** Format: date-time */
+            committedAt: string;
+            /**
+             * @description What had to be written; the rest was there from an earlier one.
+             * @example 16Gi
+             */
+            new: string;
+            /** @description Kept whatever the policy says. */
+            pinned?: boolean;
+            /** @enum {string} */
+            tier: "local" | "shared";
+        };
+        CheckpointKeep: {
+            /**
+             * Format: int64
+             * @description Those whose step is a multiple of it.
+             */
+            everySteps?: number;
+            /**
+             * Format: int64
+             * @description How many of the newest.
+             */
+            last?: number;
+        };
+        CheckpointOrigin: {
+            /** @description Generation and step. */
+            name: string;
+            /** Format: int64 */
+            step: number;
+            taskId: string;
+        };
+        CheckpointTier: {
+            /** @description Keep nothing here. */
+            disabled?: boolean;
+            /**
+             * @description Time between two; when neither this nor everySteps is given 5m for local, 30m for shared.
+             * @example 1h30m
+             */
+            every?: string;
+            /**
+             * Format: int64
+             * @description Steps between two; with every, whichever comes first.
+             */
+            everySteps?: number;
+            /** @description Which stay; the last 2 of local and the last 3 of shared when absent. The newest always does. */
+            keep?: components["schemas"]["CheckpointKeep"];
+        };
         Checkpoints: {
+            /** @description The disks of the nodes: survives processes and launchers, not the node. */
+            local?: components["schemas"]["CheckpointTier"];
             /** @description Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's. */
             peer?: boolean;
+            /** @description The store of the server (--checkpoints-store): survives nodes. */
+            shared?: components["schemas"]["CheckpointTier"];
         };
         CloneBody: {
             displayName?: string;
@@ -2374,6 +2465,8 @@ export interface components {
             lead: string;
             /** @description Hash of which replica has which ranks. */
             members: string;
+            /** @description The checkpoint that the step was read from; absent: memory. */
+            origin?: components["schemas"]["CheckpointOrigin"];
             /** @description Where its processes listen, in rank order; absent where the framework does not ask. */
             ports?: number[] | null;
             /**
@@ -2889,7 +2982,7 @@ export interface components {
              * @enum {string}
              */
             batch?: "keepGlobal" | "rescaleLR";
-            /** @description What is kept of the states that ranks save through the SDK. */
+            /** @description What is kept of the states that ranks save through the SDK; see docs/guide/checkpoints.md. */
             checkpoint?: components["schemas"]["Checkpoints"];
             code?: components["schemas"]["Code"];
             /** @description Secrets of type registry or s3, given as the files that docker's and S3's clients read. */
@@ -5735,6 +5828,52 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    listTaskCheckpoints: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Checkpoint"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     cloneTask: {
