@@ -118,13 +118,5 @@ func planes(b []byte, width int) []byte {
 	return out
 }
 
-func unplanes(b []byte, width int) []byte {
-	out := make([]byte, len(b))
-	n := len(b) / width
-	for i := range n {
-		for j := range width {
-			out[i*width+j] = b[j*n+i]
-		}
-	}
-	return out
-}
+// unplanes is the same, the other way round.
+func unplanes(b []byte, width int) []byte { return planes(b, len(b)/width) }
