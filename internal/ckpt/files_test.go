@@ -39,7 +39,7 @@ func TestFilesComeBack(t *testing.T) {
 	ctx := context.Background()
 	dir := t.TempDir()
 	files := map[string][]byte{
-		"ckpt-5/model.bin": noise(w.rng, 9<<20), "ckpt-5/a/empty": {}, "ckpt-5/a/empty2": {}, "ckpt-5/b/字.json": []byte("{}"), "ckpt-5/z": noise(w.rng, 64),
+		"ckpt-5/model.bin": noise(w.rng, 90_000), "ckpt-5/a/empty": {}, "ckpt-5/a/empty2": {}, "ckpt-5/b/字.json": []byte("{}"), "ckpt-5/z": noise(w.rng, 64),
 	}
 	writeAll(t, dir, files)
 	slot := must[*Slot](t)(FilesSlot(rootAt(t, dir), slices.Collect(maps.Keys(files)), Header{World: 1, Generation: 1, Step: 5}))
