@@ -43,8 +43,8 @@ func (l *idleLauncher) Go(_ int64, g link.Generation) {
 }
 
 func (l *idleLauncher) Watermark(link.Watermark) {}
-func (l *idleLauncher) Stop(time.Duration)     {}
-func (l *idleLauncher) Probe(link.Probe)       {}
+func (l *idleLauncher) Stop(time.Duration)       {}
+func (l *idleLauncher) Probe(link.Probe)         {}
 
 // fail says that its rank died.
 func (l *idleLauncher) fail() {
