@@ -115,6 +115,9 @@ e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing):
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
 	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery
 
+e2e-torch2: ## the SDK with PyTorch 2.5 and the safetensors library (3 GB under .cache): DTensor, DCP folders; not part of CI
+	@scripts/sdk.sh torch2
+
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch; not part of CI
 	@scripts/sdk.sh gpu
 
@@ -189,7 +192,8 @@ bench-saving: build ## the same with a state of 256 MiB that is saved in memory 
 bench-elastic: ## a step of four ranks of the sample, as fast as can be and with the same bits for any number of ranks
 	@go test ./internal/sample -run '^$$' -bench Shards -benchtime 2000x -count 5
 
-bench-checkpoint: ## a save to the local disk against the same writer without hashes; FERMI_BENCH_MIB (1024) of state
+bench-checkpoint: ## a save to the local disk against the same writer without hashes, one of the SDK against a copy and torch.save; FERMI_BENCH_MIB (1024) of state
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench checkpoint
 
 bench-rendezvous: ## a generation of 16,384 launchers; all attached again after the server is killed

@@ -4,72 +4,91 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
-// benchCheckpoint measures what keeping a state on the local disk costs beside the bare disk: a save
-// with all its hashes, and the same writer without them, one after the other, ten times.
+// benchCheckpoint measures what keeping a state costs: a save to the local disk beside the bare disk, a
+// save of the SDK beside a copy of memory and torch.save, and what coding against the last state would spare.
 func benchCheckpoint(ctx context.Context, r *report) error {
-	mib := 1024
-	if text := os.Getenv("FERMI_BENCH_MIB"); text != "" {
-		var err error
-		if mib, err = strconv.Atoi(text); err != nil || mib < 1 {
-			return fmt.Errorf("FERMI_BENCH_MIB=%q is no number", text)
-		}
+	mib, rounds := harness.EnvInt("FERMI_BENCH_MIB", 1024), max(harness.EnvInt("FERMI_BENCH_ROUNDS", 10), 10)
+	if err := benchEngine(ctx, r, mib, rounds); err != nil {
+		return err
 	}
+	if err := benchStall(ctx, r, mib, rounds); err != nil {
+		return err
+	}
+	return benchDelta(ctx)
+}
+
+// benchEngine: a save with all its hashes, and the same writer without them, in turn, each as often first.
+func benchEngine(ctx context.Context, r *report, mib, rounds int) error {
 	b, err := newCheckpointBench(mib << 20)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	const rounds = 10
-	var with, without, ratio, restore, memcpy []float64
+	seen := map[string][]float64{}
 	for i := range rounds + 1 {
-		bare, err := timed(func() error { return b.writeBare(ctx, i) })
-		if err != nil {
+		kinds := []struct {
+			name string
+			work func() error
+		}{
+			{"bare writer", func() error { return b.writeBare(ctx, i) }},
+			{"save", func() error { return b.save(ctx, i) }},
+			{"restore", func() error { return b.restore(ctx) }},
+			{"memcpy", b.memcpy},
+		}
+		if i%2 == 1 {
+			kinds[0], kinds[1] = kinds[1], kinds[0]
+		}
+		for _, k := range kinds {
+			cpu := cpuSeconds()
+			took, err := timed(k.work)
+			if err != nil {
+				return fmt.Errorf("%s: %w", k.name, err)
+			}
+			if i > 0 { // the first warms up
+				seen[k.name] = append(seen[k.name], took)
+				seen[k.name+", CPU"] = append(seen[k.name+", CPU"], cpuSeconds()-cpu)
+			}
+		}
+		if err := b.tidy(i); err != nil {
 			return err
 		}
-		saved, err := timed(func() error { return b.save(ctx, uint64(i+1)) })
-		if err != nil {
-			return err
-		}
-		restored, err := timed(func() error { return b.restore(ctx) })
-		if err != nil {
-			return err
-		}
-		copied, err := timed(b.memcpy)
-		if err != nil {
-			return err
-		}
-		if i == 0 { // warms up
-			continue
-		}
-		with, without, ratio = append(with, saved), append(without, bare), append(ratio, saved/bare)
-		restore, memcpy = append(restore, restored), append(memcpy, copied)
 	}
-	fmt.Printf("%d MiB of noise, %d rounds, seconds\n", mib, rounds)
-	for name, list := range map[string][]float64{"save": with, "bare writer": without, "save / bare": ratio, "restore": restore, "memcpy": memcpy} {
-		fmt.Printf("  %-12s %s\n", name, spread(list))
+	for i, saved := range seen["save"] {
+		seen["save / bare"] = append(seen["save / bare"], saved/seen["bare writer"][i])
 	}
-	r.atLeast("rate of a save, of the bare writer's", median(without)/median(with), 0.85)
-	r.atMost("wall of a save, of the bare writer's", median(ratio), 1.10)
+	fmt.Printf("%d MiB of noise to the local disk, %d rounds, seconds\n", mib, rounds)
+	printSpreads(seen)
+	r.atLeast("rate of a save, of the bare writer's", median(seen["bare writer"])/median(seen["save"]), 0.85)
+	r.atMost("wall of a save, of the bare writer's", median(seen["save / bare"]), 1.10)
 	small, err := b.saveChanged(ctx)
 	if err != nil {
 		return err
 	}
 	r.atMost("bytes of a save after 5 % changed", small, 0.10)
 	return nil
+}
+
+func printSpreads(seen map[string][]float64) {
+	for _, name := range slices.Sorted(maps.Keys(seen)) {
+		fmt.Printf("  %-22s %s\n", name, spread(seen[name]))
+	}
 }
 
 func timed(f func() error) (float64, error) {
@@ -91,7 +110,7 @@ type checkpointBench struct {
 func newCheckpointBench(data int) (*checkpointBench, error) {
 	b := &checkpointBench{data: data, copy: make([]byte, data)}
 	var err error
-	if b.dir, err = os.MkdirTemp(".", ".bench-checkpoint-"); err != nil {
+	if b.dir, err = scratch(); err != nil {
 		return nil, err
 	}
 	if b.shm, err = os.MkdirTemp("/dev/shm", "fermi-bench-"); err != nil {
@@ -101,11 +120,15 @@ func newCheckpointBench(data int) (*checkpointBench, error) {
 	if b.disk, err = folder.Open(b.dir); err != nil {
 		return nil, err
 	}
-	b.repo, err = ckpt.New(ckpt.Config{Store: b.disk, Prefix: "t"})
-	if err != nil {
-		return nil, err
-	}
 	return b, b.fill(1, 1, 100)
+}
+
+// scratch is a folder on the disk of the working tree, which git does not look into.
+func scratch() (string, error) {
+	if err := os.MkdirAll(".cache", 0o755); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(".cache", "bench-checkpoint-")
 }
 
 func (b *checkpointBench) close() {
@@ -156,9 +179,13 @@ func packSlot(step uint64, data, tree []byte) []byte {
 	return bytes.Join([][]byte{h, make([]byte, 4096-len(h)), data, tree, table}, nil)
 }
 
-// save keeps the slot's state, all of it anew.
-func (b *checkpointBench) save(ctx context.Context, step uint64) error {
-	_, err := b.saveAs(ctx, step, true)
+// save keeps the slot's state, all of it anew, in a repository of the round's own.
+func (b *checkpointBench) save(ctx context.Context, round int) error {
+	var err error
+	if b.repo, err = ckpt.New(ckpt.Config{Store: b.disk, Prefix: taskOf(round)}); err != nil {
+		return err
+	}
+	_, err = b.saveAs(ctx, 1, true)
 	return err
 }
 
@@ -213,7 +240,7 @@ func (b *checkpointBench) writeBare(ctx context.Context, round int) error {
 	group.Go(func() error {
 		n := 0
 		for p := range full {
-			if _, err := b.disk.Put(ctx, fmt.Sprintf("bare/%d/%d", round, n), bytes.NewReader(p)); err != nil {
+			if _, err := b.disk.Put(ctx, fmt.Sprintf("bare/%d-%d", round, n), bytes.NewReader(p)); err != nil {
 				return err
 			}
 			n++
@@ -221,12 +248,17 @@ func (b *checkpointBench) writeBare(ctx context.Context, round int) error {
 		}
 		return nil
 	})
-	err = group.Wait()
-	if err == nil && round > 0 { // the disk need not hold all of them; not the one just written
-		err = b.disk.Delete(ctx, fmt.Sprintf("bare/%d/", round-1))
-	}
-	return err
+	return group.Wait()
 }
+
+// tidy frees the disk of what a round wrote, but for its checkpoint.
+func (b *checkpointBench) tidy(round int) error {
+	objects := filepath.Join(b.dir, "objects")
+	return errors.Join(os.RemoveAll(filepath.Join(objects, "bare")), os.RemoveAll(filepath.Join(objects, taskOf(round-1))))
+}
+
+// taskOf is the folder of a round's checkpoint.
+func taskOf(round int) string { return fmt.Sprintf("round-%d", round) }
 
 // restore brings the newest back into shared memory, every byte verified.
 func (b *checkpointBench) restore(ctx context.Context) error {
@@ -250,6 +282,6 @@ func (b *checkpointBench) saveChanged(ctx context.Context) (float64, error) {
 	if err := b.fill(1, 2, 5); err != nil {
 		return 0, err
 	}
-	ref, err := b.saveAs(ctx, 1000, false)
+	ref, err := b.saveAs(ctx, 2, false)
 	return float64(ref.New) / float64(ref.Size), err
 }

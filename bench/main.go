@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func main() {
 	if i < 0 {
 		fail("no such benchmark: " + os.Args[1])
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	r := &report{Bench: benchmarks[i].name, Machine: machine(), Seeds: []int{1}}
 	if err := benchmarks[i].run(ctx, r); err != nil {

@@ -270,6 +270,7 @@ type Replica struct {
 	Devices  int        `json:"devices,omitempty"`
 	State    string     `json:"state,omitempty"`
 	Attached bool       `json:"attached,omitempty"` // its launcher is connected to a server
+	Spare    string     `json:"spare,omitempty"`    // it stands by: starting, ready, warm or leaving; "": it has ranks
 	Reason   string     `json:"reason,omitempty"`
 	Message  string     `json:"message,omitempty"`
 	Signal   string     `json:"signal,omitempty"`

@@ -43,7 +43,7 @@ func whole() map[Kind]Object {
 				},
 				Precision: PrecisionBF16, GradCompression: CompressPowerSGD,
 				Roles: []Role{{
-					Name: "worker", Replicas: 2, Ranks: 8, MinReplicas: ptr(2), MaxReplicas: ptr(2),
+					Name: "worker", Replicas: 2, Ranks: 8, MinReplicas: ptr(2), MaxReplicas: ptr(2), Spares: 1,
 					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
 					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
 					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src", Standby: &Standby{true, []string{"torch"}}, Restart: RestartTask,
@@ -65,12 +65,12 @@ func whole() map[Kind]Object {
 				Inside: []string{"env-1", "env-2"},
 			},
 			Status: TrainingTaskStatus{
-				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29501}, map[string]int{"worker": 5}}, Restarts: []time.Time{at},
-				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1},
+				Phase: PhaseFailed, Reason: "ExitedNonZero", Message: text, Attempt: 2, Generation: 2, Rendezvous: &Rendezvous{"00", "127.0.0.1:29500", 16, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29501}, map[string]int{"worker": 5}, []int{2}, []Seat{{4, 1}}, []int{1}, []int{3}}, Restarts: []time.Time{at},
+				PlacedAt: &at, StartedAt: &at, FinishedAt: &at, Replicas: ReplicaCount{2, 1, 1, 1, 1}, Spares: []SpareStatus{{2, "n2", SpareWarm}},
 				Failure:  &ReplicaFailure{"task-1-worker-0-2", "worker", 0, ptr(3), "node-1", 1, "SIGKILL", "Signaled", text, at, "killed", "restart", "line", text, 7, 2, "00"},
 				ExitCode: ptr(137), Zones: []string{"beijing-1"},
 				Preflight:     &PreflightStatus{at, &at, 3, 0.5, 1 << 30, DevicesTested, []PreflightFinding{{"torch", text}}},
-				Roles:         []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29502}, map[string]int{"reward": 2}}}},
+				Roles:         []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29502}, map[string]int{"reward": 2}, []int{1}, []Seat{{1, 1}}, []int{1}, []int{1}}}},
 				Pace:          &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1},
 				Use:           &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
 				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, 3, at, at, &at, &at, &at, &at, &at}}},
@@ -90,7 +90,7 @@ func whole() map[Kind]Object {
 				"task-0123456789abcdefghjk", 1, []RoleAssignment{{"worker", Slots{{1, 0xff}, {12500, 1 << 63}}, []int{1, 2}, 3}}, at,
 				&Eviction{"Moved", fault.T("It left.", "已让出。"), at, Duration(2 * time.Minute), []RoleAssignment{{"worker", Slots{{2, 0xff}, {3, 1}}, []int{3, 4}, 5}}},
 				&Shrinking{"Preempted", fault.T("Fewer.", "缩容。"), at, []RoleAssignment{{"worker", Slots{{1, 0xff}}, []int{1}, 3}}},
-				&Loss{at, map[string]int{"worker": 1}}, []Lender{{"env-1", "task-1", "worker", 2}},
+				&Loss{at, map[string]int{"worker": 1}, []uint32{3}}, []Lender{{"env-1", "task-1", "worker", 2}},
 			},
 		},
 		KindZone: &Zone{

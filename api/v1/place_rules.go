@@ -44,6 +44,33 @@ func (f *faults) elasticTask(s *TrainingTaskSpec) {
 	}
 }
 
+// spares refuses them where another replica could not take a lost one's place.
+func (f *faults) spares(s *TrainingTaskSpec) {
+	for i := range s.Roles {
+		r := &s.Roles[i]
+		if r.Spares == 0 {
+			continue
+		}
+		at := item("spec.roles", i) + ".spares"
+		f.count(at, r.Spares, 0, maxSpares)
+		low, high := r.Range()
+		switch {
+		case len(s.Roles) > 1:
+			f.add(at, "Only a task of one role can have spares; this one has %d.", "只有单一角色的任务才能有备用副本；此任务有 %d 个角色。", len(s.Roles))
+		case len(s.Inside) > 0:
+			f.add(at, "A task inside others has their places and none of its own; leave spares out.", "在其他任务内部运行的任务没有自己的位置，请去掉 spares。")
+		case low != high:
+			f.add(at, "An elastic task goes on with fewer instead; leave out spares, or minReplicas and maxReplicas.", "弹性任务会以更少的副本继续；请去掉 spares，或去掉 minReplicas 和 maxReplicas。")
+		case s.Framework != "" && s.Framework != FrameworkPlain && s.Framework != "pytorch-ddp":
+			f.add(at, "With %s no other process can take a lost one's part of the state; spares go with plain and pytorch-ddp.", "使用 %s 时其他进程无法接替丢失进程的那部分状态；spares 仅适用于 plain 和 pytorch-ddp。", quote(string(s.Framework)))
+		case s.Restart == nil || s.Restart.MaxRestarts == 0:
+			f.add(at, "A spare is taken by a restart, and none is allowed; set restartPolicy.maxRestarts.", "启用备用副本需要一次重启，而当前不允许重启；请设置 restartPolicy.maxRestarts。")
+		case s.Zones != nil && (len(s.Zones.Split) > 0 || s.Zones.SurviveZoneLoss):
+			f.add(at, "zones.split and zones.surviveZoneLoss fix where each replica stands; leave them out, or spares.", "zones.split 和 zones.surviveZoneLoss 固定了各副本的位置；请去掉它们，或去掉 spares。")
+		}
+	}
+}
+
 // rangeField is the field that makes the role's number of replicas a range.
 func rangeField(r *Role) string {
 	if r.MinReplicas != nil && *r.MinReplicas != r.Replicas {

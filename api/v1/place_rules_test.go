@@ -84,6 +84,16 @@ func TestPlaceRulesRefuse(t *testing.T) {
 
 		{role(func(r *Role) { r.Replicas, r.MinReplicas = 2, ptr(3) }), "spec.roles[0].minReplicas", "1 to 2"},
 		{role(func(r *Role) { r.Replicas, r.MaxReplicas = 2, ptr(1) }), "spec.roles[0].maxReplicas", "2 to"},
+		{spared(func(*TrainingTaskSpec) {}, -1), "spec.roles[0].spares", "0 to 64"},
+		{spared(func(*TrainingTaskSpec) {}, 65), "spec.roles[0].spares", "0 to 64"},
+		{spared(func(s *TrainingTaskSpec) { s.Restart = nil }, 1), "spec.roles[0].spares", "maxRestarts"},
+		{spared(func(s *TrainingTaskSpec) { s.Framework = "pytorch-fsdp" }, 1), "spec.roles[0].spares", "plain and pytorch-ddp"},
+		{spared(func(s *TrainingTaskSpec) { s.Roles[0].MaxReplicas = ptr(9) }, 1), "spec.roles[0].spares", "elastic"},
+		{spared(func(s *TrainingTaskSpec) { s.Inside = []string{"env"} }, 1), "spec.roles[0].spares", "inside"},
+		{spared(func(s *TrainingTaskSpec) { s.Zones = &ZoneRules{Split: map[string]int{"a": 1}} }, 1), "spec.roles[0].spares", "zones.split"},
+		{spared(func(s *TrainingTaskSpec) { s.Zones = &ZoneRules{SurviveZoneLoss: true} }, 1), "spec.roles[0].spares", "surviveZoneLoss"},
+		{spared(func(s *TrainingTaskSpec) { s.Roles = append(s.Roles, Role{Name: "ps", Command: []string{"a"}}) }, 1), "spec.roles[0].spares", "one role"},
+		{spared(func(s *TrainingTaskSpec) { s.Roles[0].Replicas = 16384 }, 1), "spec.roles", "16384"},
 		{accel(Accelerators{Type: "A100|", Count: 1}), acc + ".type", "no type beside it"},
 		{accel(Accelerators{Type: "A100|a100", Count: 1}), acc + ".type", "twice"},
 		{accel(Accelerators{Type: "a|b|c|d|e|f|g|h|i", Count: 1}), acc + ".type", "9 types"},
@@ -115,6 +125,14 @@ func TestPlaceRulesRefuse(t *testing.T) {
 	}
 }
 
+// spared is a task with spares, changed.
+func spared(change func(*TrainingTaskSpec), n int) Object {
+	return spec(func(s *TrainingTaskSpec) {
+		s.Restart, s.Roles[0].Spares = &RestartPolicy{MaxRestarts: 1}, n
+		change(s)
+	})
+}
+
 func TestPlaceRulesAccept(t *testing.T) {
 	for i, o := range []Object{
 		&Zone{Meta: Meta{Name: "z"}, Spec: ZoneSpec{
@@ -126,6 +144,7 @@ func TestPlaceRulesAccept(t *testing.T) {
 			},
 		}},
 		&Zone{Meta: Meta{Name: "z"}, Spec: ZoneSpec{Region: "r", Price: Price{Windows: []PriceWindow{{"00:00", "24:00", 0}}}}},
+		spared(func(*TrainingTaskSpec) {}, 64),
 		spec(func(s *TrainingTaskSpec) { s.ExpectedTime = Duration(time.Hour) }),
 		spec(func(s *TrainingTaskSpec) { s.Topology = &Topology{Mode: TopologyPack} }),
 		spec(func(s *TrainingTaskSpec) { s.Zones = &ZoneRules{SameRegion: RegionPrefer} }),

@@ -52,8 +52,9 @@ type Shrinking struct {
 
 // Loss is what a gang lost with a node.
 type Loss struct {
-	Until time.Time      `json:"until" doc:"How long a replacement is waited for."`
+	Until time.Time      `json:"until,omitzero" doc:"How long a replacement is waited for; absent: as long as it takes, nobody waits."`
 	Roles map[string]int `json:"roles" doc:"Replicas by role."`
+	Avoid []uint32       `json:"avoid,omitempty" doc:"Numbers of nodes at fault: none is looked for there."`
 }
 
 // Lender is the replica of a task inside which another task's replica runs.

@@ -17,6 +17,7 @@ const (
 	maxLabelValue  = 256
 	maxPath        = 4096
 	maxReplicas    = 16384 // of a gang in total
+	maxSpares      = 64    // of a role
 	maxDevices     = 64    // of a node: a placement's mask has 64 bits
 	maxWord        = 64    // types, racks, currencies: characters
 	maxList        = 1000  // names in a list

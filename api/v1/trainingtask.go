@@ -87,6 +87,7 @@ type Role struct {
 	Ranks       int       `json:"ranks,omitempty" explicit:"nonzero" minimum:"1" maximum:"64" doc:"Processes a replica; when absent 1, or one for each accelerator with a distributed framework."`
 	MinReplicas *int      `json:"minReplicas,omitempty" doc:"Elastic: it starts and goes on with so few; replicas when absent."`
 	MaxReplicas *int      `json:"maxReplicas,omitempty" doc:"Elastic: it grows up to so many; replicas when absent."`
+	Spares      int       `json:"spares,omitempty" minimum:"0" maximum:"64" doc:"Replicas more than its ranks need, placed and charged with them: each waits with its imports done, holds no rank, and takes the place of one that is lost."`
 	Resources   Resources `json:"resources,omitzero"`
 	Command     []string  `json:"command,omitempty"`
 	Args        []string  `json:"args,omitempty"`
@@ -208,6 +209,17 @@ func (s *TrainingTaskSpec) Elastic() bool {
 		}
 	}
 	return false
+}
+
+// Placed is how many replicas of the role have a place: those with ranks, and the spares.
+func (r *Role) Placed() int { return r.Replicas + r.Spares }
+
+// Spares is how many replicas wait for one to be lost.
+func (s *TrainingTaskSpec) Spares() (n int) {
+	for i := range s.Roles {
+		n += s.Roles[i].Spares
+	}
+	return n
 }
 
 // ZoneRules say where the task may run.
@@ -341,6 +353,8 @@ type TrainingTaskStatus struct {
 	StartedAt  *time.Time   `json:"startedAt,omitempty"`
 	FinishedAt *time.Time   `json:"finishedAt,omitempty"`
 	Replicas   ReplicaCount `json:"replicas,omitzero"`
+	// Spares are those of its replicas that hold no rank.
+	Spares []SpareStatus `json:"spares,omitempty" doc:"Replicas that stand by for one that is lost."`
 	// Failure is the first replica that failed in the last attempt.
 	Failure *ReplicaFailure `json:"failure,omitempty"`
 	// Faults and Stragglers: see watch.go.
@@ -421,10 +435,49 @@ type Rendezvous struct {
 	Origin *CheckpointOrigin `json:"origin,omitempty" doc:"The checkpoint that the step was read from; absent: memory."`
 	Ports  []int             `json:"ports,omitempty" doc:"Where its processes listen, in rank order; absent where the framework does not ask."`
 	// Below tells members of the generation from replicas that came after it was opened.
-	Below map[string]int `json:"below,omitempty" doc:"Elastic tasks: by role, the index below which replicas are members."`
+	Below map[string]int `json:"below,omitempty" doc:"Elastic tasks and tasks with spares: by role, the index below which replicas are members."`
+	// What follows is of tasks with spares.
+	Aside  []int  `json:"aside,omitempty" doc:"Indexes below that which are no members: spares, and who was replaced."`
+	Stead  []Seat `json:"stead,omitempty" doc:"Members that took the place of a lost one, in its ranks."`
+	Vacant []int  `json:"vacant,omitempty" doc:"Places of members that were lost since it was opened; spares take them."`
+	Left   []int  `json:"left,omitempty" doc:"Indexes of replicas that were replaced for a fault of their node; they are ended."`
 }
 
-// ReplicaCount counts the replicas of the current attempt.
+// Seat is a replica's place in the order of ranks.
+type Seat struct {
+	Index int `json:"index"`
+	Place int `json:"place" doc:"Counted from 0, in replicas."`
+}
+
+// SpareStatus is a replica that stands by.
+type SpareStatus struct {
+	Index int        `json:"index"`
+	Node  string     `json:"node"`
+	State SpareState `json:"state" enum:"starting,ready,warm,leaving" doc:"ready: it could take a place at once. warm: by a fork of its interpreter, whose imports are done. leaving: it was replaced, and ends."`
+}
+
+// SpareState is how far a spare is.
+type SpareState string
+
+// The states.
+const (
+	SpareStarting SpareState = "starting"
+	SpareReady    SpareState = "ready"
+	SpareWarm     SpareState = "warm"
+	SpareLeaving  SpareState = "leaving"
+)
+
+// Standing is how many spares could take a place at once.
+func (s *TrainingTaskStatus) Standing() (n int) {
+	for i := range s.Spares {
+		if state := s.Spares[i].State; state == SpareReady || state == SpareWarm {
+			n++
+		}
+	}
+	return n
+}
+
+// ReplicaCount counts the replicas of the current attempt, without spares.
 type ReplicaCount struct {
 	Total     int `json:"total,omitempty"`
 	Starting  int `json:"starting,omitempty"`

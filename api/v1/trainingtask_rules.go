@@ -121,6 +121,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	f.inside(s)
 	f.roles("spec.roles", s.Roles)
 	f.elasticTask(s)
+	f.spares(s)
 	f.code("spec.code", s.Code)
 	f.credentials("spec.credentials", s.Credentials)
 	f.hyperParameters("spec.hyperParameters", s.HyperParameters)
@@ -169,7 +170,7 @@ func (f *faults) roles(at string, roles []Role) {
 			f.add(path+".name", "Two roles are called %s; give each its own name.", "有两个角色都叫 %s，请使用不同的名称。", quote(r.Name))
 		}
 		seen[r.Name] = true
-		total += min(max(r.Replicas, 0), maxReplicas+1)
+		total += min(max(r.Replicas, 0), maxReplicas+1) + min(max(r.Spares, 0), maxSpares)
 	}
 	if total > maxReplicas {
 		f.add(at, "The roles have more than %d replicas in total; that is the most a task may have.", "各角色副本总数超过上限 %d。", maxReplicas)

@@ -1,7 +1,6 @@
 package ckpt
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,8 +155,8 @@ func cuts(leaves []*Tensor, data, tree, most uint64) []int {
 	return lengths
 }
 
-// rankWriter turns a slot into packs: one goroutine reads, checks and hashes into a buffer what the
-// next pack will be, while the other writes the pack before.
+// rankWriter turns a slot into packs: one goroutine reads, checks and hashes into a buffer what
+// another writes as it comes.
 type rankWriter struct {
 	save  *Save
 	slot  *Slot
@@ -168,14 +167,9 @@ type rankWriter struct {
 	made  int
 }
 
-type pack struct {
-	key string
-	raw []byte
-}
-
 func (w *rankWriter) write(ctx context.Context, lengths []int) error {
 	group, ctx := errgroup.WithContext(ctx)
-	full := make(chan pack)
+	full := make(chan *pack)
 	for range cap(w.free) {
 		w.free <- nil
 	}
@@ -185,10 +179,7 @@ func (w *rankWriter) write(ctx context.Context, lengths []int) error {
 	})
 	group.Go(func() error {
 		for p := range full {
-			if err := w.save.keepLease(ctx); err != nil {
-				return err
-			}
-			if _, err := w.save.repo.cfg.Store.Put(ctx, w.save.repo.key(p.key), bytes.NewReader(p.raw)); err != nil {
+			if err := w.put(ctx, p); err != nil {
 				return err
 			}
 			w.free <- p.raw[:0]
@@ -198,73 +189,113 @@ func (w *rankWriter) write(ctx context.Context, lengths []int) error {
 	return group.Wait()
 }
 
+func (w *rankWriter) put(ctx context.Context, p *pack) error {
+	if err := w.save.keepLease(ctx); err != nil {
+		return err
+	}
+	_, err := w.save.repo.cfg.Store.Put(ctx, w.save.repo.key(p.key), p)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err // the store failed only for that
+	}
+	return err
+}
+
 // fill reads the data, then the tree, into one pack after the other.
-func (w *rankWriter) fill(ctx context.Context, lengths []int, full chan<- pack) error {
+func (w *rankWriter) fill(ctx context.Context, lengths []int, full chan<- *pack) error {
 	in := stream{s: w.slot}
 	tree := w.slot.Tree
+	read := func(b []byte) error {
+		if in.at < w.slot.Header.Data {
+			return in.next(b)
+		}
+		tree = tree[copy(b, tree):]
+		return nil
+	}
 	for len(lengths) > 0 {
 		p, err := w.newPack(ctx)
 		if err != nil {
 			return err
 		}
-		for len(p.raw) < w.save.repo.cfg.PackBytes && len(lengths) > 0 {
-			n, err := w.batch(&p, lengths, func(b []byte) error {
-				if in.at < w.slot.Header.Data {
-					return in.next(b)
-				}
-				tree = tree[copy(b, tree):]
+		given := false
+		give := func() error {
+			if given {
 				return nil
-			})
-			if err != nil {
-				return err
 			}
+			given = true
+			select {
+			case full <- p:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		for err == nil && p.size < w.save.repo.cfg.PackBytes && len(lengths) > 0 {
+			n := 0
+			n, err = w.batch(p, lengths, read, give)
 			lengths = lengths[n:]
 		}
-		if len(p.raw) == 0 {
-			continue
-		}
-		select {
-		case full <- p:
-		case <-ctx.Done():
-			return ctx.Err()
+		p.end(err)
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // batch reads as many chunks as the pack still takes, hashes them side by side while it reads on,
-// and keeps those in the pack that nobody has.
-func (w *rankWriter) batch(p *pack, lengths []int, read func([]byte) error) (int, error) {
-	at, end, n := len(p.raw), len(p.raw), 0
+// and keeps those in the pack that nobody has, which is given away with the first of them.
+func (w *rankWriter) batch(p *pack, lengths []int, read func([]byte) error, give func() error) (int, error) {
+	from, end, n := p.size, p.size, 0
 	for ; n < len(lengths) && end < w.save.repo.cfg.PackBytes; n++ {
 		end += lengths[n]
 	}
-	hashes := make([]Hash, n)
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, from := 0, at; i < n; i++ {
-		b := p.raw[from : from+lengths[i]]
+	hashes, hashed := make([]Hash, n), make([]chan bool, n)
+	for i := range hashed {
+		hashed[i] = make(chan bool, 1)
+	}
+	var work, keep errgroup.Group
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	begin := from
+	keep.Go(func() error {
+		for i, at := 0, begin; i < n; i++ {
+			if !<-hashed[i] {
+				return nil // no more could be read
+			}
+			if err := w.keep(p, hashes[i], at, lengths[i], give); err != nil {
+				return err
+			}
+			at += lengths[i]
+		}
+		return nil
+	})
+	for i := range n {
+		b := p.raw[from : from+lengths[i] : from+lengths[i]]
 		if err := read(b); err != nil {
-			return 0, errors.Join(err, group.Wait())
+			hashed[i] <- false
+			return 0, errors.Join(err, work.Wait(), keep.Wait())
 		}
-		group.Go(func() error { hashes[i] = sum(b); return nil })
+		work.Go(func() error { hashes[i] = sum(b); hashed[i] <- true; return nil })
 		from += lengths[i]
 	}
-	if err := group.Wait(); err != nil {
-		return 0, err
-	}
-	for i, from := 0, at; i < n; i++ {
-		if w.chunk(hashes[i], lengths[i], p.key, uint64(len(p.raw))) {
-			kept := len(p.raw)
-			p.raw = p.raw[:kept+lengths[i]]
-			copy(p.raw[kept:], p.raw[from : from+lengths[i]][:lengths[i]])
-		}
-		from += lengths[i]
-	}
-	return n, nil
+	return n, errors.Join(work.Wait(), keep.Wait())
 }
 
-func (w *rankWriter) newPack(ctx context.Context) (pack, error) {
+// keep notes the chunk that lies at from in the pack's memory, and moves it to the pack's end if it
+// belongs there: what lies between was noted before and belongs nowhere.
+func (w *rankWriter) keep(p *pack, h Hash, from, length int, give func() error) error {
+	if !w.chunk(h, length, p.key, uint64(p.size)) {
+		return nil
+	}
+	if from != p.size {
+		copy(p.raw[p.size:p.size+length], p.raw[from:from+length])
+	}
+	p.grow(p.size + length)
+	return give()
+}
+
+func (w *rankWriter) newPack(ctx context.Context) (*pack, error) {
 	key := spread(packsDir, fmt.Sprintf("%s-%d-%d", w.save.id, w.part.Rank, w.made))
 	w.made++
 	select {
@@ -273,9 +304,9 @@ func (w *rankWriter) newPack(ctx context.Context) (pack, error) {
 			most := uint64(w.save.repo.cfg.PackBytes) + chunkMax
 			raw = make([]byte, 0, min(most, w.slot.Header.Data+w.slot.Header.Tree))
 		}
-		return pack{key, raw}, nil
+		return newPack(key, raw[:cap(raw)]), nil
 	case <-ctx.Done():
-		return pack{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

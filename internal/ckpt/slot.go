@@ -79,7 +79,7 @@ func badSlot(en, zh string) *fault.Error {
 type Slot struct {
 	Header Header
 	Tree   []byte
-	sums   []byte
+	sums   []byte // nil: of files, which have none
 	src    io.ReaderAt
 	close  func() error
 }
@@ -176,7 +176,7 @@ func (r *stream) next(p []byte) error {
 		r.at += n
 		p = p[n:]
 		if r.at%slotSum == 0 || r.at == r.s.Header.Data {
-			if at := (r.at - 1) / slotSum * 4; binary.LittleEndian.Uint32(r.s.sums[at:]) != r.crc {
+			if at := (r.at - 1) / slotSum * 4; r.s.sums != nil && binary.LittleEndian.Uint32(r.s.sums[at:]) != r.crc {
 				return badSlot("its data is damaged", "数据已损坏")
 			}
 			r.crc = 0

@@ -197,10 +197,13 @@ func phaseCell(t *api.TrainingTask, lang string) cell {
 	return cell{s, w.tone}
 }
 
-// replicaRange is how many replicas a role asks for, and between how many it may have.
+// replicaRange is how many replicas a role asks for, between how many it may have, and how many spares.
 func replicaRange(r *api.Role) string {
 	low, high := r.Range()
-	if low == high {
+	switch {
+	case r.Spares > 0:
+		return fmt.Sprintf("%d + %d", r.Replicas, r.Spares)
+	case low == high:
 		return fmt.Sprint(r.Replicas)
 	}
 	return fmt.Sprintf("%d (%d–%d)", r.Replicas, low, high)
@@ -217,6 +220,8 @@ func replicaCount(t *api.TrainingTask) string {
 		return fmt.Sprintf("%d/%d", c.Succeeded, c.Total)
 	case t.Spec.Elastic():
 		return fmt.Sprintf("%d/%d–%d", c.Running, low, high)
+	case t.Spec.Spares() > 0:
+		return fmt.Sprintf("%d/%d +%d", c.Running, wanted, t.Status.Standing())
 	default:
 		return fmt.Sprintf("%d/%d", c.Running, max(wanted, c.Total))
 	}
@@ -227,7 +232,7 @@ func taskDevices(t *api.TrainingTask) string {
 	count := map[string]int{}
 	for _, r := range t.Spec.Roles {
 		if a := r.Resources.Accelerators; a.Count > 0 {
-			count[a.Type] += a.Count * max(r.Replicas, 1)
+			count[a.Type] += a.Count * max(r.Placed(), 1)
 		}
 	}
 	return devices(count)

@@ -121,6 +121,9 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 	if n := len(st.Restarts); n > 0 {
 		d.add("Restarts", "重启次数", fmt.Sprint(n))
 	}
+	for _, spare := range st.Spares {
+		d.add("Spare", "备用副本", fmt.Sprintf("%s-%d @ %s: %s", t.Spec.Roles[0].Name, spare.Index, spare.Node, spareWord(spare.State).In(s.lang)))
+	}
 	if f := st.Failure; f != nil {
 		d.add("First failure", "首个故障", fmt.Sprintf("%s-%d @ %s: %s (exit %d%s) %s", f.Role, f.Index, f.Node, f.Reason, f.ExitCode, prefixed(", ", f.Signal), f.Message.In(s.lang)))
 		if f.Rank != nil {
@@ -166,6 +169,19 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 		}
 	}
 	return s.describeReplicas(ctx, d, t)
+}
+
+// spareWord is how far a spare is.
+func spareWord(state api.SpareState) fault.Text {
+	switch state {
+	case api.SpareReady:
+		return fault.T("ready to take a place", "可随时接替")
+	case api.SpareWarm:
+		return fault.T("ready to take a place, its imports done", "可随时接替，导入已完成")
+	case api.SpareLeaving:
+		return fault.T("its node was at fault; it ends", "所在节点有故障，正在结束")
+	}
+	return fault.T("starting", "启动中")
 }
 
 func zeroless(zero bool, v string) string {
@@ -220,7 +236,11 @@ func replicaRows(replicas []client.Replica) [][]cell {
 		if r.ExitCode != nil {
 			code = fmt.Sprint(*r.ExitCode)
 		}
-		rows[i] = []cell{text(name), text(r.State), text(r.Node), text(r.Zone), text(code), text(r.Reason)}
+		state := r.State
+		if r.Spare != "" {
+			state = "Spare" // beside Created, Running, Exited and Done
+		}
+		rows[i] = []cell{text(name), text(state), text(r.Node), text(r.Zone), text(code), text(r.Reason)}
 	}
 	return rows
 }

@@ -27,6 +27,9 @@ func (s *session) preview(ctx context.Context, task *api.TrainingTask) error {
 	default:
 		putLine(s.out, clean(s.t("It would wait: ", "将会等待：")+p.Message.In(s.lang)+" ["+p.Reason+"]"))
 	}
+	if n := task.Spec.Spares(); n > 0 {
+		putLine(s.out, s.t("%d of its replicas are spares: placed and charged like the others, they hold no rank until one is lost.", "其中 %d 个为备用副本：与其他副本一样占用位置并计费，在有副本丢失前不承担 rank。", n))
+	}
 	list := p.Alternatives
 	if p.Planned != nil {
 		list = append([]api.PlacementOption{*p.Planned}, list...)

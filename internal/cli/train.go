@@ -179,6 +179,7 @@ type runFlags struct {
 	noCode, detach, dryRun          bool
 	git                             api.Git
 	replicas, ranks, gpus, priority int
+	spares                          int
 	gpuType, cpu, memory            string
 	priorityClass, queue            string
 	env, hp, zones, inside          []string
@@ -199,6 +200,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringVar(&r.git.Secret, "git-secret", "", Both("secret with the credentials of --git", "--git 使用的凭据（密钥名）"))
 	f.StringArrayVar(&r.credentials, "credential", nil, Both("secret of type registry or s3 for the usual clients; may be repeated", "供常用客户端使用的 registry 或 s3 类型密钥；可重复"))
 	f.IntVar(&r.replicas, "replicas", 1, Both("number of equal replicas", "副本数"))
+	f.IntVar(&r.spares, "spares", 0, Both("replicas more, charged, that take the place of one that is lost; with --restarts", "额外的备用副本（计费），用于接替丢失的副本；需同时指定 --restarts"))
 	f.IntVar(&r.ranks, "ranks", 1, Both("processes a replica", "每个副本的进程数"))
 	f.IntVar(&r.gpus, "gpus", 0, Both("accelerators for each replica", "每个副本的加速卡数"))
 	f.StringVar(&r.gpuType, "gpu-type", "", Both("type of accelerator, such as A100", "加速卡型号，如 A100"))
@@ -303,6 +305,7 @@ func (r *runFlags) role(bad *faults, argv []string) api.Role {
 		role.Resources.Memory, err = api.ParseBytes(r.memory)
 		bad.check("--memory", err)
 	}
+	role.Spares = r.spares
 	if r.ranks != 1 {
 		role.Ranks = r.ranks
 	}

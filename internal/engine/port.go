@@ -55,6 +55,8 @@ type Replica struct {
 	KeepLocal api.CheckpointKeep `json:"keepLocal,omitzero"`
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
+	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.
+	Spare bool `json:"spare,omitempty"`
 	// Inside is the replica inside which this one runs: in its cgroup, on its devices and, where it has no
 	// code of its own, in its folder. "": it has its own place.
 	Inside Name `json:"inside,omitempty"`

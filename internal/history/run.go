@@ -17,7 +17,7 @@ func RunOf(t *api.TrainingTask, nodes int, ran time.Duration) Run {
 		Work: workOf(t), Nodes: nodes, Zones: t.Status.Zones, Ran: ran, Declared: t.Spec.ExpectedTime.Std(), Succeeded: t.Status.Phase == api.PhaseCompleted,
 	}
 	for _, role := range t.Spec.Roles {
-		r.Devices += role.Replicas * role.Resources.Accelerators.Count
+		r.Devices += role.Placed() * role.Resources.Accelerators.Count
 	}
 	if r.Declared == 0 && t.Spec.Deadline != nil {
 		r.Declared = max(t.Spec.Deadline.Sub(t.Meta.CreatedAt), 0)

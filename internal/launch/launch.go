@@ -73,6 +73,7 @@ type launcher struct {
 
 	goWritten sync.WaitGroup   // of later orders
 	deadline  <-chan time.Time // of the whole attempt; nil: none
+	timed     bool             // deadline was set
 	spent     spent
 
 	orders   *orders

@@ -158,6 +158,9 @@ func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (
 				return link.Generation{}, err
 			}
 			prepare = false
+			if l.replica.Spare && l.said == 0 {
+				l.standBy()
+			}
 			l.ranks.prepared()
 		case <-l.orders.wake:
 		case <-l.clock.After(recordPoll):
@@ -196,7 +199,7 @@ type stage struct {
 
 // prepareRanks makes everything ready for the ranks of a generation.
 func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
-	if s.dir, err = workDir(l.replica, l.codeDir()); err != nil {
+	if s, err = l.stageOf(g); err != nil {
 		return s, err
 	}
 	l.rehearsal.stop()
@@ -205,10 +208,18 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 	}
 	l.ranks.begin(g)
 	l.spool.first(g.FirstRank)
-	if s.replica, err = settled(l.replica, l.dir, g); err == nil {
-		err = l.writeRecipe(s.replica, g.Key)
+	if err := l.writeRecipe(s.replica, g.Key); err != nil {
+		return s, fmt.Errorf("recipe: %w", err)
 	}
-	if err != nil {
+	return s, nil
+}
+
+// stageOf is what ranks of a generation would be started with; it changes nothing.
+func (l *launcher) stageOf(g link.Generation) (s stage, err error) {
+	if s.dir, err = workDir(l.replica, l.codeDir()); err != nil {
+		return s, err
+	}
+	if s.replica, err = settled(l.replica, l.dir, g); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
 	s.env, s.each = environ(s.replica, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(s.replica, g)

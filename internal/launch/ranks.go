@@ -110,6 +110,16 @@ func (r *ranks) prepared() {
 	r.report()
 }
 
+// warm tells the leader whether ranks could be forked here at once.
+func (r *ranks) warm(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.said.Warm != is {
+		r.said.Warm = is
+		r.report()
+	}
+}
+
 func (r *ranks) failed(e *link.RankExit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

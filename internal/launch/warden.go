@@ -27,6 +27,9 @@ func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Gener
 	if !record.Exists(l.dir, record.FileStart) {
 		l.begun(procs.pids[0])
 	}
+	if d := l.replica.RunTimeout.Std(); d > 0 && !l.timed {
+		l.deadline, l.timed = l.clock.After(d), true
+	}
 	w.ctx = ctx
 	w.lookOn()
 	w.watch(ctx)
@@ -54,16 +57,13 @@ func (l *launcher) processTree() *tree {
 	}
 }
 
-// begun says, once, that the user's work runs.
+// begun says, once, that the user's work runs, or that a spare waits.
 func (l *launcher) begun(pid int) {
 	at := l.clock.Now()
 	if err := record.Write(l.dir, record.FileStart, startRecord(pid, l.cgroupPath(), at)); err != nil {
 		l.log.Error("start can't be recorded", "error", err) // go.json alone keeps a second start away
 	}
 	l.client.Started(at, pid)
-	if d := l.replica.RunTimeout.Std(); d > 0 {
-		l.deadline = l.clock.After(d)
-	}
 }
 
 // warden is the loop around a living tree.

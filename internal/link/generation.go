@@ -73,6 +73,7 @@ type Ranks struct {
 	Own        []RankOwn         // of ranks that tell what they wait for others
 	Printed    bool              // how far they are is read from what they print
 	Prepared   bool              // a generation would start at once
+	Warm       bool              // a spare's interpreter waits with its imports done
 	Frozen     bool              // Held stays until the next generation
 	Kept       int               // ranks that kept their process from the last generation
 	Persisted  []Persisted       // the newest of each tier
@@ -239,7 +240,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
-	out.Prepared, out.Frozen, out.Kept = r.Prepared, r.Frozen, int32(r.Kept)
+	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
 	out.Persisted, out.Refused = persistedMessages(r.Persisted), r.Refused.message()
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
@@ -266,7 +267,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
-	out.Prepared, out.Frozen, out.Kept = m.GetPrepared(), m.GetFrozen(), int(m.GetKept())
+	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
 	out.Persisted, out.Refused = persistedOf(m.GetPersisted()), originOf(m.GetRefused())
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
@@ -326,7 +327,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
-		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused())
+		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused()) || old.GetWarm() != m.GetWarm()
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

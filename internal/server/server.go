@@ -102,6 +102,7 @@ type ReplicaView struct {
 	DeviceIDs []string      `json:"deviceIds,omitempty" doc:"UUIDs, or indices where there is none."`
 	State     string        `json:"state" doc:"Created, Running, Exited or Done."`
 	Attached  bool          `json:"attached,omitempty" doc:"Its launcher is connected."`
+	Spare     string        `json:"spare,omitempty" doc:"It holds no rank and stands by: starting, ready, warm or leaving."`
 	StartedAt *time.Time    `json:"startedAt,omitempty"`
 	StoppedAt *time.Time    `json:"finishedAt,omitempty"`
 	ExitCode  *int          `json:"exitCode,omitempty"`

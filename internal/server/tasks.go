@@ -195,6 +195,13 @@ func (s *Server) replicas(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	items = withStays(items, task.Meta.ID, rows)
+	for _, spare := range task.Status.Spares { // only a task of one role has any
+		for i := range items {
+			if items[i].Index == spare.Index && items[i].Attempt == task.Status.Attempt {
+				items[i].Spare = string(spare.State)
+			}
+		}
+	}
 	return &reply{data: map[string]any{"items": items}, revision: task.Meta.Revision}, nil
 }
 

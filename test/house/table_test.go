@@ -59,7 +59,7 @@ var table = []row{
 	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups, as the local engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt", "internal/engine/cgroup", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},

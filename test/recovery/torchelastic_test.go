@@ -8,10 +8,8 @@ import (
 )
 
 // virtual is a training of PyTorch on so many nodes whose bits don't depend on how many there are.
-func (w *world) virtual(name string, steps, low int) torchRun {
-	w.t.Helper()
-	replicas := torchRanks
-	return w.torchTask(&api.TrainingTask{
+func virtual(name string, low, replicas int) *api.TrainingTask {
+	return &api.TrainingTask{
 		Meta: api.Meta{Name: name},
 		Spec: api.TrainingTaskSpec{
 			Framework: "pytorch-ddp", Restart: &api.RestartPolicy{MaxRestarts: 9}, Preemptible: true, PriorityClass: "preemptible",
@@ -21,7 +19,7 @@ func (w *world) virtual(name string, steps, low int) torchRun {
 				Command:   []string{torchPython, "train_virtual.py"},
 			}},
 		},
-	}, steps)
+	}
 }
 
 // TestTorchElastic: real PyTorch with virtual ranks under a real server, through 4 → 2 → 3 → 4 ranks: weights,
@@ -29,7 +27,7 @@ func (w *world) virtual(name string, steps, low int) torchRun {
 func TestTorchElastic(t *testing.T) {
 	killsWanted(t)
 	w := elasticWorld(t)
-	r := w.virtual("elastic", 1_000_000, 2)
+	r := w.torchTask(virtual("elastic", 2, torchRanks), 1_000_000)
 	w.through(r.name, func() int {
 		_, step, _ := r.at(0)
 		return step
@@ -40,7 +38,7 @@ func TestTorchElastic(t *testing.T) {
 	if _, err := fmt.Sscan(got, &rank, &steps); err != nil {
 		t.Fatal(err)
 	}
-	if want := w.digests(w.virtual("whole", steps, torchRanks)); got != want {
+	if want := w.digests(w.torchTask(virtual("whole", torchRanks, torchRanks), steps)); got != want {
 		t.Errorf("after %d steps\n%sinstead of\n%s", steps, got, want)
 	}
 	t.Logf("the same bits after %d steps with 4, 2, 3 and 4 ranks", steps)

@@ -86,7 +86,7 @@ export function wish(task: Task): { replicas: number; devices: number; type: str
   for (const role of roles) {
     const n = role.replicas ?? 1;
     out.replicas += n;
-    out.devices += n * (role.resources?.accelerators?.count ?? 0);
+    out.devices += (n + (role.spares ?? 0)) * (role.resources?.accelerators?.count ?? 0);
     out.type ||= role.resources?.accelerators?.type ?? "";
   }
   return out;

@@ -133,17 +133,19 @@ func (c *Controller) replace(ctx context.Context, epoch store.Epoch) (retry bool
 	c.mu.Unlock()
 	slices.SortFunc(open, func(a, b *api.Placement) int { return a.Spec.Lost.Until.Compare(b.Spec.Lost.Until) })
 	for _, p := range open {
-		if !now.Before(p.Spec.Lost.Until) {
-			continue // train goes on without
-		}
-		if wake.IsZero() {
-			wake = p.Spec.Lost.Until
+		if until := p.Spec.Lost.Until; !until.IsZero() { // else it is for a spare, and nobody waits
+			if !now.Before(until) {
+				continue // train goes on without
+			}
+			if wake.IsZero() {
+				wake = until
+			}
 		}
 		c.mu.Lock()
 		at, ok := c.m.substitute(p)
 		c.mu.Unlock()
 		if ok {
-			found := &api.Loss{Until: p.Spec.Lost.Until, Roles: map[string]int{}} // they have to come in time as well
+			found := &api.Loss{Until: p.Spec.Lost.Until, Roles: map[string]int{}, Avoid: p.Spec.Lost.Avoid} // they have to come in time as well
 			retry = c.grow(ctx, epoch, p, p.Spec.TaskID, at, found) || retry
 		}
 	}
@@ -165,6 +167,7 @@ func (m *model) substitute(p *api.Placement) (sched.Assignment, bool) {
 		r := &more.Roles[i]
 		r.Replicas, r.Min, r.Max = p.Spec.Lost.Roles[r.Name], 0, 0
 	}
+	more.Avoid = slices.Concat(w.Avoid, p.Spec.Lost.Avoid)
 	if names := m.zonesOf(at); len(names) > 0 {
 		more.Allow = names
 	}

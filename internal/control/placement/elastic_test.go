@@ -115,3 +115,37 @@ func TestReplacesLost(t *testing.T) {
 		t.Error("a slot was given twice")
 	}
 }
+
+// TestSparesStand: spares are placed with the gang; one that is lost is replaced for as long as it takes, and never
+// on a node that is at fault.
+func TestSparesStand(t *testing.T) {
+	s := storetest.Open(t)
+	zones, all := twoZones(4, 0)
+	lead(t, s, zones, all)
+	other := task("other", 1, 2)
+	commit(t, s, store.Create(other))
+	eventually(t, "the other stands", func() bool { return place(s, "other") != nil })
+	tk := task("guarded", 2, 2)
+	tk.Spec.Roles[0].Spares = 1
+	commit(t, s, store.Create(tk))
+	eventually(t, "it stands on one more", func() bool { return len(slots(s, "guarded").Slots) == 3 })
+	runs(t, s, tk)
+	p := store.Clone(place(s, "guarded"))
+	gone := p.Spec.Roles[0].Slots[2].Node
+	p.Spec.Roles = []api.RoleAssignment{p.Spec.Roles[0].Keep(func(i int) bool { return i < 2 })}
+	p.Spec.Lost = &api.Loss{Roles: map[string]int{"worker": 1}, Avoid: []uint32{gone}}
+	commit(t, s, store.Update(p))
+	next := task("next", 1, 2) // placed after a turn that saw the loss: it gets what must not be the spare's
+	commit(t, s, store.Create(next))
+	eventually(t, "somebody gets what is left", func() bool { return place(s, "next") != nil })
+	if n := len(slots(s, "guarded").Slots); n != 2 {
+		t.Fatalf("%d replicas", n)
+	}
+	was := store.Clone(other)
+	was.Status.Phase = api.PhaseCompleted
+	commit(t, s, store.Update(was), store.Delete(api.KeyOf(place(s, "other")), 0))
+	eventually(t, "it is replaced", func() bool { return len(slots(s, "guarded").Slots) == 3 })
+	if r := slots(s, "guarded"); slices.Contains(nodesIn([]api.RoleAssignment{r}), gone) || !slices.Equal(r.Indexes, []int{0, 1, 3}) {
+		t.Errorf("%+v", r)
+	}
+}

@@ -359,7 +359,7 @@ func roles(t *api.TrainingTask) []sched.Role {
 		if types := r.Resources.Accelerators.Types(); len(types) > 1 {
 			need.DeviceTypes = types
 		}
-		role := sched.Role{Name: r.Name, Replicas: r.Replicas, Need: need}
+		role := sched.Role{Name: r.Name, Replicas: r.Placed(), Need: need}
 		if low, high := r.Range(); low != high { // 0 is as many as it asks for
 			role.Min, role.Max = low, high
 		}

@@ -344,7 +344,7 @@ func rank(z *cost.Zone) int {
 func (p *preview) whole() cost.Part {
 	var out cost.Part
 	for _, r := range p.task.Spec.Roles {
-		n := int64(r.Replicas)
+		n := int64(r.Placed())
 		out.CPU += r.Resources.CPU * api.MilliCPU(n)
 		out.Memory += r.Resources.Memory * api.Bytes(n)
 		a := r.Resources.Accelerators

@@ -73,7 +73,8 @@ func (p *preview) fewer(w *sched.Workload) (*sched.Workload, api.Text, error) {
 		out.Roles[0].Replicas = n
 		return &out
 	}
-	low, high := 0, w.Roles[0].Replicas // low fits, high does not
+	spares := p.task.Spec.Spares()
+	low, high := spares, w.Roles[0].Replicas // low fits, high does not
 	for high-low > 1 {
 		middle := (low + high) / 2
 		_, ok, err := p.c.dry(with(middle))
@@ -86,10 +87,10 @@ func (p *preview) fewer(w *sched.Workload) (*sched.Workload, api.Text, error) {
 			high = middle
 		}
 	}
-	if low == 0 {
+	if low == spares {
 		return nil, api.Text{}, nil
 	}
-	return with(low), api.T("replicas: %d instead of %d", "副本数 %d，原为 %d", low, w.Roles[0].Replicas), nil
+	return with(low), api.T("replicas: %d instead of %d", "副本数 %d，原为 %d", low-spares, w.Roles[0].Replicas-spares), nil
 }
 
 // anyType drops the wish for a device type.

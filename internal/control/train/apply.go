@@ -163,8 +163,9 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 			return err
 		}
 	}
-	s.members = s.everybody()
-	s.table()
+	all := s.everybody()
+	s.members = all[:len(s.members)+len(s.joining)]
+	s.table() // a spare's part is that of the first place: what differs by rank its launcher is told later
 	made, err := c.recipe(s, task)
 	if err != nil {
 		return err
@@ -176,9 +177,9 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			r := c.replica(&s.members[i], task)
+			r := c.replica(&all[i], task)
 			r.UID = uid
-			withRecipe(&r, made, s.members[i].place)
+			withRecipe(&r, made, all[i].place)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
@@ -191,10 +192,10 @@ func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 	r := engine.Replica{
 		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
-		Attempt: m.attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.ranks, Node: m.node,
+		Attempt: m.attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.ranks, Spare: m.spare, Node: m.node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
-	if task.Spec.Elastic() {
+	if task.Spec.Elastic() || task.Spec.Spares() > 0 { // a newcomer is handed the state by a peer
 		r.Elastic = askedFor(&task.Spec)
 	}
 	for _, role := range task.Spec.Roles {

@@ -81,13 +81,16 @@ func (s *seen) away(p *plan, now time.Time, recent []time.Time, fail *api.Replic
 	p.status.Restarts = append(recent, now)
 	p.status.Reason, p.commit = "Swapping", true
 	p.status.Message = fault.T("Node %s is at fault; another place is looked for.", "节点 %s 有故障，正在寻找其他位置。", fail.Node)
-	p.tell(true, "NodeAtFault", "swap-"+itoa(p.status.Generation), fault.T(
-		"Node %s is at fault (%s). Look at it, and cordon it: fermi node cordon %s.", "节点 %s 有故障（%s）。请检查并隔离：fermi node cordon %s。", fail.Node, fail.Cause, fail.Node))
+	p.tell(true, "NodeAtFault", "swap-"+itoa(p.status.Generation), nodeAtFault(fail))
 	if name := p.status.Faults[len(p.status.Faults)-1].In(wide); name != "" && wide != "node" {
 		p.status.Message = fault.T("Two faults in %s %s within the window; a place without it is looked for.", "窗口内 %s %s 发生两次故障，正在寻找不含它的位置。", wide, name)
 		p.tell(true, "PlaceAtFault", "avoid-"+itoa(p.status.Generation), p.status.Message)
 	}
 	return true
+}
+
+func nodeAtFault(fail *api.ReplicaFailure) fault.Text {
+	return fault.T("Node %s is at fault (%s). Look at it, and cordon it: fermi node cordon %s.", "节点 %s 有故障（%s）。请检查并隔离：fermi node cordon %s。", fail.Node, fail.Cause, fail.Node)
 }
 
 // shun is a node, and how much of what it is part of shall be kept away from: the first kind that leaves a place counts.

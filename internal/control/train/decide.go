@@ -121,10 +121,15 @@ func (s *seen) proceed(p *plan, now time.Time) {
 		part.as(p, func() { part.failing(p, now, fail) })
 		return
 	}
-	if p.status.Replicas.Succeeded == len(s.members) {
+	if s.succeeded(p) {
 		s.complete(p, now)
 		return
 	}
+	if s.broken(p) {
+		s.failing(p, now, p.status.Failure)
+		return
+	}
+	s.keepSpares(p, now)
 	if s.resize(p, now) {
 		return // whatever failed meanwhile was of a generation that is over
 	}
@@ -179,7 +184,12 @@ func (s *seen) gather(p *plan, now time.Time) {
 			p.start = append(p.start, i)
 		}
 	}
-	if len(p.start) == 0 && s.allReady() && s.all().meet() && s.all().checked(p, now) && !s.blind(p) {
+	if s.reserves() && s.few() {
+		s.giveUp(p, now)
+		return
+	}
+	roll := s.all().rollCall()
+	if len(p.start) == 0 && s.allReady() && s.all().meet() && roll.checked(p, now) && !s.blind(p) {
 		s.open(p, s.world)
 	}
 }
@@ -201,5 +211,8 @@ func (s *seen) count(p *plan) {
 	}
 	if n != p.status.Replicas {
 		p.status.Replicas, p.commit = n, true
+	}
+	if spares := s.spareStatus(); !slices.Equal(spares, p.status.Spares) {
+		p.status.Spares, p.commit, p.usage = spares, true, true
 	}
 }

@@ -36,6 +36,7 @@
 //     on: one transaction makes it the place of the next attempt.
 //  7. An elastic task's placement says which replicas there shall be. A newcomer takes part only from a
 //     generation on that was opened when all were ready; a slot goes only after its processes have ended.
+//     Of a task with spares (spares.go) likewise: who holds no rank is of no generation, and its end opens none.
 //  8. A task inside others (inside.go) ends before they do: their place is free only after its processes.
 //  9. The watermark is a step that every rank holds, so the newest common step is never overwritten.
 package train

@@ -58,6 +58,10 @@ func has(roles []api.RoleAssignment, m *member) bool {
 
 // admit keeps newcomers aside until all of them are ready: growing never stops who trains.
 func (s *seen) admit() {
+	if s.reserves() {
+		s.enlist()
+		return
+	}
 	r := s.task.Status.Rendezvous
 	if r == nil || r.Below == nil {
 		return
@@ -80,10 +84,11 @@ func (s *seen) admit() {
 	s.members = slices.DeleteFunc(s.members, newcomer)
 }
 
-// everybody is who takes part and, behind them, who joins.
-func (s *seen) everybody() []member { return slices.Concat(s.members, s.joining) }
+// everybody is who takes part and, behind them, who joins, and who stands by.
+func (s *seen) everybody() []member { return slices.Concat(s.members, s.joining, s.spares) }
 
-func (s *seen) elastic() bool { return s.task.Spec.Elastic() }
+// elastic says that replicas come and go while the task runs.
+func (s *seen) elastic() bool { return s.task.Spec.Elastic() || s.reserves() }
 
 // below is what tells the members of a generation from those that come later.
 func (s *seen) below() map[string]int {
@@ -221,12 +226,12 @@ func (s *seen) reshape(p *plan, now time.Time) bool {
 		return false
 	}
 	lost := s.placement.Spec.Lost
-	if lost != nil && now.Before(lost.Until) && (len(s.joining) > 0 || len(lost.Roles) > 0) {
+	if lost != nil && now.Before(lost.Until) && (s.coming() || len(lost.Roles) > 0) && (s.few() || !s.reserves()) {
 		p.wake = lost.Until.Sub(now)
 		return true // perhaps all are there in a moment
 	}
 	if s.few() {
-		if len(s.joining) == 0 {
+		if !s.coming() {
 			s.giveUp(p, now)
 		}
 		return true
@@ -237,21 +242,27 @@ func (s *seen) reshape(p *plan, now time.Time) bool {
 	if s.freeze(p) {
 		return true // they run on while what they hold is put in safety
 	}
-	was := p.status.Rendezvous.World
+	was := p.status.Rendezvous
 	s.open(p, s.world)
 	if lost != nil {
 		next := s.placement.Spec
 		next.Lost = nil
+		if s.reserves() && len(lost.Roles) > 0 { // nobody waits for it any more
+			next.Lost = &api.Loss{Roles: lost.Roles, Avoid: lost.Avoid}
+		}
 		p.resize = &next
 	}
 	p.usage = true
-	message := fault.T("%d processes instead of %d, from step %d on.", "进程数由 %[2]d 变为 %[1]d，从第 %[3]d 步继续。", s.world, was, p.status.Rendezvous.Restore)
-	if p.status.Phase == api.PhaseRecovering {
-		p.status.Reason, p.status.Message = resized, message
-	} else {
-		p.to(api.PhaseRecovering, resized, message)
+	reason, message := resized, fault.T("%d processes instead of %d, from step %d on.", "进程数由 %[2]d 变为 %[1]d，从第 %[3]d 步继续。", s.world, was.World, p.status.Rendezvous.Restore)
+	if s.reserves() {
+		reason, message = spareTaken, s.tookPlace(was, p.status.Rendezvous.Restore)
 	}
-	p.tell(false, resized, "generation-"+itoa(p.status.Generation), message)
+	if p.status.Phase == api.PhaseRecovering {
+		p.status.Reason, p.status.Message = reason, message
+	} else {
+		p.to(api.PhaseRecovering, reason, message)
+	}
+	p.tell(false, reason, "generation-"+itoa(p.status.Generation), message)
 	return true
 }
 
@@ -298,11 +309,10 @@ func (s *seen) lose(p *plan, now time.Time) bool {
 	}
 	next := s.placement.Spec
 	next.Roles = slices.Clone(next.Roles)
-	next.Lost = &api.Loss{Until: now.Add(s.patience()), Roles: map[string]int{}}
-	if old := s.placement.Spec.Lost; old != nil {
-		maps.Copy(next.Lost.Roles, old.Roles)
-	}
+	next.Lost = lossAgain(next.Lost)
+	next.Lost.Until = now.Add(s.patience())
 	var first *member
+	var places []int
 	for i := range s.members {
 		m := &s.members[i]
 		gone := m.state == "" && m.index < p.status.Rendezvous.Below[m.role]
@@ -316,10 +326,16 @@ func (s *seen) lose(p *plan, now time.Time) bool {
 		if first == nil {
 			first = m
 		}
+		places = append(places, m.place)
 		s.substitute(&next, m)
 	}
 	if first == nil || slices.ContainsFunc(next.Roles, func(r api.RoleAssignment) bool { return len(r.Slots) == 0 }) {
 		return false
+	}
+	if s.reserves() {
+		for _, place := range places {
+			vacate(p, place)
+		}
 	}
 	fail := failureOf(first, &engine.Exit{Code: -1, Reason: engine.ReasonLauncherLost, At: now})
 	fail.Generation = p.status.Generation

@@ -26,7 +26,8 @@ type stage struct {
 	world map[engine.Name]*member
 	ever  map[engine.Name]bool
 	node  uint32
-	stays int // the generation for which there was no other place, and one
+	stays int                 // the generation for which there was no other place, and one
+	first map[engine.Name]int // ranks of those with spares
 }
 
 // look is what observe would see.

@@ -84,7 +84,7 @@ func (s *seen) leave(p *plan, now time.Time) {
 		return
 	}
 	s.count(p)
-	if p.status.Replicas.Succeeded == len(s.members) {
+	if s.succeeded(p) {
 		s.complete(p, now) // it was done before it was asked
 		return
 	}
@@ -106,6 +106,11 @@ func (s *seen) leave(p *plan, now time.Time) {
 	s.renewRoles(p)
 	p.status.PlacedAt = &now
 	p.to(api.PhaseRecovering, e.Reason, e.Message)
+}
+
+// succeeded says that every rank there shall be has ended well.
+func (s *seen) succeeded(p *plan) bool {
+	return p.status.Replicas.Succeeded == len(s.members) && !(s.reserves() && s.few())
 }
 
 // complete waits for the hand-over, then says Completed.

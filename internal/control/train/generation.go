@@ -43,8 +43,16 @@ func (s *seen) table() {
 			cmp.Compare(x.number, y.number), cmp.Compare(lowest(x.devices), lowest(y.devices)), cmp.Compare(x.index, y.index))
 	})
 	s.order, s.world = order, 0
+	places := order
+	if len(s.seats)+len(s.vacant) > 0 {
+		places = s.seated(order)
+		s.order = slices.DeleteFunc(slices.Clone(places), func(i int) bool { return i < 0 })
+	}
 	next := map[string]int{} // the next rank; "": of the roles that restart with the task
-	for place, i := range order {
+	for place, i := range places {
+		if i < 0 {
+			continue
+		}
 		m := &s.members[i]
 		space := ""
 		if s.task.Status.Role(m.role) != nil {
@@ -95,6 +103,7 @@ func (s *seen) open(p *plan, world int) {
 	if o := s.origin(); o != nil && p.status.Rendezvous.Restore == 0 {
 		p.status.Rendezvous.Restore, p.status.Rendezvous.Origin = o.Step, o
 	}
+	s.reserve(p.status.Rendezvous)
 	if s.whole == nil { // frameworks that ask for ports have no roles that restart by themselves
 		for _, i := range s.order {
 			p.status.Rendezvous.Ports = append(p.status.Rendezvous.Ports, s.members[i].said.Ports...)
@@ -168,7 +177,7 @@ func (s *seen) nextGeneration(p *plan, now time.Time, fail *api.ReplicaFailure) 
 		p.note("BackingOff", fault.T("It failed %d times within %s; the next start waits.", "%[2]s 内失败 %[1]d 次，下次启动将推迟。", lately(recent, now), backOffWindow))
 		return
 	}
-	if s.away(p, now, recent, fail) {
+	if s.relieve(p, now, recent, fail) || s.away(p, now, recent, fail) {
 		return
 	}
 	if !swapping(p) {

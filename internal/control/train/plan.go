@@ -16,10 +16,10 @@ type plan struct {
 	dropPlace bool
 	moveOn    bool               // the place reserved for it becomes its place
 	resize    *api.PlacementSpec // its place, with replicas that came or went; nil: as it is
-	start     []int              // members, and behind them who joins
+	start     []int              // of everybody
 	stop      []engine.Name
 	goAhead   []int // members
-	check     []int // members that are asked for their preflight
+	check     []int // of rollCall: who is asked for its preflight
 	freeze    []int // members whose ranks keep what they hold until the next generation
 	remove    []engine.Name
 	archive   bool // move the task to history
@@ -43,6 +43,9 @@ func (p *plan) to(phase api.Phase, reason string, message fault.Text) {
 		panic("train: no move from " + string(p.status.Phase) + " to " + string(phase))
 	}
 	p.status.Phase, p.status.Reason, p.status.Message = phase, reason, message
+	if phase == api.PhasePending || phase.Finished() {
+		p.status.Spares = nil
+	}
 	p.commit = true
 }
 

@@ -142,6 +142,7 @@ func (c *Controller) ask(s seen, list []int, status api.TrainingTaskStatus) erro
 	if len(list) == 0 {
 		return nil
 	}
+	s = s.rollCall()
 	round, targets := s.round(status.Preflight.StartedAt), s.targets()
 	for _, i := range list {
 		m := &s.members[i]

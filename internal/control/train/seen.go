@@ -18,6 +18,9 @@ type seen struct {
 	order     []int          // of members, as ranks go
 	world     int            // ranks of all members
 	joining   []member       // replicas of an elastic task that take part from the next generation on
+	spares    []member       // replicas that hold no rank
+	seats     map[int]int    // places of members that took another's, by index
+	vacant    []int          // places of members that were lost and that nobody took, rising
 	surplus   []member       // replicas that it gives up; they are among others as well
 	others    []engine.Observation
 	// unfit says why the framework can't be started on this placement; nil where it can, or is plain.
@@ -61,6 +64,8 @@ type member struct {
 	ranks    int        // processes
 	first    int        // rank of its first one
 	usable   bool       // its node takes work
+	spare    bool       // it holds no rank
+	leaving  bool       // a spare that was a member and was replaced
 	place    int        // in the order of ranks
 	attached bool
 	said     link.Ranks   // the newest by its launcher; zero: nothing
@@ -73,7 +78,7 @@ func (m *member) ended() bool { return m.state == engine.StateExited || m.state 
 
 func (s *seen) nodes() int {
 	names := map[string]bool{}
-	for _, m := range s.members {
+	for _, m := range s.everybody() {
 		names[m.node] = true
 	}
 	return len(names)

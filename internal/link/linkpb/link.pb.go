@@ -1189,6 +1189,7 @@ type Ranks struct {
 	Kept              int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
 	Own               []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
 	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
+	Warm              bool                   `protobuf:"varint,60,opt,name=warm,proto3" json:"warm,omitempty"`                                                        // a spare's interpreter waits with its imports done
 	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
 	Persisted         []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"`                                               // the newest of each tier
 	Refused           *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`                                                   // the last checkpoint that could not be restored here
@@ -1376,6 +1377,13 @@ func (x *Ranks) GetOwn() []*RankOwn {
 func (x *Ranks) GetPrinted() bool {
 	if x != nil {
 		return x.Printed
+	}
+	return false
+}
+
+func (x *Ranks) GetWarm() bool {
+	if x != nil {
+		return x.Warm
 	}
 	return false
 }
@@ -4067,7 +4075,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x81\a\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x95\a\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4096,7 +4104,8 @@ const file_link_proto_rawDesc = "" +
 	"parameters\x12\x12\n" +
 	"\x04kept\x18\x1f \x01(\x05R\x04kept\x12(\n" +
 	"\x03own\x18( \x03(\v2\x16.fermi.link.v1.RankOwnR\x03own\x12\x18\n" +
-	"\aprinted\x18) \x01(\bR\aprinted\x12\x1a\n" +
+	"\aprinted\x18) \x01(\bR\aprinted\x12\x12\n" +
+	"\x04warm\x18< \x01(\bR\x04warm\x12\x1a\n" +
 	"\bprepared\x18\x14 \x01(\bR\bprepared\x126\n" +
 	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12/\n" +
 	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\"5\n" +

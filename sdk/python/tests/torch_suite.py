@@ -3,6 +3,7 @@
 FERMI_KILLS (20) and FERMI_SEED (1) choose the kills of the bit-exactness test."""
 
 import ast
+import json
 import os
 import random
 import re
@@ -15,7 +16,7 @@ import unittest
 import torch
 
 import fermi
-from fermi import _session, checkpoint
+from fermi import _session, _tree, checkpoint
 from tests import standin
 from tests.test_tree import through
 
@@ -264,6 +265,56 @@ class Tensors(unittest.TestCase):
         for odd in (torch.randn(3, 3).to_sparse(), torch.empty(3, device="meta")):
             with self.assertRaisesRegex(TypeError, "only dense tensors"):
                 _tree.Plan({"x": odd})
+
+    def test_parts_of_larger_tensors_say_where_they_lie(self):
+        whole = torch.arange(24.0).reshape(6, 4)
+        turned = checkpoint.shard(whole[2:4].t().contiguous().t(), (6, 4), (2, 0))
+        self.assertTrue(torch.equal(through(turned).tensor, whole[2:4]))
+        mine = checkpoint.shard(whole[2:4], (6, 4), (2, 0))
+        back = through({"w": mine, "again": mine})
+        self.assertEqual((back["w"].global_shape, back["w"].offsets, back["w"].split), ((6, 4), (2, 0), 0))
+        self.assertTrue(torch.equal(back["w"].tensor, whole[2:4]))
+        self.assertIs(back["again"], back["w"])
+        tree = json.loads(_tree.Plan(mine).encoded())
+        self.assertEqual(tree, {"h": ["float32", [2, 4], [6, 4], [2, 0], 0, 0, 32]})
+        self.assertEqual(checkpoint.shard(whole[:, 1:2], (6, 4), (0, 1)).split, 1)
+        self.assertEqual(tuple(through(checkpoint.shard(whole[6:], (6, 4), (6, 0))).tensor.shape), (0, 4))
+        for bad in (((6, 4), (5, 0)), ((6,), (0,)), ((6, 4), (-1, 0)), ((9, 9), (0, 0))):
+            with self.assertRaises(ValueError, msg=bad):
+                checkpoint.shard(whole[:2], *bad)
+        with self.assertRaisesRegex(TypeError, r"state\['a'\]: .* quint8|state\['a'\]: only dense"):
+            _tree.Plan({"a": checkpoint.shard(torch.quantize_per_tensor(whole, 1.0, 0, torch.quint8), (6, 4), (0, 0))})
+
+    def test_restoring_into_a_model_fills_it_or_says_where_it_differs(self):
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        state = {"model": model.state_dict(), "part": checkpoint.shard(torch.ones(2, 3), (4, 3), (2, 0)), "step": 7, "list": [torch.zeros(2)]}
+        plan = _tree.Plan(state)
+        data = bytearray(plan.length)
+        for offset, length, copy in plan.blobs:
+            copy(memoryview(data)[offset : offset + length])
+        other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        part = checkpoint.shard(torch.zeros(2, 3), (4, 3), (2, 0))
+        into = {"model": other.state_dict(), "part": part, "list": [torch.ones(2)]}
+        back = _tree.decode(plan.encoded(), memoryview(data), into)
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters())))
+        self.assertIs(back["part"], part)
+        self.assertTrue(torch.equal(part.tensor, torch.ones(2, 3)))
+        self.assertEqual(back["step"], 7)
+        self.assertEqual(back["model"]["0.weight"].data_ptr(), other[0].weight.data_ptr())
+
+        wide = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 2).double(), *[torch.nn.Linear(1, 1) for _ in range(9)])
+        before = [p.clone() for p in wide.parameters()]
+        with self.assertRaises(checkpoint.Mismatch) as caught:
+            _tree.decode(plan.encoded(), memoryview(data), {"model": wide.state_dict(), "step": torch.ones(1), "part": checkpoint.shard(torch.zeros(2, 3), (4, 3), (0, 0))})
+        text = str(caught.exception)
+        for line in (
+            "state['model']['0.weight']: float32 [4, 3] is saved, the model has float32 [5, 3]",
+            "state['model']['1.bias']: float32 [2] is saved, the model has float64 [2]",
+            "state['model']['2.weight']: nothing is saved, the model has float32 [1, 1]",
+            "and 14 more",
+        ):
+            self.assertIn(line, text)
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, wide.parameters())))
 
     def test_random_states_of_torch_and_numpy_come_back(self):
         import numpy

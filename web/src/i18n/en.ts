@@ -165,6 +165,7 @@ export const en: Catalogue = {
   "task.copied": "Copied",
   "task.outputsEmpty": "No output files. What is written to $FERMI_OUTPUT appears here.",
   "task.eventsEmpty": "No events yet.",
+  "task.spare": "Stands by",
   "task.replicasEmpty": "No replicas yet.",
   "task.attempt": "attempt {{n}}",
   "task.node": "Node",

@@ -164,6 +164,7 @@ export const zh = {
   "task.copied": "已复制",
   "task.outputsEmpty": "没有输出文件。写入 $FERMI_OUTPUT 的内容会出现在这里。",
   "task.eventsEmpty": "还没有事件。",
+  "task.spare": "备用",
   "task.replicasEmpty": "还没有副本。",
   "task.attempt": "第 {{n}} 次",
   "task.node": "节点",

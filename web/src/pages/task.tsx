@@ -363,7 +363,7 @@ function Replicas({ name }: { name: string }) {
                     </Text>
                   </Table.Td>
                   <Table.Td className="break">
-                    {r.state} {r.message}
+                    {r.spare ? t("task.spare") : r.state} {r.message}
                   </Table.Td>
                   <Table.Td>{r.node}</Table.Td>
                   <Table.Td>{r.signal || (r.exitCode ?? "—")}</Table.Td>

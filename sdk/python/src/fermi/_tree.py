@@ -12,6 +12,8 @@ import json
 import struct
 import sys
 
+from . import _shard
+
 ALIGN = 64  # of a blob: any element type, and whole cache lines
 DEPTH = 100
 CLONES = 256 << 20  # bytes of a card's memory that a save beside training may take
@@ -93,7 +95,9 @@ class Plan:
         return node
 
     def _foreign(self, value, path):
-        torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+        torch, numpy = module("torch"), module("numpy")
+        if torch is not None and _shard.known(value):
+            return self._part(torch, value, path)
         if torch is not None and isinstance(value, torch.Tensor):
             return self._tensor(torch, value, path)
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)) and not value.dtype.hasobject:
@@ -106,24 +110,40 @@ class Plan:
             % (path, type(value).__qualname__)
         )
 
+    def _part(self, torch, value, path):
+        try:
+            tensor, part = _shard.part(value)
+        except TypeError as err:
+            raise TypeError("%s: %s" % (path, err)) from None
+        if part is None:
+            return self._tensor(torch, tensor, path)
+        tensor = self._strided(torch, tensor, path).contiguous()  # elements row by row
+        dtype = _name(tensor.dtype)
+        if dtype not in _shard.ELEMENTS:
+            raise TypeError("%s: a part of a larger tensor can't be of %s" % (path, dtype))
+        where = [list(tensor.shape), list(part.global_shape), list(part.offsets), part.split]
+        return self._kept(torch, tensor, lambda at, length: {"h": [dtype] + where + [at, length]}, str(where))
+
     def _tensor(self, torch, value, path):
+        value = self._strided(torch, value, path)
+        if not (value.is_contiguous() or _dense(tuple(value.shape), value.stride())):
+            value = value.contiguous()
+        head = [_name(value.dtype), tuple(value.shape), value.stride()]
+        return self._kept(torch, value, lambda at, length: {"x": head + [at, length]})
+
+    def _strided(self, torch, value, path):
         if value.layout != torch.strided or value.is_quantized or value.is_complex() and value.is_conj() or value.is_meta:
             raise TypeError("%s: only dense tensors can be kept in a checkpoint, this one is %s" % (path, value.layout))
-        if value.requires_grad:
-            value = value.detach()
-        shape, stride = tuple(value.shape), value.stride()
-        if not (value.is_contiguous() or _dense(shape, stride)):
-            value = value.contiguous()
-            stride = value.stride()
+        return value.detach() if value.requires_grad else value
+
+    def _kept(self, torch, value, leaf, what=""):
         length = value.numel() * value.element_size()
-        identity = (value.data_ptr(), value.dtype, shape, stride, value.device)
+        identity = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(), value.device, what)
         if length and identity in self._seen:
             return self._seen[identity]
         value, blobs = self._card(value, length) if value.is_cuda else (value, self.blobs)
-        leaf = {"x": [str(value.dtype)[len("torch.") :], shape, stride, self._blob(length, _tensor_copier(torch, value), blobs), length]}
-        self._seen[identity] = leaf
-        return leaf
-
+        self._seen[identity] = leaf(self._blob(length, _tensor_copier(torch, value), blobs), length)
+        return self._seen[identity]
 
     def _card(self, value, length):
         """A card's tensor, and whether it is copied now or later. What others than the optimizer may change is cloned on
@@ -137,6 +157,15 @@ class Plan:
             self._clones -= length
             value = value.clone()
         return value, self.later.setdefault(value.device, [])
+
+
+def module(name):
+    """One that the script has imported, or None."""
+    return sys.modules.get(name)
+
+
+def _name(dtype):
+    return str(dtype)[len("torch.") :]
 
 
 def _copier(view):
@@ -166,9 +195,15 @@ def _dense(shape, stride):
     return True
 
 
-def decode(tree, data):
-    """The state again, from the JSON text and the memoryview of its blobs; every tensor and array is a copy."""
-    return _Decoder(data).node(json.loads(tree), 0)
+def decode(tree, data, into=None):
+    """The state again, from the JSON text and the memoryview of its blobs; every tensor and array is a copy. The
+    tensors of into, a state of the same form, are filled in place and come back themselves."""
+    root, decoder = json.loads(tree), _Decoder(data)
+    if into is not None:
+        from . import _match
+
+        _match.load(root, into, decoder)
+    return decoder.node(root, 0)
 
 
 class _Decoder:
@@ -213,10 +248,10 @@ class _Decoder:
             dtype, shape = numpy.dtype(body[0]), body[1]
             array = numpy.frombuffer(bytearray(view), dtype=dtype)
             return array.reshape(shape) if shape is not None else array[0]
-        if kind == "x":
-            offset = body[3]
+        if kind in ("x", "h"):
+            offset = body[-2]
             if not view or offset not in self.tensors:
-                self.tensors[offset] = _tensor(view, *body[:3])
+                self.tensors[offset] = _tensor(view, *body[:3]) if kind == "x" else _part(view, *body[:5])
             return self.tensors[offset]
         raise ValueError("unknown kind %r" % kind)
 
@@ -226,15 +261,48 @@ class _Decoder:
         return self.data[offset : offset + length]
 
 
+    def copy(self, body, target):
+        """Fills a tensor of the shape and type that the leaf has."""
+        _fill(target.detach(), self.blob(*body[-2:]), body[2] if len(body) == 5 else _rows(body[1]))
+
+
 def _tensor(view, dtype, shape, stride):
     import torch
 
     kind = getattr(torch, dtype)
     if not isinstance(kind, torch.dtype):
         raise ValueError("unknown element type %r" % dtype)
-    tensor = torch.empty_strided(shape, stride, dtype=kind)
-    if tensor.numel() * tensor.element_size() != len(view):
-        raise ValueError("a tensor of %d bytes has %d" % (tensor.numel() * tensor.element_size(), len(view)))
+    made = torch.empty_strided(shape, stride, dtype=kind)
+    _fill(made, view, stride)
+    return made
+
+
+def _fill(target, view, stride):
+    if target.numel() * target.element_size() != len(view):
+        raise ValueError("a tensor of %d bytes has %d" % (target.numel() * target.element_size(), len(view)))
     if len(view):
-        tensor.copy_(torch.frombuffer(view, dtype=torch.uint8).view(kind).as_strided(shape, stride))
-    return tensor
+        target.copy_(_over(view, target.dtype, target.shape, stride))
+
+
+def tensor(view, dtype, shape):
+    """A copy of elements that lie row by row."""
+    return _tensor(view, dtype, shape, _rows(shape))
+
+
+def _part(view, dtype, shape, whole, offsets, split):
+    return _shard.shard(tensor(view, dtype, shape), whole, offsets, split)
+
+
+def _over(view, kind, shape, stride):
+    """The bytes as a tensor; nothing is copied."""
+    import torch
+
+    return torch.frombuffer(view, dtype=torch.uint8).view(kind).as_strided(shape, stride)
+
+
+def _rows(shape):
+    """The strides of elements that lie row by row."""
+    stride = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        stride[i] = stride[i + 1] * max(shape[i + 1], 1)
+    return stride

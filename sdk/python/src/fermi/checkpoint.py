@@ -21,6 +21,10 @@ import time
 from typing import Any, NamedTuple
 
 from . import _elastic, _overlap, _session, _slots, _tree
+from ._match import Mismatch
+from ._shard import Shard, shard
+
+__all__ = ["L0", "Mismatch", "RestoreError", "Restored", "Saved", "Shard", "attach", "flush", "restore", "save", "shard"]
 
 SLOTS = 3
 STUCK = 4  # skips in a row before steps are offered
@@ -189,7 +193,7 @@ class L0:
         """Waits until every state taken is whole."""
         self._work.join()
 
-    def restore(self):
+    def restore(self, into=None):
         self.flush()
         step = self._session.restore
         if step is None:
@@ -200,7 +204,7 @@ class L0:
         if slot is not None:
             tree, data = slot.read()
             with data:
-                return Restored(step, _tree.decode(tree, data))
+                return Restored(step, _tree.decode(tree, data, into))
         self._session.send("held", {"steps": sorted(s.header.step for s in self._slots if s.header)}, must=True)
         raise RestoreError("step %d is to be restored, and rank %d does not hold it" % (step, self._session.rank))
 
@@ -263,9 +267,13 @@ def save(step, state, overlap=None):
     return _l0.save(step, state, overlap)
 
 
-def restore():
-    """The state this generation starts from, with .step and .state, or None when it starts from nothing."""
-    return _l0.restore() if _l0 is not None else None
+def restore(into=None):
+    """The state this generation starts from, with .step and .state, or None when it starts from nothing.
+
+    into: a state of the same form, for example {"model": model.state_dict()}. Its tensors are filled in place, if all
+    of them are there with their type and shape; otherwise Mismatch lists the first that are not, and none is changed.
+    """
+    return _l0.restore(into) if _l0 is not None else None
 
 
 def flush():

@@ -1,0 +1,117 @@
+package ckpt
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Cost is what was measured of a task and a tier: what Interval weighs.
+type Cost struct {
+	// Stall is how long training waits for one save; not the writing behind its back.
+	Stall time.Duration
+	// Drain is from the save until this tier could give it back: a failure loses that much more.
+	Drain time.Duration
+	// MTBF is the mean time that the task runs between failures after which this tier is needed.
+	MTBF time.Duration
+	// Recovery is from such a failure to the next step.
+	Recovery time.Duration
+	// Step is the usual time of one.
+	Step time.Duration
+}
+
+// Tuned is how often to save, and why.
+type Tuned struct {
+	Every time.Duration
+	Steps uint64
+	// Lost is the share of the time that saves, failures and what they undo take, at this interval.
+	Lost float64
+	// Limit says what kept the interval from the best one: nothing (""), "step" (a step is longer),
+	// "least" or "most" (the bounds).
+	Limit string
+	Why   fault.Text
+}
+
+// MTBF estimates the mean time between failures from what was seen. One failure in prior is assumed
+// beside it: a task that has run an hour without any is not one that never fails.
+func MTBF(failures uint64, ran, prior time.Duration) time.Duration {
+	return time.Duration((float64(max(ran, 0)) + float64(max(prior, time.Second))) / (float64(failures) + 1))
+}
+
+// Interval is the one that loses least time, between least and most (0: no bound), in whole steps.
+//
+// The story is Young's: a save costs its stall, so save seldom; a failure undoes half an interval, so
+// save often; √(2·stall·MTBF) balances the two. That is only good while both are small beside the MTBF, so
+// this solves Daly's renewal equation instead, which holds for any: with failures at random, the share
+// of time that is kept is τ / (M·e^(R/M)·(e^((τ+d)/M) − 1)), largest where 1 − e^(−(τ+d)/M) = τ/M.
+func Interval(c Cost, least, most time.Duration) (Tuned, error) {
+	if c.Stall < 0 || c.Drain < 0 || c.Recovery < 0 || c.Step <= 0 || c.MTBF <= 0 || least < 0 || most < 0 || most > 0 && most < least {
+		return Tuned{}, fault.New(fault.Invalid, "BadCost", fault.T(
+			"An interval can't be found from these times: the stall %s, the step %s, the time between failures %s, the bounds %s and %s.",
+			"无法据此计算保存间隔：停顿 %s、步长 %s、故障间隔 %s、上下限 %s 与 %s。", c.Stall, c.Step, c.MTBF, least, most))
+	}
+	t := Tuned{Every: time.Duration(best(float64(c.Stall), float64(c.MTBF)))}
+	if t.Every < least {
+		t.Every, t.Limit = least, "least"
+	}
+	if most > 0 && t.Every > most {
+		t.Every, t.Limit = most, "most"
+	}
+	if t.Every < c.Step {
+		t.Every, t.Limit = c.Step, "step"
+	}
+	t.Steps = max(uint64(math.Round(float64(t.Every)/float64(c.Step))), 1)
+	if d := time.Duration(t.Steps) * c.Step; d/c.Step == time.Duration(t.Steps) {
+		t.Every = d
+	}
+	t.Lost = c.lost(float64(t.Every))
+	t.Why = t.why(c)
+	return t, nil
+}
+
+// best solves 1 − e^(−(τ+d)/M) = τ/M: left minus right falls from above 0 at τ = 0 to below it at M.
+func best(stall, mtbf float64) float64 {
+	low, high := 0.0, mtbf
+	for range 100 {
+		at := (low + high) / 2
+		if -mtbf*math.Expm1(-(at+stall)/mtbf) > at {
+			low = at
+		} else {
+			high = at
+		}
+	}
+	return high
+}
+
+// lost is the share of the time that is not training, by Daly's renewal.
+func (c Cost) lost(every float64) float64 {
+	m := float64(c.MTBF)
+	back := (float64(c.Recovery) + float64(c.Drain)) / m
+	kept := every / m / (math.Exp(back) * math.Expm1((every+float64(c.Stall))/m))
+	return min(max(1-kept, 0), 1)
+}
+
+func (t Tuned) why(c Cost) fault.Text {
+	en := fmt.Sprintf("Every %s (%d steps): a save stalls training for %s, a failure comes about every %s and costs %s beside the steps it undoes. So %.3g %% of the time is lost",
+		brief(t.Every), t.Steps, brief(c.Stall), brief(c.MTBF), brief(c.Recovery+c.Drain), 100*t.Lost)
+	zh := fmt.Sprintf("每 %s（%d 步）保存一次：每次保存使训练停顿 %s，约每 %s 发生一次故障，除丢失的步数外每次故障耗时 %s。由此损失 %.3g%% 的时间",
+		brief(t.Every), t.Steps, brief(c.Stall), brief(c.MTBF), brief(c.Recovery+c.Drain), 100*t.Lost)
+	end := map[string]fault.Text{
+		"":      {EN: ", the least there is.", ZH: "，为最小值。"},
+		"step":  {EN: "; every step is as often as it goes.", ZH: "；每步一次已是最高频率。"},
+		"least": {EN: "; the task's bounds allow no shorter interval.", ZH: "；任务设置不允许更短的间隔。"},
+		"most":  {EN: "; the task's bounds allow no longer interval.", ZH: "；任务设置不允许更长的间隔。"},
+	}[t.Limit]
+	return fault.Text{EN: en + end.EN, ZH: zh + end.ZH}
+}
+
+// brief is a duration with three digits that count.
+func brief(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
+}

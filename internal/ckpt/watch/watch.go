@@ -1,0 +1,280 @@
+package watch
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Bounds of a folder that somebody else fills.
+const (
+	MaxEntries = 10_000
+	MaxFiles   = 100_000 // of one entry
+	maxDepth   = 16
+)
+
+// Config says what to watch.
+type Config struct {
+	Dir   string
+	Clock clock.Clock
+	// Quiet is how long an entry must be unchanged that was not renamed into place; ten seconds unless told.
+	Quiet time.Duration
+}
+
+// DefaultQuiet outlasts the pauses of a writer between two files.
+const DefaultQuiet = 10 * time.Second
+
+// File is one of an entry's; Path begins with the entry's name.
+type File struct {
+	Path     string
+	Bytes    int64
+	Modified time.Time
+	inode    uint64
+}
+
+// Entry is a file, or a folder of files, at the top of the watched folder.
+type Entry struct {
+	Name  string
+	Files []File // sorted by path
+	Bytes int64
+	// Modified is when the newest of its files was.
+	Modified time.Time
+	// Step is the last number in the name, 0 where there is none.
+	Step uint64
+}
+
+// same says that nothing has changed; the name may have.
+func (e *Entry) same(o *Entry) bool {
+	return slices.EqualFunc(e.Files, o.Files, func(a, b File) bool {
+		return a.Path[len(e.Name):] == b.Path[len(o.Name):] && a.Bytes == b.Bytes && a.Modified.Equal(b.Modified) && a.inode == b.inode
+	})
+}
+
+// Watcher remembers what it saw. Not safe for concurrent use.
+type Watcher struct {
+	cfg  Config
+	root *os.Root
+	seen map[string]*sighting
+}
+
+type sighting struct {
+	entry Entry
+	since time.Time // when it was first seen as it is
+	ready bool      // it was renamed into place
+	taken bool
+}
+
+// New opens the folder, which must exist.
+func New(cfg Config) (*Watcher, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real
+	}
+	if cfg.Quiet <= 0 {
+		cfg.Quiet = DefaultQuiet
+	}
+	root, err := os.OpenRoot(cfg.Dir)
+	if err != nil {
+		return nil, away(err)
+	}
+	return &Watcher{cfg: cfg, root: root, seen: map[string]*sighting{}}, nil
+}
+
+// Close lets go of the folder.
+func (w *Watcher) Close() error { return w.root.Close() }
+
+func away(err error) *fault.Error {
+	return fault.New(fault.Unavailable, "NoFolder", fault.T("The folder of checkpoints can't be read.", "无法读取检查点目录。")).Because(err)
+}
+
+// Look gives the entries that are complete and were not taken, oldest first: by the time of their
+// newest file, then by step and name. Entries that are too large are refused by name in err; the others are given beside it.
+func (w *Watcher) Look() ([]Entry, error) {
+	now := w.cfg.Clock.Now()
+	found, refused, err := w.scan()
+	if err != nil {
+		return nil, err
+	}
+	next := make(map[string]*sighting, len(found))
+	var complete []Entry
+	for _, e := range found {
+		s := w.judge(e, now)
+		next[e.Name] = s
+		if !s.taken && !unfinished(e.Name) && (s.ready || now.Sub(s.since) >= w.cfg.Quiet) {
+			complete = append(complete, e)
+		}
+	}
+	w.seen = next
+	slices.SortFunc(complete, func(a, b Entry) int {
+		return cmp.Or(a.Modified.Compare(b.Modified), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Name, b.Name))
+	})
+	return complete, refused
+}
+
+// judge compares an entry with what was seen before.
+func (w *Watcher) judge(e Entry, now time.Time) *sighting {
+	if before, ok := w.seen[e.Name]; ok && before.entry.same(&e) {
+		return before
+	}
+	s := &sighting{entry: e, since: now}
+	for name, before := range w.seen {
+		if len(e.Files) > 0 && name != e.Name && unfinished(name) && before.entry.same(&e) {
+			s.ready = true
+		}
+	}
+	return s
+}
+
+// unfinished says that a name tells of work under way: hidden, or as writers call what they will rename.
+func unfinished(name string) bool {
+	name = strings.ToLower(name)
+	for _, end := range []string{".tmp", ".temp", ".part", ".partial", ".incomplete", ".lock", "~"} {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
+	}
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "tmp")
+}
+
+// Taken says that an entry, as it was given, is kept now: it is given again only once it has changed.
+func (w *Watcher) Taken(e Entry) {
+	if s := w.seen[e.Name]; s != nil && s.entry.same(&e) {
+		s.taken = true
+	}
+}
+
+// Unchanged says whether an entry is still what Look gave. Ask after it was read, before it counts.
+func (w *Watcher) Unchanged(e Entry) (bool, error) {
+	info, err := w.root.Lstat(e.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, away(err)
+	}
+	again, err := w.entry(info)
+	if err != nil {
+		return false, err
+	}
+	return again.same(&e), nil
+}
+
+// scan reads the whole folder.
+func (w *Watcher) scan() (found []Entry, refused, err error) {
+	top, err := w.list(".", MaxEntries)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, info := range top {
+		e, err := w.entry(info)
+		switch {
+		case fault.Is(err, fault.Invalid):
+			refused = errors.Join(refused, err)
+		case err != nil:
+			return nil, nil, err
+		case len(e.Files) > 0:
+			found = append(found, e)
+		}
+	}
+	return found, refused, nil
+}
+
+func (w *Watcher) list(dir string, most int) ([]fs.FileInfo, error) {
+	f, err := w.root.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // gone meanwhile
+	}
+	if err != nil {
+		return nil, away(err)
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(most + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, away(err)
+	}
+	if len(entries) > most {
+		return nil, tooMany(dir)
+	}
+	var infos []fs.FileInfo
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil { // else it is gone
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}
+
+func tooMany(name string) *fault.Error {
+	return fault.New(fault.Invalid, "TooManyFiles", fault.T(
+		"%.200q holds too many files, or folders too deep, to be kept as a checkpoint.", "%.200q 中的文件过多或目录过深，无法作为检查点保存。", name))
+}
+
+func (w *Watcher) entry(info fs.FileInfo) (Entry, error) {
+	e := Entry{Name: info.Name(), Step: stepOf(info.Name())}
+	if err := w.add(&e, info.Name(), info, 0); err != nil {
+		return Entry{}, err
+	}
+	slices.SortFunc(e.Files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	return e, nil
+}
+
+// add takes regular files and folders; links and pipes are nobody's state.
+func (w *Watcher) add(e *Entry, name string, info fs.FileInfo, depth int) error {
+	switch {
+	case info.Mode().IsRegular():
+		if len(e.Files) == MaxFiles {
+			return tooMany(e.Name)
+		}
+		f := File{Path: name, Bytes: info.Size(), Modified: info.ModTime()}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			f.inode = st.Ino
+		}
+		e.Files = append(e.Files, f)
+		e.Bytes += f.Bytes
+		if f.Modified.After(e.Modified) {
+			e.Modified = f.Modified
+		}
+	case info.IsDir():
+		if depth == maxDepth {
+			return tooMany(e.Name)
+		}
+		infos, err := w.list(name, MaxFiles)
+		if err != nil {
+			return err
+		}
+		for _, kid := range infos {
+			if err := w.add(e, path.Join(name, kid.Name()), kid, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var lastNumber = regexp.MustCompile(`([0-9]{1,18})[^0-9]*$`)
+
+func stepOf(name string) uint64 {
+	m := lastNumber.FindStringSubmatch(strings.TrimSuffix(name, path.Ext(name)))
+	if m == nil {
+		m = lastNumber.FindStringSubmatch(name)
+	}
+	if m == nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(m[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
