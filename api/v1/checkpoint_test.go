@@ -1,0 +1,41 @@
+package v1
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCheckpointTiers(t *testing.T) {
+	var s TrainingTaskSpec
+	want := CheckpointTier{Every: Duration(5 * time.Minute), Keep: &CheckpointKeep{Last: 2}}
+	if d := cmp.Diff(want, s.LocalTier()); d != "" {
+		t.Error(d)
+	}
+	s.Checkpoint = &Checkpoints{Shared: &CheckpointTier{EverySteps: 7, Keep: &CheckpointKeep{EverySteps: 100}}}
+	if d := cmp.Diff(CheckpointTier{EverySteps: 7, Keep: &CheckpointKeep{EverySteps: 100}}, s.SharedTier()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestCheckpointRules(t *testing.T) {
+	for name, c := range map[string]struct {
+		tier CheckpointTier
+		bad  string
+	}{
+		"fine":            {CheckpointTier{Every: Duration(time.Minute), EverySteps: 10, Keep: &CheckpointKeep{Last: 1}}, ""},
+		"off":             {CheckpointTier{Disabled: true}, ""},
+		"off with steps":  {CheckpointTier{Disabled: true, EverySteps: 1}, "x.disabled"},
+		"too often":       {CheckpointTier{Every: 1}, "x.every"},
+		"negative steps":  {CheckpointTier{EverySteps: -1}, "x.everySteps"},
+		"too many":        {CheckpointTier{Keep: &CheckpointKeep{Last: 1001}}, "x.keep.last"},
+		"negative keeper": {CheckpointTier{Keep: &CheckpointKeep{EverySteps: -1}}, "x.keep.everySteps"},
+	} {
+		var f faults
+		f.checkpointTier("x", &c.tier)
+		if got := len(f.list) == 1 && f.list[0].Path == c.bad; got != (c.bad != "") || c.bad == "" && len(f.list) > 0 {
+			t.Errorf("%s: %+v", name, f.list)
+		}
+	}
+}
