@@ -1732,15 +1732,17 @@ export interface components {
             time: string;
         };
         Loss: {
+            /** @description Numbers of nodes at fault: none is looked for there. */
+            avoid?: number[] | null;
             /** @description Replicas by role. */
             roles: {
                 [key: string]: number;
             };
             /**
              * Format: date-time
-             * @description How long a replacement is waited for.
+             * @description How long a replacement is waited for; absent: as long as it takes, nobody waits.
              */
-            until: string;
+            until?: string;
         };
         MeasuredLatency: {
             /** Format: date-time */
@@ -2457,12 +2459,16 @@ export interface components {
             path: string;
         };
         Rendezvous: {
-            /** @description Elastic tasks: by role, the index below which replicas are members. */
+            /** @description Indexes below that which are no members: spares, and who was replaced. */
+            aside?: number[] | null;
+            /** @description Elastic tasks and tasks with spares: by role, the index below which replicas are members. */
             below?: {
                 [key: string]: number;
             };
             /** @description host:port of rank 0. */
             lead: string;
+            /** @description Indexes of replicas that were replaced for a fault of their node; they are ended. */
+            left?: number[] | null;
             /** @description Hash of which replica has which ranks. */
             members: string;
             /** @description The checkpoint that the step was read from; absent: memory. */
@@ -2476,6 +2482,10 @@ export interface components {
             restore?: number;
             /** @description Tasks with checkpoint.peer: the indexes of its replicas, role by role, in the order of their ranks. */
             seats?: number[] | null;
+            /** @description Members that took the place of a lost one, in its ranks. */
+            stead?: components["schemas"]["Seat"][] | null;
+            /** @description Places of members that were lost since it was opened; spares take them. */
+            vacant?: number[] | null;
             /**
              * Format: int64
              * @description Ranks in all.
@@ -2571,6 +2581,8 @@ export interface components {
             reason?: string;
             role: string;
             signal?: string;
+            /** @description It holds no rank and stands by: starting, ready, warm or leaving. */
+            spare?: string;
             /** Format: date-time */
             startedAt?: string;
             /** @description Created, Running, Exited or Done. */
@@ -2653,6 +2665,11 @@ export interface components {
             restart?: "task" | "role";
             /** @description Values of secrets as files in $FERMI_SECRETS. */
             secretFiles?: components["schemas"]["SecretFile"][] | null;
+            /**
+             * Format: int64
+             * @description Replicas more than its ranks need, placed and charged with them: each waits with its imports done, holds no rank, and takes the place of one that is lost.
+             */
+            spares?: number;
             /** @description How a Python command gets its next process quickly after a failure. */
             standby?: components["schemas"]["Standby"];
             /** @description Relative to the code; the code's root when absent. */
@@ -2691,6 +2708,15 @@ export interface components {
              * @description Samples (or tokens, where ranks report no samples) a second and rank, against those of the smaller world.
              */
             efficiency: number;
+        };
+        Seat: {
+            /** Format: int64 */
+            index: number;
+            /**
+             * Format: int64
+             * @description Counted from 0, in replicas.
+             */
+            place: number;
         };
         Secret: {
             metadata: components["schemas"]["Meta"];
@@ -2780,6 +2806,16 @@ export interface components {
             code?: string;
             password?: string;
             user?: string;
+        };
+        SpareStatus: {
+            /** Format: int64 */
+            index: number;
+            node: string;
+            /**
+             * @description ready: it could take a place at once. warm: by a fork of its interpreter, whose imports are done. leaving: it was replaced, and ends.
+             * @enum {string}
+             */
+            state: "starting" | "ready" | "warm" | "leaving";
         };
         Standby: {
             /** @description Start a fresh interpreter each time. */
@@ -3101,6 +3137,8 @@ export interface components {
             restarts?: string[] | null;
             /** @description Roles with restart: role, which have attempts and generations of their own. */
             roles?: components["schemas"]["RoleStatus"][] | null;
+            /** @description Replicas that stand by for one that is lost. */
+            spares?: components["schemas"]["SpareStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
             /** @description Ranks that the others wait for; at most 8, the slowest first. */
