@@ -215,6 +215,10 @@ func niceOf(pid int) (int, error) {
 	return 20 - raw, err
 }
 
+// ownNice is what our children have by rights. It is asked before any thread of ours is lowered, the first of
+// them perhaps, by which the kernel would answer for the process.
+var ownNice, errOwnNice = niceOf(os.Getpid())
+
 // standbyWord is what a standby says; exactly one is set.
 type standbyWord struct {
 	Ready  *struct{} `json:"ready"`
@@ -263,7 +267,7 @@ func (s *standby) hear(interpreter int, lowered bool) {
 			return
 		default:
 			ready = true
-			if now, err := niceOf(os.Getpid()); lowered && (err != nil || unix.Setpriority(unix.PRIO_PROCESS, interpreter, now) != nil) {
+			if lowered && (errOwnNice != nil || unix.Setpriority(unix.PRIO_PROCESS, interpreter, ownNice) != nil) {
 				s.log.Warn("the standby can't be raised again; it is not used")
 				return
 			}

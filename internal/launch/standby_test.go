@@ -59,13 +59,12 @@ func scripted(t *testing.T, make func(func(*engine.Replica), ...string) *replica
 	if err := os.Chmod(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	nice, err := niceOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
+	if errOwnNice != nil {
+		t.Fatal(errOwnNice)
 	}
 	r = make(func(s *engine.Replica) {
 		s.Ranks, s.Standby, s.Code = 2, wish, &api.Code{Folder: folder}
-		s.Env = []api.EnvVar{{Name: "NICE", Value: strconv.Itoa(nice)}}
+		s.Env = []api.EnvVar{{Name: "NICE", Value: strconv.Itoa(ownNice)}}
 	}, slices.Concat([]string{python}, options, []string{"train.py", "a b"})...)
 	return r, folder
 }
