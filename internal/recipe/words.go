@@ -175,6 +175,9 @@ func (w *work) command(p *process) []string {
 		if w.iface != "" {
 			head = append(head, "--network-interfaces", w.iface)
 		}
+		if w.remote() { // it gives the first replica's variables to all processes, its devices among them
+			head = append(head, "sh", "-c", `exec "${FERMI_RSH_HERE:-$FERMI_RSH_LEAD}" rsh own "$@"`, "own")
+		}
 		return w.leader(slices.Concat(head, own))
 	case w.fw.start == startRay && first:
 		return slices.Concat([]string{"sh", DirToken + "/" + fileRayHead}, own)

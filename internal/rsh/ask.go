@@ -144,27 +144,42 @@ func (p *place) dismiss(ctx context.Context, address string) error {
 // valued are the options of ssh and rsh that have a value of their own.
 const valued = "BbcDEeFIiJLlmOopQRSWw"
 
-// parse reads a command line as ssh and rsh take it: options, which mean nothing here, the host and
-// the command.
+// parse reads a command line as ssh and rsh take it: options, which mean nothing here, the host, for ssh more
+// of them, and the command.
 func parse(args []string) (host, command string, err error) {
-	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		option := args[0]
-		args = args[1:]
-		if option == "--" {
-			break
-		}
-		if len(option) == 2 && strings.Contains(valued, option[1:]) && len(args) > 0 {
-			args = args[1:]
-		}
-	}
-	if len(args) < 2 {
-		return "", "", fault.New(fault.Invalid, "Usage", fault.T("Usage: fermi rsh run HOST COMMAND…", "用法：fermi rsh run HOST COMMAND…"))
+	args, closed := options(args)
+	if len(args) == 0 {
+		return "", "", errUsage
 	}
 	_, host, found := strings.Cut(args[0], "@") // the user is who the replica is
 	if !found {
 		host = args[0]
 	}
-	return host, strings.Join(args[1:], " "), nil
+	args = args[1:]
+	if !closed {
+		args, _ = options(args)
+	}
+	if len(args) == 0 {
+		return "", "", errUsage
+	}
+	return host, strings.Join(args, " "), nil
+}
+
+var errUsage = fault.New(fault.Invalid, "Usage", fault.T("Usage: fermi rsh run HOST COMMAND…", "用法：fermi rsh run HOST COMMAND…"))
+
+// options is what comes after them; closed: it was said that no more come.
+func options(args []string) (rest []string, closed bool) {
+	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		option := args[0]
+		args = args[1:]
+		if option == "--" {
+			return args, true
+		}
+		if len(option) == 2 && strings.Contains(valued, option[1:]) && len(args) > 0 {
+			args = args[1:]
+		}
+	}
+	return args, false
 }
 
 // runAt is `fermi rsh run`.

@@ -56,6 +56,9 @@ func Command(both func(en, zh string) string) *cobra.Command {
 	add("run", "Run a command in another replica", "在另一个副本中运行命令", 0, func(ctx context.Context, args []string) error {
 		return coded(runAt(ctx, os.Getenv, args, stdio))
 	})
+	add("own", "Run a command with the variables of the replica it is in", "以所在副本自己的环境变量运行命令", 1, func(_ context.Context, args []string) error {
+		return ownAgain(args, os.Environ())
+	})
 	return cmd
 }
 

@@ -15,6 +15,15 @@ import (
 // replicas, where the folder is another.
 const agent = "fermi-rsh"
 
+// Where processes find us: here, in a replica that serves, else at the lead. That one's variables may reach
+// all of them.
+const (
+	hereExe = "FERMI_RSH_HERE"
+	leadExe = "FERMI_RSH_LEAD"
+)
+
+func ourselves() string { return fmt.Sprintf("/proc/%d/exe", os.Getpid()) }
+
 // agents puts programs into a folder that are called instead of ssh. Our own file may lie where the
 // user can't go, but the running process is always there.
 func agents() (dir string, err error) {
@@ -22,7 +31,7 @@ func agents() (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	script := fmt.Sprintf("#!/bin/sh\nexec /proc/%d/exe rsh run \"$@\"\n", os.Getpid())
+	script := "#!/bin/sh\nexec " + ourselves() + " rsh run \"$@\"\n"
 	for _, name := range []string{agent, "ssh"} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700))
 	}
@@ -33,7 +42,7 @@ func agents() (dir string, err error) {
 func environment(dir string, env []string, path string) []string {
 	return append(env,
 		"PATH="+dir+string(os.PathListSeparator)+path,
-		"OMPI_MCA_plm_rsh_agent="+agent, "PRTE_MCA_plm_ssh_agent="+agent, "HYDRA_LAUNCHER=rsh", "HYDRA_LAUNCHER_EXEC="+agent,
+		leadExe+"="+ourselves(), "OMPI_MCA_plm_rsh_agent="+agent, "PRTE_MCA_plm_ssh_agent="+agent, "HYDRA_LAUNCHER=rsh", "HYDRA_LAUNCHER_EXEC="+agent,
 	)
 }
 

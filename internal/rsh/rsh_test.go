@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -223,6 +224,10 @@ func TestRunAt(t *testing.T) {
 	if err != nil || code != 5 || out.String() != "a b\n" {
 		t.Error(code, err, out.String())
 	}
+	out.Reset() // as horovodrun does
+	if code, err := runAt(t.Context(), w.get, []string{"-o", "A=b", "worker-1", "-o", "ConnectTimeout=10", "echo -n c"}, streams{strings.NewReader(""), &out, io.Discard}); err != nil || code != 0 || out.String() != "c" {
+		t.Error(code, err, out.String())
+	}
 	if _, err := runAt(t.Context(), w.get, []string{"worker-9", "true"}, streams{}); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "worker-0, worker-1") {
 		t.Error(err)
 	}
@@ -275,7 +280,7 @@ func TestBadFiles(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"worker-1 true", "-x -o A=b me@h echo a", "-- h c", "-o", "-l u h", ""} {
+	for _, s := range []string{"worker-1 true", "-x -o A=b me@h echo a", "-- h c", "-o", "-l u h", "-o A=b h -p 22 -o C=10 true", "-- h -c", "h -- c", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -303,4 +308,16 @@ func FuzzReceive(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestOwned: what is one replica's own comes from who is there; all else is as it was given.
+func TestOwned(t *testing.T) {
+	got := owned([]string{"A=1", "FERMI_REPLICA=w-0", "CUDA_VISIBLE_DEVICES=GPU-0", "FERMI_X=1", "HOROVOD_RANK=2"},
+		[]byte("A=2\x00FERMI_REPLICA=w-1\x00CUDA_VISIBLE_DEVICES=GPU-1\x00HOROVOD_RANK=0\x00"))
+	if want := []string{"A=1", "HOROVOD_RANK=2", "FERMI_REPLICA=w-1", "CUDA_VISIBLE_DEVICES=GPU-1"}; !slices.Equal(got, want) {
+		t.Error(got)
+	}
+	if err := ownAgain([]string{"no-such-command-here"}, nil); !fault.Is(err, fault.Invalid) {
+		t.Error(err)
+	}
 }

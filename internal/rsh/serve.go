@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -92,7 +93,7 @@ func (s *server) hear(ctx context.Context, conn *tls.Conn, end func()) error {
 // run starts a command as rsh does, by the shell, and passes its streams on.
 func (s *server) run(c *conversation, command string) error {
 	cmd := exec.Command("/bin/sh", "-c", command)
-	cmd.Env, cmd.SysProcAttr = s.env, &syscall.SysProcAttr{Setsid: true}
+	cmd.Env, cmd.SysProcAttr = append(slices.Clone(s.env), hereExe+"="+ourselves()), &syscall.SysProcAttr{Setsid: true}
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	errs, err3 := cmd.StderrPipe()
