@@ -22,6 +22,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
@@ -57,6 +58,7 @@ func (c calm) After(d time.Duration) <-chan time.Time { return time.After(d) }
 // rendezvousServer is a server process: etcd, store, history, link and training controller as in
 // fermi serve; only the engine has no processes.
 func rendezvousServer(ctx context.Context, dir string) error {
+	app.CollectSeldom()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "etcd"), Log: log})
 	if err != nil {

@@ -39,6 +39,7 @@ const (
 	peerSilence = 30 * time.Second // of one side, after which the other hangs up
 	peerGuests  = 16               // connections at a time
 	dirPeers    = "peers"          // within the launcher's shared memory
+	lowlyCores  = 4
 )
 
 // peerUse keeps this use of a key apart from others.
@@ -77,6 +78,7 @@ func openPeers(ranks int, log *slog.Logger, told func([]link.Copy)) (*peers, err
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
+	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), lowlyCores)) // a lowered thread may sit on one for long
 	return &peers{log: log, listener: l, ranks: ranks, told: told, wake: make(chan struct{}, 1), copies: map[stateOf]int64{}}, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -178,6 +180,8 @@ func (l *launcher) persist(ctx context.Context) {
 		}
 		if job != nil {
 			l.work(ctx, job, pending)
+			runtime.GC() // what is pooled survives one of them
+			debug.FreeOSMemory()
 		}
 	}
 }
