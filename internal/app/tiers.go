@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -160,7 +161,7 @@ func (v *vault) Erase(ctx context.Context, taskID string) error {
 	return errors.Join(errs...)
 }
 
-// List is what a task has, for people.
+// List is what a task has, for people, the oldest first.
 func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, error) {
 	p := (*part)(v)
 	var out []api.Checkpoint
@@ -189,5 +190,6 @@ func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, erro
 			out[i].Tiers = append(out[i].Tiers, api.CheckpointCopy{Tier: tier, CommittedAt: c.Committed.UTC(), New: api.Bytes(c.New), Pinned: c.Pinned})
 		}
 	}
+	slices.SortFunc(out, func(a, b api.Checkpoint) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
