@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
@@ -120,22 +119,20 @@ func (w *world) killLaunchers(task *api.TrainingTask) {
 // model is what a task learned.
 func (w *world) model(name string) []byte {
 	w.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	var found client.Output
+	waitFor(w.t, "a model of "+name, func() bool {
 		outs, err := w.api.Outputs(w.t.Context(), "default", name)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		for _, o := range outs {
 			if strings.HasSuffix(o.Path, "worker-0/model.json") {
-				return w.output(name, o)
+				found = o
 			}
 		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s left no model: %v", name, outs)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return found.Path != ""
+	})
+	return w.output(name, found)
 }
 
 func (w *world) output(name string, o client.Output) []byte {
