@@ -88,6 +88,7 @@ $(VERSITYGW): | deps
 	@mv $(CACHE)/bin/versitygw $@
 
 e2e: build $(VERSITYGW) ## the shipped binary from the outside
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e go test -v -count=1 -timeout 20m ./test/e2e/...
 
 e2e-s3: $(VERSITYGW) ## the S3 store and checkpoints in it, on a real server
@@ -113,13 +114,14 @@ e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty 
 
 e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, killed, resized, and without it for FERMI_AWAY (60) seconds
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
-	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery
+	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery ./internal/launch
 
 e2e-torch2: ## the SDK with PyTorch 2.5 and the safetensors library (3 GB under .cache): DTensor, DCP folders; not part of CI
 	@scripts/sdk.sh torch2
 
-e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch; not part of CI
+e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch, then the whole platform (bin/fermi) there; not part of CI
 	@scripts/sdk.sh gpu
+	@test/gpu/platform.sh
 
 e2e-frameworks: build ## each framework's recipe for real, installed on CPUs where it can be; FRAMEWORKS=sample: Debian's packages only
 	@scripts/suite.sh e2e-frameworks scripts/frameworks.sh $(FRAMEWORKS)

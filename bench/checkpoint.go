@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -123,12 +125,23 @@ func newCheckpointBench(data int) (*checkpointBench, error) {
 	return b, b.fill(1, 1, 100)
 }
 
-// scratch is a folder on the disk of the working tree, which git does not look into.
+// scratch is a folder on the disk of the working tree, which git does not look into. What a run that was killed left there
+// an hour ago goes first.
 func scratch() (string, error) {
-	if err := os.MkdirAll(".cache", 0o755); err != nil {
+	const under = ".cache/bench"
+	if err := os.MkdirAll(under, 0o755); err != nil {
 		return "", err
 	}
-	return os.MkdirTemp(".cache", "bench-checkpoint-")
+	left, err := os.ReadDir(under)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range left {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), "checkpoint-") && time.Since(info.ModTime()) > time.Hour {
+			os.RemoveAll(filepath.Join(under, e.Name()))
+		}
+	}
+	return os.MkdirTemp(under, "checkpoint-")
 }
 
 func (b *checkpointBench) close() {
@@ -141,23 +154,24 @@ func (b *checkpointBench) close() {
 func (b *checkpointBench) fill(step, seed uint64, percent int) error {
 	const tensors = 20
 	each := b.data / tensors &^ 63
-	var data, tree bytes.Buffer
+	data := make([]byte, 0, tensors*each)
+	var tree bytes.Buffer
 	tree.WriteString(`{"d":[`)
 	for i := range tensors {
 		if i > 0 {
 			tree.WriteByte(',')
 		}
 		fmt.Fprintf(&tree, `["w%d",{"x":["uint8",[%d],[1],%d,%d]}]`, i, each, i*each, each)
-		rng := rand.New(rand.NewPCG(uint64(i), 1))
+		rng := rand.NewPCG(uint64(i), 1)
 		if i*100/tensors < percent {
-			rng = rand.New(rand.NewPCG(uint64(i), seed))
+			rng = rand.NewPCG(uint64(i), seed)
 		}
 		for range each / 8 {
-			data.Write(binary.LittleEndian.AppendUint64(nil, rng.Uint64()))
+			data = binary.LittleEndian.AppendUint64(data, rng.Uint64())
 		}
 	}
 	tree.WriteString("]}")
-	return os.WriteFile(b.slot, packSlot(step, data.Bytes(), tree.Bytes()), 0o600)
+	return os.WriteFile(b.slot, packSlot(step, data, tree.Bytes()), 0o600)
 }
 
 // packSlot is docs/reference/rank-protocol.md.
@@ -210,45 +224,93 @@ func (b *checkpointBench) saveAs(ctx context.Context, step uint64, full bool) (c
 	return ref, s.End(ctx)
 }
 
-// writeBare is the same writer on the same bytes, in the same pieces, with nothing checked or hashed.
+// What the engine has on two cores (internal/ckpt/write.go): objects and pieces as large, as many buffers, and as many
+// objects written at once.
+const (
+	bareObject  = 64 << 20
+	barePiece   = 4 << 20
+	bareBuffers = 6
+	bareWriters = 2
+)
+
+// writeBare is the same writer without hashing, and a fair one: the same store (O_DIRECT, fsync, rename and the folder's
+// fsync for each object), the same bytes, read from the same shared memory into buffers of the same size and number,
+// written as they come, and as many objects at once. It checks no sums, hashes nothing, keeps no records.
 func (b *checkpointBench) writeBare(ctx context.Context, round int) error {
 	f, err := os.Open(b.slot)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	free, full := make(chan []byte, 2), make(chan []byte)
-	free <- make([]byte, 64<<20)
-	free <- make([]byte, 64<<20)
 	group, ctx := errgroup.WithContext(ctx)
+	free, objects := make(chan []byte, bareBuffers), make(chan *bare, 1)
+	for range bareBuffers {
+		free <- make([]byte, barePiece)
+	}
 	group.Go(func() error {
-		defer close(full)
-		for at := 0; at < b.data; {
-			p := (<-free)[:min(64<<20, b.data-at)]
-			if _, err := f.ReadAt(p, 4096+int64(at)); err != nil {
-				return err
-			}
-			at += len(p)
+		defer close(objects)
+		for at := 0; at < b.data; at += bareObject {
+			o := &bare{key: fmt.Sprintf("bare/%d-%d", round, at), pieces: make(chan []byte, bareBuffers), free: free}
 			select {
-			case full <- p:
+			case objects <- o:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		}
-		return nil
-	})
-	group.Go(func() error {
-		n := 0
-		for p := range full {
-			if _, err := b.disk.Put(ctx, fmt.Sprintf("bare/%d-%d", round, n), bytes.NewReader(p)); err != nil {
+			if err := o.read(ctx, f, at, min(at+bareObject, b.data)); err != nil {
 				return err
 			}
-			n++
-			free <- p[:cap(p)]
 		}
 		return nil
 	})
+	for range bareWriters {
+		group.Go(func() error {
+			for o := range objects {
+				if _, err := b.disk.Put(ctx, o.key, o); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
 	return group.Wait()
+}
+
+// bare is an object that is written as it is read.
+type bare struct {
+	io.Reader // the store asks for WriteTo
+	key       string
+	pieces    chan []byte
+	free      chan []byte
+}
+
+func (o *bare) read(ctx context.Context, f *os.File, at, end int) error {
+	defer close(o.pieces)
+	for ; at < end; at += barePiece {
+		select {
+		case p := <-o.free:
+			p = p[:min(barePiece, end-at)]
+			if _, err := f.ReadAt(p, 4096+int64(at)); err != nil {
+				return err
+			}
+			o.pieces <- p
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// WriteTo gives the pieces as they come.
+func (o *bare) WriteTo(w io.Writer) (all int64, err error) {
+	for p := range o.pieces {
+		n, err := w.Write(p)
+		all += int64(n)
+		o.free <- p[:cap(p)]
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // tidy frees the disk of what a round wrote, but for its checkpoint.

@@ -1,16 +1,19 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 
+	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/sdk/python"
 )
 
@@ -46,8 +49,8 @@ func benchStall(ctx context.Context, r *report, mib, rounds int) error {
 	return nil
 }
 
-// runPython runs a script with the SDK and Debian's PyTorch; its last argument is a folder on this disk, and what it
-// prints is JSON.
+// runPython runs a script with the SDK and Debian's PyTorch; its last argument is a folder on this disk. The last line that it
+// prints is JSON; one "check SLOT STEP" before asks for what a launcher does before a rank goes on from a slot.
 func runPython(ctx context.Context, script []byte, out any, env []string, args ...string) error {
 	dir, err := scratch()
 	if err != nil {
@@ -64,9 +67,45 @@ func runPython(ctx context.Context, script []byte, out any, env []string, args .
 	cmd := exec.CommandContext(ctx, debianPython, append(append([]string{name}, args...), dir)...)
 	cmd.Env = append(append(os.Environ(), "PYTHONPATH="+sdk), env...)
 	cmd.Stderr = os.Stderr
-	raw, err := cmd.Output()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	lines, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err = answerChecks(lines, in, out)
+	if werr := cmd.Wait(); werr != nil { // it is the better reason
+		err = werr
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return json.NewDecoder(bytes.NewReader(raw)).Decode(out)
+	return nil
+}
+
+func answerChecks(lines io.Reader, in io.Writer, out any) error {
+	r := bufio.NewReader(lines)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		var slot string
+		var step uint64
+		if n, _ := fmt.Sscanf(string(line), "check %s %d", &slot, &step); n != 2 {
+			return json.Unmarshal(line, out)
+		}
+		answer := "ok\n"
+		if err := ckpt.CheckSlot(slot, step, runtime.NumCPU()); err != nil {
+			answer = err.Error() + "\n"
+		}
+		if _, err := io.WriteString(in, answer); err != nil {
+			return err
+		}
+	}
 }

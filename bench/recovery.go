@@ -33,11 +33,12 @@ const (
 
 // contender is one way to run the script.
 type contender struct {
-	name string
-	dir  string
-	size int      // ranks
-	env  []string // of torchrun
-	pid  int      // of torchrun; 0: it is a task
+	name       string
+	dir        string
+	size       int              // ranks
+	env        []string         // of torchrun
+	pid        int              // of torchrun; 0: it is a task
+	checkpoint *api.Checkpoints // of the task; nil: as usual
 	// find is the process of a rank whose own pid is this, started then, as seen from here.
 	find func(pid int, ticks uint64) (int, error)
 	// times are when the failure was seen and when the restart was decided; zero: unknown.
@@ -190,7 +191,7 @@ func (x *contender) pause(on bool) error {
 // submit runs it as a task.
 func (x *contender) submit(ctx context.Context, c *harness.Cluster, cl *client.Client, standby *api.Standby, env []api.EnvVar) error {
 	task := &api.TrainingTask{Meta: api.Meta{Name: x.name}, Spec: api.TrainingTaskSpec{
-		Restart: &api.RestartPolicy{MaxRestarts: 1000}, Code: &api.Code{Folder: x.dir},
+		Restart: &api.RestartPolicy{MaxRestarts: 1000}, Code: &api.Code{Folder: x.dir}, Checkpoint: x.checkpoint,
 		Roles: []api.Role{{
 			Name: "worker", Ranks: x.size, Resources: api.Resources{CPU: 1000, Memory: 4 << 30}, Standby: standby,
 			Command: []string{debianPython, "train.py"}, Env: append(env, api.EnvVar{Name: "OMP_NUM_THREADS", Value: "1"}),

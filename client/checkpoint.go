@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/http"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
@@ -17,4 +18,28 @@ func (c *Client) Checkpoints(ctx context.Context, project, name string) ([]api.C
 	}
 	err = c.read(ctx, p, inProject(project), &page)
 	return page.Items, err
+}
+
+// RestoreWish is the step to go on from. Stop: what runs is ended first.
+type RestoreWish struct {
+	Step int64 `json:"step"`
+	Stop bool  `json:"stop,omitempty"`
+}
+
+// Restore has a task go on from a checkpoint of its own, also when it has ended.
+func (c *Client) Restore(ctx context.Context, project, name string, wish RestoreWish, opts ...Option) error {
+	p, err := taskPath(name, "restore")
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, http.MethodPost, p, inProject(project, opts...), wish, nil)
+}
+
+// Pin keeps the checkpoint of a step whatever the policy says; pinned false: no longer.
+func (c *Client) Pin(ctx context.Context, project, name string, step int64, pinned bool) error {
+	p, err := taskPath(name, "pin")
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, http.MethodPost, p, inProject(project), map[string]any{"step": step, "unpin": !pinned}, nil)
 }

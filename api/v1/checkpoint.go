@@ -2,6 +2,9 @@ package v1
 
 import (
 	"cmp"
+	"fmt"
+	"path"
+	"slices"
 	"time"
 )
 
@@ -10,7 +13,17 @@ import (
 type Checkpoints struct {
 	Local  *CheckpointTier `json:"local,omitempty" doc:"The disks of the nodes: survives processes and launchers, not the node."`
 	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints-store): survives nodes."`
+	From   *CheckpointFrom `json:"from,omitempty" doc:"Begin from a checkpoint of another task of the project, which must be in the shared store."`
 	Peer   bool            `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
+	Folder string          `json:"folder,omitempty" doc:"A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts."`
+}
+
+// CheckpointFolder is where the script itself saves; "": through the SDK, or not at all.
+func (s *TrainingTaskSpec) CheckpointFolder() string {
+	if s.Checkpoint == nil {
+		return ""
+	}
+	return s.Checkpoint.Folder
 }
 
 // CheckpointTier is how one tier is used.
@@ -34,6 +47,30 @@ type CheckpointOrigin struct {
 	Step   int64  `json:"step"`
 }
 
+// CheckpointFrom is a checkpoint of another task, as users name it. Which it was is in status.from.
+type CheckpointFrom struct {
+	Task string `json:"task" doc:"Name or id of a task of the same project; it may have ended, or be in the archive."`
+	Step int64  `json:"step,omitempty" explicit:"nonzero" minimum:"1" doc:"The newest when absent."`
+}
+
+// Rewind is the wish that a task go on from a checkpoint of its own, made once, by the restore verb.
+type Rewind struct {
+	Name       string    `json:"name" doc:"Of the checkpoint: generation and step."`
+	Step       int64     `json:"step"`
+	Attempt    int       `json:"attempt" doc:"The newest there was: it and older ones are over."`
+	Generation int       `json:"generation" doc:"Likewise. What these committed beyond the checkpoint counts no more."`
+	At         time.Time `json:"at"`
+}
+
+// Due says that the attempt, counted so far, is one that the wish ends.
+func (r *Rewind) Due(attempt int) bool { return r != nil && attempt <= r.Attempt }
+
+// Abandons says that a checkpoint is of the future that was given up: newer than the chosen one, and made before
+// the wish. What is made after it is newer than both, whatever its step.
+func (r *Rewind) Abandons(name string) bool {
+	return r != nil && name > r.Name && name < fmt.Sprintf("%019d", r.Generation+1)
+}
+
 // Defaults of the tiers.
 const (
 	defaultLocalEvery  = Duration(5 * time.Minute)
@@ -49,7 +86,7 @@ func (s *TrainingTaskSpec) LocalTier() CheckpointTier {
 	if s.Checkpoint != nil {
 		t = s.Checkpoint.Local
 	}
-	return t.filled(defaultLocalEvery, defaultLocalKeep)
+	return t.filled(s.CheckpointFolder() != "", defaultLocalEvery, defaultLocalKeep)
 }
 
 // SharedTier is how the store is used; Disabled where it is not.
@@ -58,16 +95,19 @@ func (s *TrainingTaskSpec) SharedTier() CheckpointTier {
 	if s.Checkpoint != nil {
 		t = s.Checkpoint.Shared
 	}
-	return t.filled(defaultSharedEvery, defaultSharedKeep)
+	return t.filled(s.CheckpointFolder() != "", defaultSharedEvery, defaultSharedKeep)
 }
 
-func (t *CheckpointTier) filled(every Duration, last int) CheckpointTier {
+// filled has the defaults; each is of files that the script decides when to write.
+func (t *CheckpointTier) filled(each bool, every Duration, last int) CheckpointTier {
 	var out CheckpointTier
 	if t != nil {
 		out = *t
 	}
 	if out.Every == 0 && out.EverySteps == 0 {
-		out.Every = every
+		if out.Every = every; each {
+			out.Every, out.EverySteps = 0, 1
+		}
 	}
 	keep := CheckpointKeep{}
 	if out.Keep != nil {
@@ -88,6 +128,44 @@ func (f *faults) checkpoints(s *TrainingTaskSpec) {
 	f.checkpointTier("spec.checkpoint.local", c.Local)
 	f.checkpointTier("spec.checkpoint.shared", c.Shared)
 	f.peerMemory(s)
+	f.checkpointFrom(s)
+	f.checkpointFolder(s)
+}
+
+func (f *faults) checkpointFrom(s *TrainingTaskSpec) {
+	from, at := s.Checkpoint.From, "spec.checkpoint.from"
+	if from == nil {
+		return
+	}
+	if !IsName(from.Task) {
+		f.add(at+".task", "%q is no name of a task.", "%q 不是任务名称。", from.Task)
+	}
+	if from.Step < 0 {
+		f.add(at+".step", "At least 1; the newest when absent.", "至少为 1；默认取最新。")
+	}
+	if slices.ContainsFunc(s.Roles, func(r Role) bool { return r.Alone() }) {
+		f.add(at, "Tasks with a role that restarts by itself begin from no checkpoint.", "含有单独重启角色的任务不能从检查点开始。")
+	}
+}
+
+func (f *faults) checkpointFolder(s *TrainingTaskSpec) {
+	c, at := s.Checkpoint, "spec.checkpoint.folder"
+	if c.Folder == "" {
+		return
+	}
+	f.relative(at, c.Folder)
+	if path.Clean(c.Folder) == "." {
+		f.add(at, "Give a folder within the working directory, not the directory itself.", "请指定工作目录内的子目录，而不是工作目录本身。")
+	}
+	if s.LocalTier().Disabled && s.SharedTier().Disabled {
+		f.add(at, "Its files have no place to go to: both tiers are disabled.", "两个层级均已停用，文件无处保存。")
+	}
+	if c.Peer {
+		f.add(at, "A peer's memory keeps what is saved through the SDK; give one or the other.", "对等内存仅保存通过 SDK 存储的状态，请二选一。")
+	}
+	if slices.ContainsFunc(s.Roles, func(r Role) bool { return r.Alone() }) {
+		f.add(at, "Roles that restart by themselves keep no checkpoints.", "单独重启的角色不保存检查点。")
+	}
 }
 
 func (f *faults) checkpointTier(at string, t *CheckpointTier) {

@@ -308,6 +308,14 @@ func TestPrepareRefuses(t *testing.T) {
 		{"datasets", spec(func(s *TrainingTaskSpec) { s.Datasets = []AssetRef{{}} }), "spec.datasets", "not built yet"},
 		{"models", spec(func(s *TrainingTaskSpec) { s.Models = []AssetRef{{}} }), "spec.models", "not built yet"},
 		{"output model", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Model: "a"} }), "spec.outputs.model", "not built yet"},
+		{"checkpoint folder", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Folder: "/ckpt"} }), "spec.checkpoint.folder", "relative"},
+		{"checkpoint folder itself", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Folder: "."} }), "spec.checkpoint.folder", "not the directory itself"},
+		{"checkpoint folder nowhere", spec(func(s *TrainingTaskSpec) {
+			s.Checkpoint = &Checkpoints{Folder: "ckpt", Local: &CheckpointTier{Disabled: true}, Shared: &CheckpointTier{Disabled: true}}
+		}), "spec.checkpoint.folder", "no place to go"},
+		{"checkpoint folder and peer", spec(func(s *TrainingTaskSpec) {
+			s.Checkpoint, s.Roles[0].Replicas = &Checkpoints{Folder: "ckpt", Peer: true}, 2
+		}), "spec.checkpoint.folder", "one or the other"},
 		{"output logs", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Logs: "/var"} }), "spec.outputs.logs", "relative"},
 		{"output keep", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Keep: -1} }), "spec.outputs.keep", "10 years"},
 

@@ -76,8 +76,9 @@ type TrainingTaskSpec struct {
 	// Credentials reach every replica as DOCKER_CONFIG and REGISTRY_AUTH_FILE, and as
 	// AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE.
 	Credentials []CredentialRef `json:"credentials,omitempty" doc:"Secrets of type registry or s3, given as the files that docker's and S3's clients read."`
-	// Stop is the wish that the task end; set by the stop verb, never unset.
-	Stop bool `json:"stop,omitempty" doc:"Set by the stop verb: the task ends and keeps its outputs."`
+	// Stop is the wish that the task end; set by the stop verb, unset by the restore verb alone.
+	Stop    bool    `json:"stop,omitempty" doc:"Set by the stop verb: the task ends and keeps its outputs."`
+	Restore *Rewind `json:"restore,omitempty" doc:"Set by the restore verb: the task goes on from this checkpoint of its own, also when it had ended."`
 }
 
 // Role is a set of equal replicas.
@@ -327,10 +328,11 @@ var TaskPhases = fsm.Table[Phase]{
 	PhaseInitializing: {PhaseRunning, PhaseRecovering, PhasePending, PhaseFailed, PhaseStopped, PhaseCompleted},
 	PhaseRunning:      {PhaseRecovering, PhasePending, PhaseCompleted, PhaseFailed, PhaseStopped},
 	PhaseRecovering:   {PhaseRunning, PhasePending, PhaseCompleted, PhaseFailed, PhaseStopped},
-	PhaseCompleted:    {}, PhaseFailed: {}, PhaseStopped: {},
+	// Only the restore verb leads out of these.
+	PhaseCompleted: {PhasePending}, PhaseFailed: {PhasePending}, PhaseStopped: {PhasePending},
 }
 
-// Finished says that the task will not run again.
+// Finished says that the task will not run again, unless somebody restores it.
 func (p Phase) Finished() bool {
 	return p == PhaseCompleted || p == PhaseFailed || p == PhaseStopped
 }
@@ -347,6 +349,8 @@ type TrainingTaskStatus struct {
 	Generation int `json:"generation,omitempty" doc:"Grows with every restart of the ranks, also within an attempt."`
 	// Rendezvous is the generation that is open; nil: the attempt has none yet.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
+	// From is what spec.checkpoint.from named when the task was made.
+	From *CheckpointOrigin `json:"from,omitempty" doc:"The checkpoint of another task that it begins from while it has none of its own."`
 	// Restarts are the times of restarts within the policy's window.
 	Restarts   []time.Time  `json:"restarts,omitempty"`
 	PlacedAt   *time.Time   `json:"placedAt,omitempty"`
@@ -382,12 +386,14 @@ type PreflightStatus struct {
 	Pairs      int                `json:"pairs,omitempty" doc:"Connections that went well."`
 	LatencyMs  float64            `json:"latencyMs,omitempty" doc:"The longest round trip."`
 	Rate       Bytes              `json:"rate,omitempty" doc:"The lowest, a second."`
-	Devices    string             `json:"devices,omitempty" enum:"tested,virtual,untested" doc:"tested: the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none."`
+	Devices    string             `json:"devices,omitempty" enum:"computed,tested,virtual,untested" doc:"computed: the task's own PyTorch did a short computation on each, or on the processors, whose result is known. tested: only the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none."`
+	Versions   map[string]string  `json:"versions,omitempty" doc:"What the replicas that start with the task have in common; those that join later must have it too."`
 	Findings   []PreflightFinding `json:"findings,omitempty" doc:"What does not hold, causes first; at most 20."`
 }
 
 // What the preflight did about devices.
 const (
+	DevicesComputed = "computed"
 	DevicesTested   = "tested"
 	DevicesVirtual  = "virtual"
 	DevicesUntested = "untested"

@@ -2,7 +2,8 @@
 
     stall.py MIB ROUNDS FOLDER     FERMI_SHM: the slots; FOLDER: on the disk
 
-One JSON object of lists of seconds, the kinds measured in turn in every round.
+One JSON object of lists of seconds, the kinds measured in turn in every round. A line "check SLOT STEP" before it asks
+whoever started this to read a slot as a launcher does, and to answer with a line.
 """
 
 import ctypes
@@ -66,11 +67,14 @@ def one_saved(folder, state):
 
 
 def restore(folder, state, into):
-    """As a process that starts does it: every byte of what is held is checked, then it is copied out."""
-    session = _session.Session({})
+    """As a launcher and a process that starts do it: every byte is checked, then it is copied out."""
+    session = _session.Session({"FERMI_SEALS": "1", "FERMI_SOCKET": "-"})
     session.restore = 1
     memory = checkpoint.L0(folder, session)
     begin = time.perf_counter()
+    print("check %s 1" % os.path.join(folder, "rank-0.0"), flush=True)
+    if sys.stdin.readline() != "ok\n":
+        raise SystemExit("the state is damaged")
     held = memory.held()
     back = memory.restore(into)
     took = time.perf_counter() - begin

@@ -166,30 +166,38 @@ func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, erro
 	p := (*part)(v)
 	var out []api.Checkpoint
 	at := map[string]int{}
-	for _, tier := range []string{link.TierLocal, link.TierShared} {
-		repo, err := p.repo(tier, taskID)
-		if err != nil {
-			return nil, err
+	open := func(tier string) (*ckpt.Repo, error) { return p.repo(tier, taskID) }
+	err := ckpt.EachIn(ctx, link.Tiers, open, func(tier string, c ckpt.Checkpoint) {
+		i, ok := at[c.Name]
+		if !ok {
+			i = len(out)
+			at[c.Name] = i
+			out = append(out, api.Checkpoint{
+				Name: c.Name, Step: int64(c.Step), Generation: int64(c.Generation), Ranks: int(c.World), Size: api.Bytes(c.Size), Metrics: c.Metrics,
+			})
 		}
-		if repo == nil {
-			continue
-		}
-		found, _, err := repo.List(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range found {
-			i, ok := at[c.Name]
-			if !ok {
-				i = len(out)
-				at[c.Name] = i
-				out = append(out, api.Checkpoint{
-					Name: c.Name, Step: int64(c.Step), Generation: int64(c.Generation), Ranks: int(c.World), Size: api.Bytes(c.Size), Metrics: c.Metrics,
-				})
-			}
-			out[i].Tiers = append(out[i].Tiers, api.CheckpointCopy{Tier: tier, CommittedAt: c.Committed.UTC(), New: api.Bytes(c.New), Pinned: c.Pinned})
-		}
+		out[i].Tiers = append(out[i].Tiers, api.CheckpointCopy{Tier: tier, CommittedAt: c.Committed.UTC(), New: api.Bytes(c.New), Pinned: c.Pinned})
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(out, func(a, b api.Checkpoint) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+// Pin keeps a checkpoint in every tier that has it, or lets the policy decide again.
+func (v *vault) Pin(ctx context.Context, taskID, name string, pinned bool) error {
+	p := (*part)(v)
+	for _, tier := range link.Tiers {
+		repo, err := p.repo(tier, taskID)
+		if err == nil && repo != nil && pinned {
+			err = repo.Pin(ctx, name)
+		} else if err == nil && repo != nil {
+			err = repo.Unpin(ctx, name)
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) { // it need not be in every tier
+			return err
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,8 @@ func TestRetention(t *testing.T) {
 	}{
 		"nothing said":  {Retention{}, []uint64{20, 80}},
 		"last":          {Retention{Last: 3}, []uint64{20, 60, 70, 80}},
+		"given up":      {Retention{Last: 2, Abandoned: func(name string) bool { return name > manifestName(1, 50) }}, []uint64{20, 40, 50}},
+		"held":          {Retention{Last: 1, Held: func(name string) bool { return name == manifestName(1, 30) }}, []uint64{20, 30, 80}},
 		"more than all": {Retention{Last: 30}, []uint64{10, 20, 30, 40, 50, 60, 70, 80}},
 		"every":         {Retention{Last: 1, Every: 30}, []uint64{20, 30, 60, 80}},
 		"best":          {Retention{Best: "loss", BestCount: 1}, []uint64{20, 70, 80}},
@@ -193,6 +196,7 @@ func (a *tally) add(b tally) {
 type actor struct {
 	at     chan string // the request it waits to make; closed when it has ended
 	let    chan bool   // false: it is dead
+	gates  sync.Mutex  // a save may ask for two packs at once: one waits at a time
 	dead   bool
 	looked time.Time // when it last looked at the leases
 	w      *world
@@ -201,6 +205,8 @@ type actor struct {
 
 // gate waits for its turn. The dead have none.
 func (a *actor) gate(what string) error {
+	a.gates.Lock()
+	defer a.gates.Unlock()
 	if a.dead {
 		return io.ErrClosedPipe
 	}

@@ -23,14 +23,15 @@ func (l *lease) add(pack string) {
 }
 
 func (s *Save) renew(ctx context.Context) error {
-	s.lease.Version = Version
 	begun := s.repo.cfg.Clock.Now()
 	if _, err := s.repo.put(ctx, leasesDir+s.id, mustJSON(&s.lease)); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renewed = begun
+	if begun.After(s.renewed) { // several may renew it at once
+		s.renewed = begun
+	}
 	return nil
 }
 

@@ -87,13 +87,31 @@ type Retention struct {
 	BestCount int
 	// Most says that more is better.
 	Most bool
+	// Abandoned says, by name, which count no more: they go unless they are pinned. Nil: none.
+	Abandoned func(name string) bool
+	// Held says which of the others stay, by name: somebody is about to read them. Nil: none.
+	Held func(name string) bool
 }
 
 // kept says which stay, by name. all is sorted, oldest first.
 func (k Retention) kept(all []Checkpoint) map[string]bool {
+	out := k.named(all)
+	for _, c := range all {
+		if !out[c.Name] && (c.Pinned || k.Held != nil && k.Held(c.Name)) {
+			out[c.Name] = true
+		}
+	}
+	return out
+}
+
+// named are those that a rule names.
+func (k Retention) named(all []Checkpoint) map[string]bool {
 	out := map[string]bool{}
+	if k.Abandoned != nil {
+		all = slices.DeleteFunc(slices.Clone(all), func(c Checkpoint) bool { return k.Abandoned(c.Name) })
+	}
 	for i, c := range all {
-		if c.Pinned || i >= len(all)-max(k.Last, 1) || k.Every > 0 && c.Step%k.Every == 0 {
+		if i >= len(all)-max(k.Last, 1) || k.Every > 0 && c.Step%k.Every == 0 {
 			out[c.Name] = true
 		}
 	}

@@ -2,13 +2,9 @@ package ckpt
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -40,7 +36,7 @@ func (r *Repo) Begin(ctx context.Context, generation, step uint64, world uint32,
 		return nil, fault.New(fault.Invalid, "BadSave", fault.T(
 			"Step %d of %d ranks can't be saved.", "无法保存第 %d 步（%d 个进程）。", step, world))
 	}
-	s := &Save{repo: r, id: newID(), generation: generation, step: step, world: world, known: map[Hash]place{}, claimed: map[Hash]bool{}}
+	s := &Save{repo: r, id: newID(), generation: generation, step: step, world: world, known: map[Hash]place{}, claimed: map[Hash]bool{}, lease: lease{Version: Version}}
 	begun := r.cfg.Clock.Now()
 	if !full {
 		if err := s.learn(ctx); err != nil {
@@ -114,7 +110,7 @@ func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
 	if err != nil {
 		return PartRef{}, err
 	}
-	w := &rankWriter{save: s, slot: slot, packs: map[string]int{}, free: make(chan []byte, 2), part: Part{
+	w := &rankWriter{save: s, slot: slot, packs: map[string]int{}, part: Part{
 		Version: Version, Generation: h.Generation, Step: h.Step, Rank: h.Rank, World: h.World, Data: h.Data, Tree: h.Tree,
 		Tensors: make([]Tensor, 0, len(leaves)), Packs: []string{}, Chunks: []Chunk{},
 	}}
@@ -153,188 +149,6 @@ func cuts(leaves []*Tensor, data, tree, most uint64) []int {
 	cut(data)
 	cut(data + tree)
 	return lengths
-}
-
-// rankWriter turns a slot into packs: one goroutine reads, checks and hashes into a buffer what
-// another writes as it comes.
-type rankWriter struct {
-	save  *Save
-	slot  *Slot
-	part  Part
-	packs map[string]int // index in part.Packs
-	fresh uint64
-	free  chan []byte
-	made  int
-}
-
-func (w *rankWriter) write(ctx context.Context, lengths []int) error {
-	group, ctx := errgroup.WithContext(ctx)
-	full := make(chan *pack)
-	for range cap(w.free) {
-		w.free <- nil
-	}
-	group.Go(func() error {
-		defer close(full)
-		return w.fill(ctx, lengths, full)
-	})
-	group.Go(func() error {
-		for p := range full {
-			if err := w.put(ctx, p); err != nil {
-				return err
-			}
-			w.free <- p.raw[:0]
-		}
-		return nil
-	})
-	return group.Wait()
-}
-
-func (w *rankWriter) put(ctx context.Context, p *pack) error {
-	if err := w.save.keepLease(ctx); err != nil {
-		return err
-	}
-	_, err := w.save.repo.cfg.Store.Put(ctx, w.save.repo.key(p.key), p)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != nil {
-		return p.err // the store failed only for that
-	}
-	return err
-}
-
-// fill reads the data, then the tree, into one pack after the other.
-func (w *rankWriter) fill(ctx context.Context, lengths []int, full chan<- *pack) error {
-	in := stream{s: w.slot}
-	tree := w.slot.Tree
-	read := func(b []byte) error {
-		if in.at < w.slot.Header.Data {
-			return in.next(b)
-		}
-		tree = tree[copy(b, tree):]
-		return nil
-	}
-	for len(lengths) > 0 {
-		p, err := w.newPack(ctx)
-		if err != nil {
-			return err
-		}
-		given := false
-		give := func() error {
-			if given {
-				return nil
-			}
-			given = true
-			select {
-			case full <- p:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		for err == nil && p.size < w.save.repo.cfg.PackBytes && len(lengths) > 0 {
-			n := 0
-			n, err = w.batch(p, lengths, read, give)
-			lengths = lengths[n:]
-		}
-		p.end(err)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// batch reads as many chunks as the pack still takes, hashes them side by side while it reads on,
-// and keeps those in the pack that nobody has, which is given away with the first of them.
-func (w *rankWriter) batch(p *pack, lengths []int, read func([]byte) error, give func() error) (int, error) {
-	from, end, n := p.size, p.size, 0
-	for ; n < len(lengths) && end < w.save.repo.cfg.PackBytes; n++ {
-		end += lengths[n]
-	}
-	hashes, hashed := make([]Hash, n), make([]chan bool, n)
-	for i := range hashed {
-		hashed[i] = make(chan bool, 1)
-	}
-	var work, keep errgroup.Group
-	work.SetLimit(runtime.GOMAXPROCS(0))
-	begin := from
-	keep.Go(func() error {
-		for i, at := 0, begin; i < n; i++ {
-			if !<-hashed[i] {
-				return nil // no more could be read
-			}
-			if err := w.keep(p, hashes[i], at, lengths[i], give); err != nil {
-				return err
-			}
-			at += lengths[i]
-		}
-		return nil
-	})
-	for i := range n {
-		b := p.raw[from : from+lengths[i] : from+lengths[i]]
-		if err := read(b); err != nil {
-			hashed[i] <- false
-			return 0, errors.Join(err, work.Wait(), keep.Wait())
-		}
-		work.Go(func() error { hashes[i] = sum(b); hashed[i] <- true; return nil })
-		from += lengths[i]
-	}
-	return n, errors.Join(work.Wait(), keep.Wait())
-}
-
-// keep notes the chunk that lies at from in the pack's memory, and moves it to the pack's end if it
-// belongs there: what lies between was noted before and belongs nowhere.
-func (w *rankWriter) keep(p *pack, h Hash, from, length int, give func() error) error {
-	if !w.chunk(h, length, p.key, uint64(p.size)) {
-		return nil
-	}
-	if from != p.size {
-		copy(p.raw[p.size:p.size+length], p.raw[from:from+length])
-	}
-	p.grow(p.size + length)
-	return give()
-}
-
-func (w *rankWriter) newPack(ctx context.Context) (*pack, error) {
-	key := spread(packsDir, fmt.Sprintf("%s-%d-%d", w.save.id, w.part.Rank, w.made))
-	w.made++
-	select {
-	case raw := <-w.free:
-		if raw == nil {
-			most := uint64(w.save.repo.cfg.PackBytes) + chunkMax
-			raw = make([]byte, 0, min(most, w.slot.Header.Data+w.slot.Header.Tree))
-		}
-		return newPack(key, raw[:cap(raw)]), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// chunk notes the next chunk and says whether it belongs into the pack.
-func (w *rankWriter) chunk(h Hash, length int, key string, at uint64) bool {
-	c := Chunk{Hash: h, Bytes: uint32(length)}
-	if have, ok := w.save.known[c.Hash]; ok {
-		c.Pack, c.At = w.index(have.pack), have.at
-		w.part.Chunks = append(w.part.Chunks, c)
-		return false
-	}
-	mine := w.save.claim(c.Hash)
-	if mine {
-		c.Pack, c.At = w.index(key), at
-		w.fresh += uint64(length)
-	}
-	w.part.Chunks = append(w.part.Chunks, c)
-	return mine
-}
-
-func (w *rankWriter) index(key string) *int {
-	i, ok := w.packs[key]
-	if !ok {
-		i = len(w.part.Packs)
-		w.packs[key] = i
-		w.part.Packs = append(w.part.Packs, key)
-	}
-	return &i
 }
 
 // claim says whether the caller is the first of this save with a chunk, and so writes it.

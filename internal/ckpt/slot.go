@@ -17,6 +17,7 @@ import (
 // The layout of an L0 slot: docs/reference/rank-protocol.md.
 const (
 	slotMagic  = "FERMIL0\x01"
+	slotCopied = 1 // all is there but the sums of the data
 	slotWhole  = 2
 	slotHeader = 76 // bytes, its own check sum included
 	slotData   = 4096
@@ -46,13 +47,15 @@ func (h Header) pack() []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// unpackHeader reads a header from outside: a rank's process wrote it.
-func unpackHeader(b []byte) (Header, error) {
+// unpackHeader reads the header of a whole slot from outside: a rank's process wrote it.
+func unpackHeader(b []byte) (Header, error) { return unpackIn(b, slotWhole) }
+
+func unpackIn(b []byte, state uint32) (Header, error) {
 	if len(b) < slotHeader {
 		return Header{}, badSlot("it is shorter than a header", "短于头部")
 	}
 	le := binary.LittleEndian
-	if string(b[:8]) != slotMagic || le.Uint32(b[8:]) != slotWhole || le.Uint32(b[20:]) != 0 ||
+	if string(b[:8]) != slotMagic || le.Uint32(b[8:]) != state || le.Uint32(b[20:]) != 0 ||
 		le.Uint32(b[slotHeader-4:]) != crc32.ChecksumIEEE(b[:slotHeader-4]) {
 		return Header{}, badSlot("it holds no whole state", "不包含完整状态")
 	}
@@ -86,18 +89,11 @@ type Slot struct {
 
 // OpenSlot reads and checks header, tree and table; the data is checked as it is read.
 func OpenSlot(path string) (*Slot, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	f, err := openSlotFile(path, os.O_RDONLY)
 	if err != nil {
 		return nil, slotFault(err)
 	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = badSlot("it is no file", "不是文件")
-	}
-	var s *Slot
-	if err == nil {
-		s, err = readSlot(f)
-	}
+	s, err := readSlot(f)
 	if err != nil {
 		f.Close()
 		return nil, slotFault(err)
@@ -228,21 +224,16 @@ func slotFaultOrNil(err error) error {
 
 // seal sums the data and writes the header, last.
 func (s *newSlot) seal(h Header) error {
-	var table []byte
-	buf := make([]byte, min(slotSum, s.data))
-	for at := uint64(0); at < s.data; at += slotSum {
-		p := buf[:min(slotSum, s.data-at)]
-		if _, err := s.f.ReadAt(p, slotData+int64(at)); err != nil {
-			return slotFault(err)
-		}
-		table = binary.LittleEndian.AppendUint32(table, crc32.ChecksumIEEE(p))
+	table, err := sumsOf(s.f, s.data)
+	if err != nil {
+		return slotFault(err)
 	}
 	h.Data, h.Tree, h.Table = s.data, uint64(len(s.tree)), uint64(len(table))
 	h.treeCRC, h.tableCRC = crc32.ChecksumIEEE(s.tree), crc32.ChecksumIEEE(table)
 	if err := errors.Join(s.WriteAt(s.tree, int64(s.data)), s.WriteAt(table, int64(s.data)+int64(len(s.tree)))); err != nil {
 		return err
 	}
-	_, err := s.f.WriteAt(h.pack(), 0)
+	_, err = s.f.WriteAt(h.pack(), 0)
 	return slotFaultOrNil(err)
 }
 

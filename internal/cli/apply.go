@@ -173,6 +173,9 @@ func merge(live, wish api.Object) (api.Object, error) {
 		l := live.(*api.TrainingTask)
 		n.Spec.Queue = first(n.Spec.Queue, l.Spec.Queue)
 		n.Spec.Stop = n.Spec.Stop || l.Spec.Stop
+		if n.Spec.Restore == nil {
+			n.Spec.Restore = l.Spec.Restore
+		}
 		n.Status = l.Status
 	case *api.Zone:
 		n.Status = live.(*api.Zone).Status

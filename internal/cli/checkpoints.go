@@ -13,11 +13,20 @@ import (
 var checkpointColumns = []column{number("STEP", "步数"), number("RANKS", "进程数"), number("SIZE", "大小"), number("NEW", "新写入"), col("TIERS", "层级"), fixed("COMMITTED", "提交时间")}
 
 func (a *app) trainCheckpointsCommand() *cobra.Command {
+	var pin, unpin int64
 	cmd := &cobra.Command{
-		Use: "checkpoints NAME", Short: Both("List the checkpoints of a task", "列出任务的检查点"), Args: needArgs(1, 1, "NAME"),
-		Example: "  fermi train checkpoints gpt-7x2k9",
+		Use: "checkpoints NAME", Short: Both("List the checkpoints of a task, or pin one", "列出任务的检查点，或固定其中一个"), Args: needArgs(1, 1, "NAME"),
+		Example: "  fermi train checkpoints gpt-7x2k9\n  fermi train checkpoints gpt-7x2k9 --pin 4000",
 	}
+	cmd.Flags().Int64Var(&pin, "pin", 0, Both("keep the one of this step, whatever the policy says; a * marks it", "固定该步的检查点，保留规则不再删除它；以 * 标记"))
+	cmd.Flags().Int64Var(&unpin, "unpin", 0, Both("let the policy decide about the one of this step again", "取消固定该步的检查点"))
+	cmd.MarkFlagsMutuallyExclusive("pin", "unpin")
 	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		if cmd.Flags().Changed("pin") || cmd.Flags().Changed("unpin") {
+			if err := s.client.Pin(ctx, s.project(api.KindTrainingTask), args[0], pin+unpin, cmd.Flags().Changed("pin")); err != nil {
+				return err
+			}
+		}
 		list, err := s.client.Checkpoints(ctx, s.project(api.KindTrainingTask), args[0])
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ func (a *app) trainCommand() *cobra.Command {
 	return group("train", Both("Training tasks", "训练任务"),
 		a.trainRunCommand(),
 		a.listCommand(api.KindTrainingTask, "list", Both("List training tasks", "列出训练任务")),
-		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand())
+		a.trainStopCommand(), a.trainMoveCommand(), a.trainCloneCommand(), a.trainOutputsCommand(), a.trainCheckpointsCommand(), a.trainRestoreCommand(), a.trainRecipeCommand(), a.trainFaultCommand(), a.trainProfileCommand())
 }
 
 func (a *app) trainStopCommand() *cobra.Command {
@@ -185,7 +185,7 @@ type runFlags struct {
 	env, hp, zones, inside          []string
 	credentials                     []string
 	restarts                        int
-	timeout, expected               string
+	timeout, expected, from         string
 }
 
 func (r *runFlags) add(cmd *cobra.Command) {
@@ -215,6 +215,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&r.inside, "inside", nil, Both("run inside these running tasks of one replica, on their devices, a replica in each; the first has rank 0; in their folders unless --code or --git is given",
 		"在这些运行中的单副本任务内运行，使用其设备，每个一个副本；第一个为 rank 0；未指定 --code 或 --git 时在其目录中运行"))
 	f.IntVar(&r.restarts, "restarts", 0, Both("restarts allowed within an hour", "一小时内允许的重启次数"))
+	f.StringVar(&r.from, "from", "", Both("begin from a checkpoint of another task: TASK, or TASK@STEP", "从另一任务的检查点开始：TASK 或 TASK@STEP"))
 	f.StringVar(&r.timeout, "timeout", "", Both("longest run, such as 2h", "最长运行时间，如 2h"))
 	f.StringVar(&r.expected, "expected-time", "", Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
 	f.BoolVarP(&r.detach, "detach", "d", false, Both("submit and return", "提交后立即返回"))
@@ -271,6 +272,9 @@ func (r *runFlags) task(cmd *cobra.Command, project string, argv []string) (*api
 	}
 	for _, name := range r.credentials {
 		t.Spec.Credentials = append(t.Spec.Credentials, api.CredentialRef{Secret: name})
+	}
+	if r.from != "" {
+		t.Spec.Checkpoint = &api.Checkpoints{From: bad.origin(r.from)}
 	}
 	if r.timeout != "" {
 		d, err := api.ParseDuration(r.timeout)

@@ -53,6 +53,8 @@ type Replica struct {
 	Recipe *Recipe `json:"recipe,omitempty"`
 	// KeepLocal says which checkpoints stay on the node's disk.
 	KeepLocal api.CheckpointKeep `json:"keepLocal,omitzero"`
+	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
+	CheckpointFolder string `json:"checkpointFolder,omitempty"`
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
 	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.

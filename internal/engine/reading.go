@@ -7,6 +7,7 @@ type Reading struct {
 	Lost    bool    // it does not answer any more
 	Errors  uint64  // errors of its memory that were not corrected, since the driver was loaded
 	Pending bool    // bad parts of its memory are taken out of use by the next reset
+	Slowed  bool    // its hardware holds it back, for heat or power
 	Busy    float64 // share of the last moment in which it worked, 0 to 1
 	Used    int64   // bytes of its memory
 	Total   int64

@@ -55,6 +55,8 @@ func judgeDevices(devices []api.Device, read engine.Readings) preflight.Devices 
 			fault.Kind, fault.Count = preflight.DeviceErrors, int64(min(one.Errors, 1<<62))
 		case one.Pending:
 			fault.Kind = preflight.DevicePending
+		case one.Slowed:
+			fault.Kind = preflight.DeviceSlowed
 		default:
 			continue
 		}

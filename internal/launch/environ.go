@@ -122,6 +122,10 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		env.set("FERMI_ATTEMPT", strconv.FormatInt(g.Number, 10)) // of the user: a restart is a restart
 		env.set("FERMI_SOCKET", l.socket.path)
 		env.set("FERMI_SHM", l.memory)
+		env.set("FERMI_SEALS", "1")
+		if l.resume != "" {
+			env.set("FERMI_RESUME_FROM", l.resume)
+		}
 		if l.peers != nil {
 			env.set("FERMI_SLOTS", strconv.Itoa(peerSlots))
 		}
@@ -144,7 +148,7 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		if (g.World > 1 || replica.Elastic != nil) && (replica.Recipe == nil || !replica.Recipe.Bare) {
 			for name, value := range map[string]string{
 				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),
-				"GROUP_RANK": strconv.Itoa(g.FirstRank / n), "MASTER_ADDR": host, "MASTER_PORT": port,
+				"GROUP_RANK": strconv.Itoa(g.Group), "GROUP_WORLD_SIZE": strconv.Itoa(g.Groups), "MASTER_ADDR": host, "MASTER_PORT": port,
 			} {
 				if _, made := env.values[name]; !made && !own[name] {
 					env.set(name, value)

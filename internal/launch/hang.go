@@ -143,6 +143,7 @@ func orDash(s string) string {
 func (r *ranks) stateOf(local int, now time.Time) link.RankState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.glance()
 	p := r.stall.pulses[local]
-	return link.RankState{Rank: r.now.FirstRank + local, Step: p.step, Silent: now.Sub(p.last)}
+	return link.RankState{Rank: r.now.FirstRank + local, Step: max(p.step, r.at[local]), Silent: now.Sub(p.last)}
 }

@@ -69,6 +69,9 @@ type launcher struct {
 	rehearsal rehearsal
 	standby   *standby // nil: none
 	open      Stores
+	folder    *saves                       // that the script saves to, where the task names one
+	resume    string                       // $FERMI_RESUME_FROM; "": none
+	flush     chan chan struct{}           // to the one that persists: settle what is committed, and close it
 	stores    func() map[string]ckpt.Store // by tier
 	said      int64                        // the generation that was ordered last
 
@@ -128,7 +131,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	l := &launcher{
 		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
-		orders: newOrders(), children: make(chan struct{}, 1), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
+		folder: newFolder(), orders: newOrders(), flush: make(chan chan struct{}), children: make(chan struct{}, 1), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
 	}
 	if err := l.run(ctx); err != nil {
 		l.log.Error("launcher ended", "error", err)
@@ -197,6 +200,8 @@ func (l *launcher) run(ctx context.Context) error {
 		return err
 	}
 	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
+	l.ranks.log = l.log
+	l.ranks.files = l.replica.CheckpointFolder != ""
 	if l.replica.Peer && !exited {
 		if l.peers, err = openPeers(len(l.ranks.held), l.log, l.ranks.copied); err != nil {
 			return err

@@ -75,10 +75,19 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.reapStandby()
 	defer l.goWritten.Wait()
 	code := make(chan error, 1)
-	wg.Go(func() { code <- l.prepare(work) })
+	there := make(chan struct{})
+	wg.Go(func() {
+		err := l.prepare(work)
+		if err == nil {
+			close(there)
+		}
+		code <- err
+	})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
 	l.rehearsal.prepare(l.ranks.preflighted, l.serve.port)
 	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }
+	facts := l.facts()
+	l.rehearsal.trial = l.trialOf(facts, there)
 	defer l.rehearsal.stop()
 	peer := 0
 	if l.peers != nil {
@@ -86,12 +95,14 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		wg.Go(func() { l.peers.serve(work) })
 		wg.Go(func() { l.peers.send(work) })
 	}
-	l.ranks.ready(l.next.port, l.serve.port, peer, l.own, l.facts())
+	l.ranks.ready(l.next.port, l.serve.port, peer, l.own, facts)
 	var exit engine.Exit
 	ran := false
 	for prepared := false; ; {
 		g, err := l.await(ctx, code, !prepared)
 		if err != nil && ran {
+			grace, _ := l.stop.wish()
+			l.saveLast(ctx, exit, l.clock.Now().Add(grace))
 			return exit // nobody wants another generation: this is how it ended
 		}
 		var procs *processes
@@ -116,9 +127,14 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 			wg.Go(func() { l.socket.serve(work, l) })
 			wg.Go(func() { outs.during(work) })
 			wg.Go(func() { l.persist(work) })
+			if l.ranks.files {
+				wg.Go(func() { l.watchFolder(work) })
+			}
 		}
 		var more bool
-		if exit, more = l.supervise(ctx, procs, g); !more {
+		var until time.Time
+		if exit, until, more = l.supervise(ctx, procs, g); !more {
+			l.saveLast(ctx, exit, until)
 			return exit
 		}
 	}
@@ -217,6 +233,8 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 		return s, err
 	}
 	l.ranks.begin(g)
+	l.checkSlots(g)
+	l.folder.begin(g, l.clock.Now())
 	if l.peers != nil {
 		l.peers.begin(g)
 	}

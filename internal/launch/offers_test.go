@@ -3,6 +3,7 @@ package launch
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -45,7 +46,11 @@ func TestOffers(t *testing.T) {
 		return len(r.held[0]) == 1
 	})
 	r.freeze(1, false)
-	if got := b.hear(); got != `{"watermark":{"step":4,"held":true}}` {
+	got := b.hear()
+	if got == `{"watermark":{"step":4}}` { // it may be told of both in turn
+		got = b.hear()
+	}
+	if got != `{"watermark":{"step":4,"held":true}}` {
 		t.Error(got)
 	}
 	if got := a.hear(); got != `{"watermark":{"step":4}}` {
@@ -54,6 +59,62 @@ func TestOffers(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if got := fmt.Sprint(r.held); got != "[[4] [2 4 7]]" {
+		t.Error(got)
+	}
+}
+
+// TestOffersElsewhere: where other launchers' ranks count, what is offered is told to the leader as not held any more, and given up
+// only once the leader knows, with the watermark it had decided before.
+func TestOffersElsewhere(t *testing.T) {
+	told := make(chan link.Ranks, 100)
+	r := newRanks(1, func(s link.Ranks) { told <- s })
+	r.begin(link.Generation{Number: 1, World: 2})
+	r.started(4000)
+	a := connect(t, r)
+	a.say(`{"hello":{"pid":1,"rank":0,"generation":1,"version":"x"}}`)
+	if got := a.hear(); got != `{"welcome":{"generation":1,"restore":null,"offers":true}}` {
+		t.Error(got)
+	}
+	a.say(`{"held":{"steps":[]}}`)
+	for _, step := range []int{1, 3, 5} {
+		a.say(fmt.Sprintf(`{"saved":{"step":%d,"bytes":1,"seconds":0}}`, step))
+	}
+	next := func(what string, enough func(link.Ranks) bool) (s link.Ranks) {
+		t.Helper()
+		for deadline := time.After(time.Minute); ; {
+			select {
+			case s = <-told:
+				if enough(s) {
+					return s
+				}
+			case <-deadline:
+				t.Fatal("never told: " + what)
+			}
+		}
+	}
+	next("all three", func(s link.Ranks) bool { return len(s.Held) == 3 })
+	r.watermark(link.Watermark{Generation: 1, Step: 1})
+	if got := a.hear(); got != `{"watermark":{"step":1}}` {
+		t.Error(got)
+	}
+	a.say(`{"held":{"steps":[1]}}`)
+	offer := next("the offer", func(s link.Ranks) bool { return s.Offer > 0 })
+	if fmt.Sprint(offer.Held) != "[1]" || offer.Mark != 1 {
+		t.Errorf("%+v", offer)
+	}
+	r.watermark(link.Watermark{Generation: 1, Step: 3}) // decided before the leader knew
+	if got := a.hear(); got != `{"watermark":{"step":3}}` {
+		t.Error(got)
+	}
+	r.freeze(1, true)
+	r.watermark(link.Watermark{Generation: 1, Step: 3, Seen: offer.Offer}) // it may be about to choose
+	r.freeze(1, false)
+	if got := a.hear(); got != `{"watermark":{"step":3,"held":true}}` {
+		t.Error(got)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if got := fmt.Sprint(r.held); got != "[[1 3]]" {
 		t.Error(got)
 	}
 }

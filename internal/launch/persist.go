@@ -47,10 +47,13 @@ func (r *ranks) order(p *link.Persist) {
 	}
 	r.ordered = p.Step
 	job := &persisting{generation: r.now.Number, step: p.Step, world: r.now.World, tiers: p.Tiers, full: p.Full, over: make(chan struct{})}
-	if r.decides() { // the watermark is our own, and may be further by now
+	if r.files && r.now.FirstRank > 0 {
+		return // who has rank 0 does
+	}
+	if r.decides() && !r.files { // the watermark is our own, and may be further by now
 		job.step = max(job.step, r.mark)
 	}
-	if r.mark > job.step || !slices.Contains(r.common(), job.step) {
+	if !r.files && (r.mark > job.step || !slices.Contains(r.common(), job.step)) {
 		r.notePersisted(job, nil, errors.New("the ranks don't hold it any more"))
 		return
 	}
@@ -166,10 +169,12 @@ func (l *launcher) openStores(open Stores, where record.Tiers) map[string]ckpt.S
 func (l *launcher) persist(ctx context.Context) {
 	pending := map[string]saved{}
 	for {
+		var flushed chan struct{}
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.ranks.persist:
+		case flushed = <-l.flush:
 		}
 		job, committed := l.ranks.wantedNow()
 		for _, c := range committed {
@@ -182,6 +187,9 @@ func (l *launcher) persist(ctx context.Context) {
 			l.work(ctx, job, pending)
 			runtime.GC() // what is pooled survives one of them
 			debug.FreeOSMemory()
+		}
+		if flushed != nil {
+			close(flushed)
 		}
 	}
 }
@@ -218,6 +226,9 @@ func (l *launcher) write(ctx context.Context, tier string, job *persisting) (*ck
 	repo, err := l.repo(tier, l.replica.TaskID)
 	if err != nil || repo == nil {
 		return nil, nil, errors.Join(errors.New("there is no such place for checkpoints"), err)
+	}
+	if l.ranks != nil && l.ranks.files {
+		return l.writeFiles(ctx, repo, job)
 	}
 	save, err := repo.Begin(ctx, uint64(job.generation), uint64(job.step), uint32(job.world), job.full)
 	if err != nil {
@@ -271,12 +282,19 @@ func (l *launcher) settle(ctx context.Context, c link.Committed, s saved) {
 		if err := l.adopt(ctx, repo, link.Origin{TaskID: l.replica.TaskID, Name: (&ckpt.Manifest{Generation: uint64(c.Generation), Step: uint64(c.Step)}).Name()}); err != nil {
 			return err
 		}
-		_, err = repo.Collect(ctx, ckpt.Retention{Last: l.replica.KeepLocal.Last, Every: uint64(l.replica.KeepLocal.EverySteps)})
+		_, err = repo.Collect(ctx, ckpt.Retention{Last: l.replica.KeepLocal.Last, Every: uint64(l.replica.KeepLocal.EverySteps), Held: func(name string) bool { return l.recorded(ctx, name) }})
 		return err
 	}()
 	if err = errors.Join(err, s.save.End(ctx)); err != nil && ctx.Err() == nil {
 		l.log.Warn("a checkpoint was not put into order", "step", c.Step, "tier", c.Tier, "error", err)
 	}
+}
+
+// recorded says that the server still has the record of a checkpoint of this task, pinned or chosen to begin from;
+// also where it can't be asked.
+func (l *launcher) recorded(ctx context.Context, name string) bool {
+	_, err := l.client.FetchManifest(ctx, link.Origin{TaskID: l.replica.TaskID, Name: name})
+	return err == nil || !final(err) && !link.Permanent(err)
 }
 
 // adopt puts the record of a checkpoint into the node's own repository. Whether its parts are here, and are

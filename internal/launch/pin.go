@@ -18,17 +18,35 @@ const (
 func (r *ranks) watermark(w link.Watermark) (kept []int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if w.Last {
+		defer poke(r.released)
+	}
 	if w.Generation != r.now.Number {
+		return nil, false
+	}
+	defer r.grant(w.Seen) // after the watermark itself
+	if len(w.Committed) > 0 {
+		r.committed = w.Committed
+		poke(r.persist)
+	}
+	r.answerWants(w.Denied)
+	if w.Step == 0 {
+		return nil, false
+	}
+	if r.files { // a step is one of the folder's
+		r.order(w.Persist)
 		return nil, false
 	}
 	r.pin(w.Keep)
 	r.order(w.Persist) // before anything newer counts
 	r.raise(w.Step)
-	if len(w.Committed) > 0 {
-		r.committed = w.Committed
-		poke(r.persist)
-	}
 	return slices.Clone(r.pinned), true
+}
+
+// grant is the leader's word that it knows of offers up to this one; mu held.
+func (r *ranks) grant(seen int64) {
+	r.granted = max(r.granted, seen)
+	r.answerOffers()
 }
 
 // pin has the ranks keep these steps. One that the watermark has passed may be overwritten already, and

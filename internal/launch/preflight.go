@@ -23,7 +23,7 @@ const (
 	mostSent      = 1 << 20
 	sendFor       = 100 * time.Millisecond
 	maxPeers      = 64 // connections at a time
-	preflightOpen = 20 * time.Second
+	preflightOpen = 30 * time.Second
 )
 
 // rehearsal is the preflight of one launcher: it listens on the ports that its ranks will use, until
@@ -32,6 +32,7 @@ type rehearsal struct {
 	ports   []int
 	report  func(*preflight.Report)
 	devices func() preflight.Devices // nil: none
+	trial   *trial                   // nil: nothing is computed
 
 	mu     sync.Mutex
 	round  string
@@ -68,10 +69,11 @@ func (r *rehearsal) begin(round preflight.Round) {
 		}
 		wg.Go(func() { answerPeers(ctx, l, round.ID) })
 	}
-	tested := r.testDevices()
+	tested, tried := r.testDevices(), make(chan preflight.Devices, 1)
+	wg.Go(func() { tried <- r.trial.run(ctx) })
 	wg.Go(func() {
 		out.Results = connectAll(ctx, round)
-		out.Devices = tested(ctx)
+		out.Devices = together(tested(ctx), <-tried)
 		if ctx.Err() == nil {
 			r.report(out)
 		}

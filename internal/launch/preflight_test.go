@@ -214,6 +214,7 @@ func TestDevicesAreLookedAt(t *testing.T) {
 		"lost":      {real, says(engine.Reading{}, engine.Reading{Lost: true}), preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 5, Kind: preflight.DeviceLost}}}},
 		"errors":    {real, says(engine.Reading{Errors: 9, Pending: true}, engine.Reading{}), preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 2, Kind: preflight.DeviceErrors, Count: 9}}}},
 		"pending":   {real, says(engine.Reading{Pending: true}, engine.Reading{}), preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 2, Kind: preflight.DevicePending}}}},
+		"slowed":    {real, says(engine.Reading{}, engine.Reading{Slowed: true}), preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 5, Kind: preflight.DeviceSlowed}}}},
 	} {
 		if d := cmp.Diff(c.want, judgeDevices(c.devices, c.read)); d != "" {
 			t.Errorf("%s: %s", name, d)

@@ -121,7 +121,7 @@ func (r *ranks) printed(local int, step int64, last bool, generation int64) bool
 	return true
 }
 
-// slowest is the newest step that all local ranks reported; those that say nothing where others print don't count. mu held.
+// slowest is the newest step that all local ranks made, as far as is known; those that say nothing where others print don't count. mu held.
 func (r *ranks) slowest() int64 {
 	var least int64
 	none := true
@@ -129,7 +129,7 @@ func (r *ranks) slowest() int64 {
 		if r.said.Printed && !r.linked[i] && !r.stall.pulses[i].printed {
 			continue
 		}
-		if none || step < least {
+		if step = max(step, r.at[i]); none || step < least {
 			least, none = step, false
 		}
 	}

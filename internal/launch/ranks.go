@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 // outlives the processes: what a dead rank had saved lies in memory that is ours.
 type ranks struct {
 	tell func(link.Ranks)
+	log  *slog.Logger
 
 	mu      sync.Mutex
 	now     link.Generation // of the ranks that were started last
@@ -20,6 +22,9 @@ type ranks struct {
 	held    [][]int64       // of each local rank, rising
 	saved   []bool          // which have saved in this generation
 	steps   []int64         // the newest step each reported
+	at      []int64         // the newest step each was seen at in memory: reports may be on their way
+	memory  string          // the folder of that; "": none
+	sealing []sync.Mutex    // of each local rank: held while a slot of it is summed
 	begun   [][]int64       // saves of each that are under way
 	mark    int64           // the watermark of now
 	pinned  []int64         // steps that stay besides, rising
@@ -35,6 +40,7 @@ type ranks struct {
 	python  []bool          // which are of the Python SDK
 	moved   chan struct{}   // has one after a rank said that it left
 	offers  map[int][]int64 // what local ranks would keep, if they may give up the rest
+	granted int64           // the newest offer that the leader knows of
 	job     *persisting     // what is being persisted: its slots stay; nil: nothing
 	wanted  *link.Persist   // the newest that the leader ordered
 	ordered int64           // the order that was taken up last
@@ -42,7 +48,11 @@ type ranks struct {
 	pending bool            // something waits to be told, at due
 	due     time.Time
 
-	committed []link.Committed // as the leader told
+	committed []link.Committed  // as the leader told
+	wants     map[int]link.Want // steps that local ranks wait for
+	gone      chan struct{}     // has one after a rank's connection ended
+	released  chan struct{}     // has one after the leader said that nothing more is persisted of ranks that ended
+	files     bool              // the script saves itself: what lies in memory is not persisted
 }
 
 const (
@@ -51,7 +61,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), persist: make(chan struct{}, 1), offers: map[int][]int64{}}
+	return &ranks{tell: tell, log: slog.New(slog.DiscardHandler), held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), at: make([]int64, n), sealing: make([]sync.Mutex, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), persist: make(chan struct{}, 1), offers: map[int][]int64{}, wants: map[int]link.Want{}, released: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -65,9 +75,12 @@ func (r *ranks) begin(g link.Generation) {
 	clear(r.linked)
 	for i := range r.held {
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > g.Restore })
-		r.steps[i], r.saved[i], r.own[i], r.begun[i] = g.Restore, false, nil, nil
+		r.steps[i], r.at[i], r.saved[i], r.own[i], r.begun[i] = g.Restore, g.Restore, false, nil, nil
 	}
 	clear(r.offers)
+	r.granted = r.said.Offer
+	clear(r.wants)
+	r.said.Keeping = link.Keeping{}
 	r.unpin(func(step int64) bool { return step > g.Restore })
 	pids := r.staying()
 	r.stall.begin(time.Now())
@@ -126,6 +139,7 @@ func (r *ranks) warm(is bool) {
 func (r *ranks) failed(e *link.RankExit) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.glance()
 	r.said.Failed, r.frozen = e, true
 	r.report()
 }
@@ -133,18 +147,27 @@ func (r *ranks) failed(e *link.RankExit) {
 // report tells the newest, mu held.
 func (r *ranks) report() {
 	r.pending = false
-	r.said.Held, r.said.Frozen, r.said.Copies = r.common(), r.frozen || r.asked, r.states()
+	r.said.Held, r.said.Frozen, r.said.Copies, r.said.Mark = r.common(), r.frozen || r.asked, r.states(), r.mark
 	r.said.Step, r.said.Watched, r.said.Own = r.slowest(), r.stall.watched(), r.own.told(r.now.FirstRank)
 	r.tell(r.said)
 }
 
 // common is what all local ranks hold, mu held.
 func (r *ranks) common() []int64 {
-	out := slices.Clone(r.held[0])
-	for _, other := range r.held[1:] {
+	out := r.offered(0)
+	for i := 1; i < len(r.held); i++ {
+		other := r.offered(i)
 		out = slices.DeleteFunc(out, func(step int64) bool { return !slices.Contains(other, step) })
 	}
 	return out
+}
+
+// offered is what a local rank holds without what it offers to give up; mu held.
+func (r *ranks) offered(i int) []int64 {
+	kept, offers := r.offers[i]
+	return slices.DeleteFunc(slices.Clone(r.held[i]), func(step int64) bool {
+		return offers && !r.decides() && step > r.mark && !slices.Contains(kept, step)
+	})
 }
 
 // take is the word of local rank i after its hello.
@@ -152,6 +175,15 @@ func (r *ranks) take(i int, w word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hear(i, w)
+}
+
+// takeFrom is the word of a rank over its connection: one that was said in an earlier generation comes too late.
+func (r *ranks) takeFrom(c *rankConn, w word) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.of == r.now.Number {
+		r.hear(c.local, w)
+	}
 }
 
 // hear is take, mu held.
@@ -168,8 +200,12 @@ func (r *ranks) hear(i int, w word) {
 		if kept, offered := r.offers[i]; offered {
 			r.offers[i] = append(kept, w.Saved.Step)
 		}
+	case w.Want != nil:
+		r.want(i, w.Want)
+		return
 	case w.Held != nil && r.saved[i]:
 		r.offers[i] = w.Held.Steps
+		r.said.Offer++
 		r.answerOffers()
 	case w.Held != nil:
 		// Said before it knows where to go on from: of what lies there beyond that only what it saved
@@ -206,14 +242,14 @@ func (r *ranks) decides() bool { return r.now.World == len(r.held) }
 
 // answerOffers lets ranks give up the steps that they offered: from now on none of them can become the
 // watermark, and one that had become it stays. Not while the leader may choose any of what it knows,
-// and only where no other launcher's ranks count; mu held.
+// and where other launchers' ranks count, only once it knows of the offer; mu held.
 func (r *ranks) answerOffers() {
-	if !r.decides() || r.frozen || r.asked {
+	if !r.decides() && r.granted < r.said.Offer || r.frozen || r.asked {
 		return
 	}
 	for i, kept := range r.offers {
 		delete(r.offers, i)
-		if all := r.common(); len(all) > 0 {
+		if all := r.common(); len(all) > 0 && r.decides() {
 			r.raise(all[len(all)-1])
 		}
 		mark := r.mark
@@ -282,14 +318,14 @@ func (r *ranks) stop(grace time.Duration, reason string) {
 }
 
 // join lets a rank in and gives its welcome; false for one that is not of the running generation.
-func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok bool) {
+func (r *ranks) join(c *rankConn, h *wordHello) (welcome answer, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	local = h.Rank - r.now.FirstRank
+	local := h.Rank - r.now.FirstRank
 	if h.Generation != r.now.Number || local < 0 || local >= len(r.held) || len(r.conns) >= 4*len(r.held) {
-		return 0, answer{}, false
+		return answer{}, false
 	}
-	r.conns[c], c.local = struct{}{}, local
+	r.conns[c], c.local, c.of = struct{}{}, local, h.Generation
 	r.stall.pulses[local].pid, r.stall.pulses[local].printed, r.linked[local] = pidOf(c.conn), false, true
 	r.python[local] = h.stacks()
 	if r.mark > 0 {
@@ -303,23 +339,25 @@ func (r *ranks) join(c *rankConn, h *wordHello) (local int, welcome answer, ok b
 		roles := r.roles
 		c.post(func(out *rankOutbox) { out.roles = roles })
 	}
-	welcome.Welcome = &wordWelcome{Generation: r.now.Number, Offers: r.decides(), Pin: slices.Clone(r.pinned)}
-	if r.now.Restore > 0 {
+	welcome.Welcome = &wordWelcome{Generation: r.now.Number, Offers: !r.files, Pin: slices.Clone(r.pinned), At: r.memory != ""}
+	if r.now.Restore > 0 && !r.files {
 		restore := r.now.Restore
 		welcome.Welcome.Restore = &restore
 	}
-	return local, welcome, true
+	return welcome, true
 }
 
 func (r *ranks) part(c *rankConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
+	poke(r.gone)
 }
 
-// stepOf is the newest step that a local rank reported.
+// stepOf is the newest step that a local rank made.
 func (r *ranks) stepOf(local int) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.steps[local]
+	r.glance()
+	return max(r.steps[local], r.at[local])
 }

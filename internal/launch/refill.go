@@ -18,7 +18,7 @@ const lookEvery = 100 * time.Millisecond
 // as they find what they saved themselves. False: it can't be had here, which the leader was told, or is
 // not wanted any more; another generation or a stop follows.
 func (l *launcher) refill(ctx context.Context, g link.Generation) (bool, error) {
-	if g.Origin == nil {
+	if l.resume = ""; g.Origin == nil {
 		return true, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -71,6 +71,9 @@ func (l *launcher) whileWanted(ctx context.Context, cancel func(), generation in
 
 // restoreAll fills one slot of every rank here; its others are emptied.
 func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
+	if l.replica.CheckpointFolder != "" {
+		return l.resumeFiles(ctx, g)
+	}
 	tiers, err := l.nearestFirst(ctx, *g.Origin)
 	if err != nil {
 		return err

@@ -95,6 +95,7 @@ type rankConn struct {
 	left  bool   // it
 	why   string // its last words then
 	stays bool   // in the next one, and has no place yet
+	of    int64  // generation: what it says counts in no other
 
 	mu  sync.Mutex
 	out rankOutbox
@@ -110,6 +111,7 @@ type rankOutbox struct {
 	place     *wordPlace
 	stop      *wordStop
 	roles     map[string]wordRole
+	durable   *wordDurable
 }
 
 func (c *rankConn) post(change func(*rankOutbox)) {
@@ -141,7 +143,7 @@ func (c *rankConn) talk(r *ranks) error {
 		return errors.Join(errors.New("the first word must be hello"), err)
 	}
 	_ = c.conn.SetReadDeadline(time.Time{})
-	local, welcome, ok := r.join(c, w.Hello)
+	welcome, ok := r.join(c, w.Hello)
 	if !ok {
 		return fmt.Errorf("rank %d of generation %d is none of ours", w.Hello.Rank, w.Hello.Generation)
 	}
@@ -150,6 +152,13 @@ func (c *rankConn) talk(r *ranks) error {
 	defer writer.Wait()
 	defer close(c.ended)
 	writer.Go(func() { c.write(welcome) })
+	copied := make(chan *wordCopied, maxSlots)
+	defer close(copied)
+	writer.Go(func() {
+		for w := range copied {
+			r.seal(c, w)
+		}
+	})
 	for lines.Scan() {
 		w, err := parseWord(lines.Bytes())
 		if err != nil {
@@ -158,8 +167,16 @@ func (c *rankConn) talk(r *ranks) error {
 		if w.Hello != nil {
 			return fmt.Errorf("%w: hello comes once", errWord)
 		}
-		r.parting(c, w)
-		r.take(local, w)
+		if w.Copied == nil {
+			r.parting(c, w)
+			r.takeFrom(c, w)
+			continue
+		}
+		select {
+		case copied <- w.Copied:
+		default:
+			return fmt.Errorf("%w: more was copied than there are slots", errWord)
+		}
 	}
 	return tooLong(lines.Err())
 }
@@ -206,6 +223,9 @@ func (c *rankConn) write(welcome answer) {
 		if out.watermark > 0 || out.held {
 			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held, out.keep}}.line()...)
 		}
+		if out.durable != nil {
+			lines = append(lines, answer{Durable: out.durable}.line()...)
+		}
 		if _, err := c.conn.Write(lines); err != nil {
 			return
 		}
@@ -225,8 +245,12 @@ func (l *launcher) makeSharedMemory() error {
 	if err != nil {
 		return err
 	}
-	if err := l.give(l.memory); err != nil || l.peers == nil {
+	if err := l.give(l.memory); err != nil {
 		return err
+	}
+	l.ranks.seenIn(l.memory)
+	if l.peers == nil {
+		return nil
 	}
 	return l.peers.settle(l.memory, peerLimit(&l.replica))
 }

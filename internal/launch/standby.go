@@ -127,7 +127,7 @@ func (l *launcher) keepStandby(g link.Generation, r engine.Replica, dir string, 
 func ofARank(kv string) bool {
 	name, _, _ := strings.Cut(kv, "=")
 	switch name {
-	case "RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
+	case "RANK", "LOCAL_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT":
 		return true
 	}
 	return strings.HasPrefix(name, "FERMI_")

@@ -101,10 +101,11 @@ func (r *ranks) place(each [][]string) {
 		if !c.stays {
 			continue
 		}
-		c.stays = false
+		c.stays, c.of = false, r.now.Number
 		word := &wordPlace{
 			Generation: r.now.Number, Rank: r.now.FirstRank + c.local, World: r.now.World,
-			MasterAddr: lookupIn(each[c.local], "MASTER_ADDR"), MasterPort: lookupIn(each[c.local], "MASTER_PORT"), Pin: slices.Clone(r.pinned),
+			MasterAddr: lookupIn(each[c.local], "MASTER_ADDR"), MasterPort: lookupIn(each[c.local], "MASTER_PORT"),
+			Group: lookupIn(each[c.local], "GROUP_RANK"), Groups: lookupIn(each[c.local], "GROUP_WORLD_SIZE"), Pin: slices.Clone(r.pinned),
 		}
 		if restore := r.now.Restore; restore > 0 {
 			word.Restore = &restore

@@ -368,3 +368,21 @@ func TestRefusedUploads(t *testing.T) {
 		t.Error(srv.got)
 	}
 }
+
+// TestGroupsOfRanks: with 3, 1 and 2 devices the second launcher is group 1, whatever its first rank divided
+// by its own number of ranks is.
+func TestGroupsOfRanks(t *testing.T) {
+	first, group := 0, 0
+	for _, n := range []int{3, 1, 2} {
+		l := &launcher{ranks: newRanks(n, func(link.Ranks) {}), socket: &rankSocket{}, serve: &reservation{}}
+		each := l.rankEnviron(engine.Replica{}, link.Generation{Number: 1, FirstRank: first, World: 6, Group: group, Groups: 3, Lead: "127.0.0.1:1"})
+		for local, env := range each {
+			for name, want := range map[string]int{"RANK": first + local, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": n, "GROUP_RANK": group, "GROUP_WORLD_SIZE": 3, "WORLD_SIZE": 6} {
+				if got := lookupIn(env, name); got != strconv.Itoa(want) {
+					t.Errorf("group %d, local rank %d: %s is %q, not %d", group, local, name, got, want)
+				}
+			}
+		}
+		first, group = first+n, group+1
+	}
+}

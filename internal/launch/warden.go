@@ -16,8 +16,8 @@ import (
 )
 
 // supervise watches a generation until nothing of its tree is left. more: it is worth waiting for
-// another generation.
-func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, more bool) {
+// another generation; until: how long what is left may take otherwise.
+func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
 	w := &warden{
 		l: l, g: g, procs: procs, reaper: newReaper(procs, l.hear(procs), &l.spent),
 		failures: map[int]failure{}, leftThen: -1, drag: drag{clock: l.clock},
@@ -35,7 +35,7 @@ func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Gener
 	w.watch(ctx)
 	w.lookAway()
 	procs.drained()
-	return w.exit(), w.why == "" && (w.superseded || w.reaper.first >= 0 && w.g.Hold)
+	return w.exit(), w.lastUntil(), w.why == "" && (w.superseded || w.reaper.first >= 0 && w.g.Hold)
 }
 
 // lookOn begins to look at ranks and devices, until lookAway.

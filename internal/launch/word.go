@@ -27,11 +27,13 @@ type word struct {
 	Progress *wordProgress `json:"progress"`
 	Phase    *wordPhase    `json:"phase"`
 	Saving   *wordSaving   `json:"saving"`
+	Copied   *wordCopied   `json:"copied"`
 	Saved    *wordSaved    `json:"saved"`
 	Held     *wordHeld     `json:"held"`
 	Can      *wordCan      `json:"can"`
 	Left     *wordLeft     `json:"left"`
 	Bye      *wordBye      `json:"bye"`
+	Want     *wordWant     `json:"want"`
 }
 
 type wordHello struct {
@@ -60,6 +62,13 @@ type wordPhase struct {
 
 type wordSaving struct {
 	Step int64 `json:"step"`
+}
+
+// wordCopied is a state that lies in a slot, without sums.
+type wordCopied struct {
+	Step  int64 `json:"step"`
+	Slot  int   `json:"slot"`
+	Bytes int64 `json:"bytes"`
 }
 
 type wordSaved struct {
@@ -97,7 +106,7 @@ func parseWord(line []byte) (word, error) {
 	if err := parseLine(line, &w); err != nil {
 		return w, err
 	}
-	if set := count(w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saving != nil, w.Saved != nil, w.Held != nil, w.Can != nil, w.Left != nil, w.Bye != nil); set != 1 {
+	if set := count(w.Hello != nil, w.Progress != nil, w.Phase != nil, w.Saving != nil, w.Copied != nil, w.Saved != nil, w.Held != nil, w.Can != nil, w.Left != nil, w.Bye != nil, w.Want != nil); set != 1 {
 		return w, fmt.Errorf("%w: %d keys", errWord, set)
 	}
 	return w, w.check()
@@ -137,12 +146,16 @@ func (w word) check() error {
 		return bad("phase")
 	case w.Saving != nil && w.Saving.Step <= 0:
 		return bad("saving")
+	case w.Copied != nil && (w.Copied.Step <= 0 || w.Copied.Bytes < 0 || w.Copied.Slot < 0 || w.Copied.Slot >= maxSlots):
+		return bad("copied")
 	case w.Saved != nil && (w.Saved.Step <= 0 || w.Saved.Bytes < 0 || w.Saved.Seconds < 0):
 		return bad("saved")
 	case w.Held != nil && (len(w.Held.Steps) > maxWord/2 || slices.ContainsFunc(w.Held.Steps, func(s int64) bool { return s <= 0 })):
 		return bad("held")
 	case w.Left != nil && (w.Left.Generation < 0 || len(w.Left.Why) > maxWhy):
 		return bad("left")
+	case w.Want != nil && w.Want.bad():
+		return bad("want")
 	}
 	return nil
 }
@@ -156,6 +169,7 @@ type answer struct {
 	Watermark *wordWatermark      `json:"watermark,omitempty"`
 	Pin       *wordPin            `json:"pin,omitempty"`
 	Roles     map[string]wordRole `json:"roles,omitempty"`
+	Durable   *wordDurable        `json:"durable,omitempty"`
 }
 
 type wordWelcome struct {
@@ -163,6 +177,7 @@ type wordWelcome struct {
 	Restore    *int64  `json:"restore"` // null: from the beginning
 	Offers     bool    `json:"offers,omitempty"`
 	Pin        []int64 `json:"pin,omitempty"` // as of a word pin
+	At         bool    `json:"at,omitempty"`  // where a rank is, is read from its file (at.go)
 }
 
 type wordLeave struct {
@@ -176,6 +191,8 @@ type wordPlace struct {
 	World      int     `json:"world"`
 	MasterAddr string  `json:"master_addr,omitempty"` // none where the user's own variables count
 	MasterPort string  `json:"master_port,omitempty"`
+	Group      string  `json:"group_rank,omitempty"` // likewise
+	Groups     string  `json:"group_world_size,omitempty"`
 	Restore    *int64  `json:"restore"` // null: from the beginning
 	Pin        []int64 `json:"pin,omitempty"`
 }

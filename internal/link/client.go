@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -164,6 +165,17 @@ func (c *Client) Usage(u Usage) {
 
 // Ranks says how the ranks stand; only the newest is sent. r.Held must not be changed afterwards.
 func (c *Client) Ranks(r Ranks) { c.tell(func() { c.facts.ranks = r.message() }) }
+
+// marked notes the watermark before anybody acts on it: the next leader is told of it, whatever else there is to say.
+func (c *Client) marked(w Watermark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.facts.ranks; r != nil && r.GetGeneration() == w.Generation && w.Step > r.GetMark() {
+		next := proto.Clone(r).(*linkpb.Ranks) // the old one may be on its way
+		next.Mark = w.Step
+		c.facts.ranks = next
+	}
+}
 
 // Done says that everything was handed over; Told is closed when a server has heard it.
 func (c *Client) Done(logBytes int64, files int, bytes int64) {

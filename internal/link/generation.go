@@ -35,6 +35,8 @@ type Generation struct {
 	Number    int64  // only grows within a task
 	FirstRank int    // of this launcher's
 	World     int    // ranks in all
+	Group     int    // which launcher this is, in the order of ranks: they may have different numbers of them
+	Groups    int    // launchers in all; 0: not told
 	Lead      string // host:port of rank 0
 	Table     string // hash of who is which rank
 	Restore   int64  // the step to go on from; 0: the beginning
@@ -84,6 +86,9 @@ type Ranks struct {
 	Missed     int64             // a step to restore that could not be had; 0: none
 	Persisted  []Persisted       // the newest of each tier
 	Refused    *Origin           // the last checkpoint that could not be restored here
+	Keeping    Keeping
+	Mark       int64 // the watermark that it was told in this generation
+	Offer      int64 // grows when a rank offers to give up steps, which Held then has no more
 }
 
 // RankState is what a rank that makes no progress does.
@@ -109,7 +114,7 @@ type RankExit struct {
 
 func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
-		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World),
+		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World), Group: int32(g.Group), Groups: int32(g.Groups),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
 		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Origin: g.Origin.message(), Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources),
 	}
@@ -117,7 +122,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 
 func generationOf(m *linkpb.Go) Generation {
 	return Generation{
-		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Lead: m.GetLead(),
+		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Group: int(m.GetGroup()), Groups: int(m.GetGroups()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
 		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Origin: originOf(m.GetOrigin()), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()),
 	}
@@ -153,6 +158,8 @@ func checkGo(g *linkpb.Go) error {
 		return fmt.Errorf("go for no generation")
 	case g.GetWorld() < 1 || g.GetWorld() > MaxWorld || g.GetFirstRank() < 0 || g.GetFirstRank() >= g.GetWorld():
 		return fmt.Errorf("go for rank %d of %d", g.GetFirstRank(), g.GetWorld())
+	case g.GetGroup() < 0 || g.GetGroup() > max(g.GetGroups()-1, 0) || g.GetGroups() > MaxWorld:
+		return fmt.Errorf("go for launcher %d of %d", g.GetGroup(), g.GetGroups())
 	case len(g.GetTable()) > maxTable || len(g.GetRoleTable()) > maxTable || len(g.GetLead()) > maxLeadText:
 		return fmt.Errorf("go with overlong texts")
 	case badPorts(g.GetPorts()) || len(g.GetKey()) > maxKey:
@@ -197,10 +204,13 @@ func checkRanks(r *linkpb.Ranks) error {
 	if badPorts(r.GetPorts()) {
 		return refuse("ranks have ports that can't be")
 	}
+	if r.GetMark() < 0 || r.GetOffer() < 0 {
+		return refuse("a watermark or an offer that can't be")
+	}
 	if badSteps(r.GetHeld()) {
 		return refuse("ranks hold steps that can't be")
 	}
-	if err := errors.Join(checkHung(r), checkOwn(r), checkPersisted(r), checkCopies(r)); err != nil {
+	if err := errors.Join(checkHung(r), checkOwn(r), checkPersisted(r), checkCopies(r), checkKeeping(r.GetKeeping())); err != nil {
 		return err
 	}
 	f := r.GetFailed()
@@ -247,7 +257,8 @@ func (r Ranks) message() *linkpb.Ranks {
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
 	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
-	out.Persisted, out.Refused = persistedMessages(r.Persisted), r.Refused.message()
+	out.Mark, out.Offer = r.Mark, r.Offer
+	out.Persisted, out.Refused, out.Keeping = persistedMessages(r.Persisted), r.Refused.message(), r.Keeping.message()
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -275,7 +286,8 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
 	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
-	out.Persisted, out.Refused = persistedOf(m.GetPersisted()), originOf(m.GetRefused())
+	out.Mark, out.Offer = m.GetMark(), m.GetOffer()
+	out.Persisted, out.Refused, out.Keeping = persistedOf(m.GetPersisted()), originOf(m.GetRefused()), keepingOf(m.GetKeeping())
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),
@@ -338,7 +350,7 @@ func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetPeerPort() != m.GetPeerPort() || old.GetMissed() != m.GetMissed() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||
-		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused()) || old.GetWarm() != m.GetWarm()
+		(old.GetUse() == nil) != (m.GetUse() == nil) || !proto.Equal(old.GetRefused(), m.GetRefused()) || !proto.Equal(old.GetKeeping(), m.GetKeeping()) || old.GetWarm() != m.GetWarm()
 }
 
 // tellRanks passes on what a launcher said of its ranks: a change of members is the task's business,

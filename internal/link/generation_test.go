@@ -29,14 +29,14 @@ var someRanks = Ranks{
 	Watched: true, HungAt: time.Unix(5, 7).UTC(), Printed: true, Own: []RankOwn{{Rank: 2, Seconds: 0.5, Steps: 16}},
 	Hung:      []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Silent: time.Second, Waits: "w"}},
 	Facts:     &preflight.Facts{Versions: map[string]string{"torch": "2"}, FreeDisk: 3, SharedMemory: 4},
-	Preflight: &preflight.Report{Round: "r", Listen: preflight.Taken, Port: 5, Results: []preflight.Result{{Target: preflight.Target{Name: "worker-0", Address: "[::1]:7", Bandwidth: true}, Error: preflight.Silent, Latency: 6, Rate: 7}}, Devices: preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 3, Kind: preflight.DeviceErrors, Count: 8}}}},
+	Preflight: &preflight.Report{Round: "r", Listen: preflight.Taken, Port: 5, Results: []preflight.Result{{Target: preflight.Target{Name: "worker-0", Address: "[::1]:7", Bandwidth: true}, Error: preflight.Silent, Latency: 6, Rate: 7}}, Devices: preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 3, Kind: preflight.DeviceErrors, Count: 8, Text: "t"}}}},
 }
 
 func TestGenerationMessages(t *testing.T) {
 	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Key: "k", Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}},
+	g := Generation{Number: 4, FirstRank: 2, World: 8, Group: 1, Groups: 3, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Key: "k", Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}},
 		Preflight: &preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "worker-0", Address: "127.0.0.1:7", Bandwidth: true}}},
 		Roles:     []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}}
 	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
@@ -50,6 +50,9 @@ func TestGenerationMessages(t *testing.T) {
 		"generation":  func(m *linkpb.Go) { m.Generation = 0 },
 		"world":       func(m *linkpb.Go) { m.World = MaxWorld + 1 },
 		"rank":        func(m *linkpb.Go) { m.FirstRank = 8 },
+		"group":       func(m *linkpb.Go) { m.Group = 3 },
+		"no group":    func(m *linkpb.Go) { m.Group = -1 },
+		"groups":      func(m *linkpb.Go) { m.Groups = MaxWorld + 1 },
 		"lead":        func(m *linkpb.Go) { m.Lead = "127.0.0.1" },
 		"lead's port": func(m *linkpb.Go) { m.Lead = "127.0.0.1:99999" },
 		"restore":     func(m *linkpb.Go) { m.Restore = -1 },
@@ -95,6 +98,7 @@ func TestGenerationMessages(t *testing.T) {
 		"parameters": func(m *linkpb.Ranks) { m.Parameters = math.NaN() },
 		"devices":    func(m *linkpb.Ranks) { m.Preflight.Devices = "no" },
 		"device":     func(m *linkpb.Ranks) { m.Preflight.DeviceFaults[0].Kind = "no" },
+		"fault text": func(m *linkpb.Ranks) { m.Preflight.DeviceFaults[0].Text = strings.Repeat("a", maxFaultText+1) },
 		"count":      func(m *linkpb.Ranks) { m.Preflight.DeviceFaults[0].Count = -1 },
 		"rate":       func(m *linkpb.Ranks) { m.Preflight.Results[0].Rate = -1 },
 		"serve":      func(m *linkpb.Ranks) { m.Serve = -1 },

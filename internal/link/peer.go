@@ -266,7 +266,7 @@ func (h *Hub) take(p *peer, m *linkpb.FromLauncher) {
 	case *linkpb.FromLauncher_Ranks:
 		changed := false
 		h.tell(p, func(k *known) { changed = k.noteRanks(v.Ranks) })
-		h.tellRanks(p.parts.TaskID, p.name, changed, len(v.Ranks.GetHeld()) > 0)
+		h.tellRanks(p.parts.TaskID, p.name, changed, len(v.Ranks.GetHeld()) > 0 || v.Ranks.GetKeeping() != nil || v.Ranks.GetOffer() > 0)
 	case *linkpb.FromLauncher_Probed:
 		h.tell(p, func(k *known) {
 			k.probed = v.Probed

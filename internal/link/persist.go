@@ -22,6 +22,9 @@ const (
 	TierShared = "shared" // a store that all nodes reach
 )
 
+// Tiers are all there are, the nearest first.
+var Tiers = []string{TierLocal, TierShared}
+
 const (
 	maxTiers    = 2
 	maxParts    = 256 << 10 // bytes of what names the parts of one launcher
@@ -63,6 +66,9 @@ type Watermark struct {
 	Persist   *Persist
 	Committed []Committed
 	Keep      []int64 // steps that stay besides, rising: a peer's memory has them, or gets them
+	Last      bool    // who waits after the end of its ranks need not any more; then Step may be 0, as with Denied and Seen
+	Denied    []Denied
+	Seen      int64 // the newest offer of the launcher that it knows of: what was offered can't become the watermark any more
 }
 
 var checkpointName = regexp.MustCompile(`^[0-9]{19}-[0-9]{19}$`)
@@ -126,7 +132,7 @@ func checkPersisted(r *linkpb.Ranks) error {
 }
 
 func (w Watermark) message() *linkpb.Watermark {
-	m := &linkpb.Watermark{Generation: w.Generation, Step: w.Step, Keep: w.Keep}
+	m := &linkpb.Watermark{Generation: w.Generation, Step: w.Step, Keep: w.Keep, Last: w.Last, Denied: deniedMessages(w.Denied), Seen: w.Seen}
 	if p := w.Persist; p != nil {
 		m.Persist = &linkpb.Persist{Step: p.Step, Tiers: p.Tiers, Full: p.Full}
 	}
@@ -137,7 +143,7 @@ func (w Watermark) message() *linkpb.Watermark {
 }
 
 func watermarkOf(m *linkpb.Watermark) Watermark {
-	w := Watermark{Generation: m.GetGeneration(), Step: m.GetStep(), Keep: m.GetKeep()}
+	w := Watermark{Generation: m.GetGeneration(), Step: m.GetStep(), Keep: m.GetKeep(), Last: m.GetLast(), Denied: deniedOf(m.GetDenied()), Seen: m.GetSeen()}
 	if p := m.GetPersist(); p != nil {
 		w.Persist = &Persist{Step: p.GetStep(), Tiers: p.GetTiers(), Full: p.GetFull()}
 	}
@@ -149,7 +155,7 @@ func watermarkOf(m *linkpb.Watermark) Watermark {
 
 func checkWatermark(w *linkpb.Watermark) error {
 	p := w.GetPersist()
-	if w.GetGeneration() <= 0 || w.GetStep() <= 0 || badSteps(w.GetKeep()) {
+	if w.GetGeneration() <= 0 || w.GetStep() < 0 || w.GetSeen() < 0 || w.GetStep() == 0 && !w.GetLast() && len(w.GetDenied()) == 0 && w.GetSeen() == 0 || badSteps(w.GetKeep()) {
 		return fmt.Errorf("watermark of nothing")
 	}
 	if p != nil && (p.GetStep() <= 0 || len(p.GetTiers()) == 0 || len(p.GetTiers()) > maxTiers) || len(w.GetCommitted()) > maxTiers {
@@ -159,6 +165,9 @@ func checkWatermark(w *linkpb.Watermark) error {
 		if !knownTier(tier) {
 			return fmt.Errorf("watermark with an unknown tier")
 		}
+	}
+	if err := checkDenied(w.GetDenied()); err != nil {
+		return err
 	}
 	for _, c := range w.GetCommitted() {
 		if !knownTier(c.GetTier()) || c.GetGeneration() <= 0 || c.GetStep() <= 0 {

@@ -7,13 +7,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
 const testCheckpoint = "0000000000000000001-0000000000000000020"
 
 func TestPersistThereAndBack(t *testing.T) {
-	w := Watermark{Generation: 3, Step: 9, Persist: &Persist{8, []string{TierLocal, TierShared}, true}, Committed: []Committed{{TierShared, 3, 4}}}
+	w := Watermark{Generation: 3, Step: 9, Persist: &Persist{8, []string{TierLocal, TierShared}, true}, Committed: []Committed{{TierShared, 3, 4}}, Last: true, Denied: []Denied{{Want{"", 8}, fault.Text{EN: "no", ZH: "否"}}}}
 	raw, err := proto.Marshal(w.message())
 	var m linkpb.Watermark
 	if err != nil || proto.Unmarshal(raw, &m) != nil || checkWatermark(&m) != nil {
@@ -22,12 +24,12 @@ func TestPersistThereAndBack(t *testing.T) {
 	if d := cmp.Diff(w, watermarkOf(&m)); d != "" {
 		t.Error(d)
 	}
-	r := Ranks{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), ""}, {TierShared, 3, 8, nil, "full"}}, Refused: &Origin{"task-1", testCheckpoint}}
+	r := Ranks{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), ""}, {TierShared, 3, 8, nil, "full"}}, Refused: &Origin{"task-1", testCheckpoint}, Keeping: Keeping{engine.ReasonStopped, []Want{{TierShared, 8}, {"", 9}}, 7}}
 	if err := checkRanks(r.message()); err != nil {
 		t.Fatal(err)
 	}
 	back := ranksOf(r.message())
-	if d := cmp.Diff(r.Persisted, back.Persisted); d != "" || *back.Refused != *r.Refused {
+	if d := cmp.Diff(r.Persisted, back.Persisted) + cmp.Diff(r.Keeping, back.Keeping); d != "" || *back.Refused != *r.Refused {
 		t.Error(d, back.Refused)
 	}
 	g := generationOf(Generation{Number: 1, World: 1, Lead: "127.0.0.1:1", Origin: r.Refused}.order(1, 1))
@@ -45,6 +47,10 @@ func TestPersistIsChecked(t *testing.T) {
 		"committed nothing":  {Generation: 1, Step: 1, Committed: []Committed{{TierLocal, 1, 0}}},
 		"committed nowhere":  {Generation: 1, Step: 1, Committed: []Committed{{"", 1, 1}}},
 		"committed too many": {Generation: 1, Step: 1, Committed: make([]Committed, 3)},
+		"nothing":            {Generation: 1},
+		"denied nothing":     {Generation: 1, Step: 1, Denied: make([]Denied, 1)},
+		"denied nowhere":     {Generation: 1, Step: 1, Denied: []Denied{{Want: Want{"moon", 1}}}},
+		"denied too many":    {Generation: 1, Step: 1, Denied: make([]Denied, 4)},
 	} {
 		if checkWatermark(w.message()) == nil {
 			t.Error(name)
@@ -56,6 +62,11 @@ func TestPersistIsChecked(t *testing.T) {
 		"parts":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Parts: make([]byte, maxParts+1)}}},
 		"error":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Error: strings.Repeat("x", maxText+1)}}},
 		"many":    {Persisted: make([]*linkpb.Persisted, 3)},
+		"ended":   {Keeping: &linkpb.Keeping{Ended: "Bored"}},
+		"want":    {Keeping: &linkpb.Keeping{Wants: []*linkpb.Want{{Tier: "moon", Step: 1}}}},
+		"no want": {Keeping: &linkpb.Keeping{Wants: []*linkpb.Want{{}}}},
+		"file":    {Keeping: &linkpb.Keeping{File: -1}},
+		"wants":   {Keeping: &linkpb.Keeping{Wants: make([]*linkpb.Want, 4)}},
 		"refused": {Refused: &linkpb.Origin{TaskId: "task-1", Name: "../../etc"}},
 		"no task": {Refused: &linkpb.Origin{Name: testCheckpoint}},
 	} {

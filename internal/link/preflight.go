@@ -11,10 +11,11 @@ import (
 
 // The bounds of a preflight.
 const (
-	maxTargets  = 8
-	maxVersions = 32
-	maxVersion  = 64 // bytes
-	maxFaults   = 64 // devices of a node
+	maxTargets   = 8
+	maxVersions  = 32
+	maxVersion   = 64  // bytes
+	maxFaults    = 64  // devices of a node
+	maxFaultText = 200 // bytes
 )
 
 func preflightMessage(r *preflight.Round) *linkpb.Preflight {
@@ -93,7 +94,7 @@ func reportMessage(r *preflight.Report) *linkpb.PreflightReport {
 	}
 	out.Devices = r.Devices.Test
 	for _, f := range r.Devices.Faults {
-		out.DeviceFaults = append(out.DeviceFaults, &linkpb.DeviceFault{Index: int32(f.Index), Kind: f.Kind, Count: f.Count})
+		out.DeviceFaults = append(out.DeviceFaults, &linkpb.DeviceFault{Index: int32(f.Index), Kind: f.Kind, Count: f.Count, Text: cutText(f.Text, maxFaultText)})
 	}
 	return out
 }
@@ -108,7 +109,7 @@ func reportOf(m *linkpb.PreflightReport) *preflight.Report {
 	}
 	out.Devices.Test = m.GetDevices()
 	for _, f := range m.GetDeviceFaults() {
-		out.Devices.Faults = append(out.Devices.Faults, preflight.DeviceFault{Index: int(f.GetIndex()), Kind: f.GetKind(), Count: f.GetCount()})
+		out.Devices.Faults = append(out.Devices.Faults, preflight.DeviceFault{Index: int(f.GetIndex()), Kind: f.GetKind(), Count: f.GetCount(), Text: f.GetText()})
 	}
 	return out
 }
@@ -136,11 +137,11 @@ func checkFacts(f *linkpb.NodeFacts, r *linkpb.PreflightReport) error {
 }
 
 func checkDevices(r *linkpb.PreflightReport) error {
-	if word := r.GetDevices(); word != "" && !slices.Contains([]string{preflight.Tested, preflight.Virtual, preflight.Untested}, word) || len(r.GetDeviceFaults()) > maxFaults {
+	if word := r.GetDevices(); word != "" && !slices.Contains(preflight.Tests, word) || len(r.GetDeviceFaults()) > maxFaults {
 		return refuse("the test of devices is out of range")
 	}
 	for _, f := range r.GetDeviceFaults() {
-		if f.GetIndex() < 0 || f.GetCount() < 0 || !slices.Contains(preflight.DeviceFaults, f.GetKind()) {
+		if f.GetIndex() < 0 || f.GetCount() < 0 || len(f.GetText()) > maxFaultText || !slices.Contains(preflight.DeviceFaults, f.GetKind()) {
 			return refuse("a device of the preflight is out of range")
 		}
 	}

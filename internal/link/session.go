@@ -229,7 +229,9 @@ func (s *session) listen(alive func(time.Duration)) error {
 		case *linkpb.ToLauncher_Stop:
 			s.c.cfg.Orders.Stop(time.Duration(v.Stop.GetGraceNanos()))
 		case *linkpb.ToLauncher_Watermark:
-			s.c.cfg.Orders.Watermark(watermarkOf(v.Watermark))
+			w := watermarkOf(v.Watermark)
+			s.c.marked(w)
+			s.c.cfg.Orders.Watermark(w)
 		case *linkpb.ToLauncher_Probe:
 			s.c.cfg.Orders.Probe(probeOf(v.Probe))
 		case *linkpb.ToLauncher_LogAck:

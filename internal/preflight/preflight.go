@@ -90,11 +90,8 @@ func Judge(members []Member) []api.PreflightFinding {
 			out = append(out, finding("answer", "%s on node %s did not finish its checks in time; look at its launcher.log.", "节点 %[2]s 上的 %[1]s 未在限定时间内完成检查；请查看其 launcher.log。", m.Name, m.Node))
 			continue
 		}
-		if m.Answer.Listen != "" {
-			held[m.Name] = true
-			out = append(out, finding("port", "%s can't listen on port %d of node %s: another program holds it; end that program, or exclude the port there.",
-				"%[1]s 无法在节点 %[3]s 的端口 %[2]d 上监听：该端口被其他程序占用；请结束该程序或排除该端口。", m.Name, m.Answer.Port, m.Node))
-		}
+		held[m.Name] = m.Answer.Listen != ""
+		out = append(out, blocked(m)...)
 	}
 	out = append(out, pairs(members, held)...)
 	out = append(out, versions(members)...)
@@ -106,6 +103,15 @@ func Judge(members []Member) []api.PreflightFinding {
 		out = append(out[:MaxFindings-1], finding("more", "And %d more like these.", "另有 %d 项同类问题。", n+1))
 	}
 	return out
+}
+
+// blocked names a port of its own that a replica can't have.
+func blocked(m Member) []api.PreflightFinding {
+	if m.Answer == nil || m.Answer.Listen == "" {
+		return nil
+	}
+	return []api.PreflightFinding{finding("port", "%s can't listen on port %d of node %s: another program holds it; end that program, or exclude the port there.",
+		"%[1]s 无法在节点 %[3]s 的端口 %[2]d 上监听：该端口被其他程序占用；请结束该程序或排除该端口。", m.Name, m.Answer.Port, m.Node)}
 }
 
 func finding(field, en, zh string, args ...any) api.PreflightFinding {

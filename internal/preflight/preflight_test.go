@@ -41,10 +41,15 @@ func TestJudge(t *testing.T) {
 			}
 		}, "port", "worker-0 can't listen on port 4000 of node n0", "节点 n0 的端口 4000"},
 		"disk":          {func(m []Member) { m[1].Disk = 1 << 41 }, "disk", "Node n1 has 1Ti of disk free for worker-1, which needs 2Ti", "节点 n1"},
-		"lost device":   {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DeviceLost, 0}}} }, "device", "Device 3 of node n1 (worker-1) does not answer", "节点 n1 的加速卡 3（worker-1）没有应答"},
-		"memory errors": {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DeviceErrors, 7}}} }, "device", "had 7 memory errors", "7 个不可纠正的显存错误"},
-		"bad memory":    {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DevicePending, 0}}} }, "device", "goes out of use with the next reset", "请复位该卡"},
-		"silent driver": {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{0, DeviceSilent, 0}}} }, "device", "The driver of node n1, asked for the devices of worker-1,", "节点 n1 的驱动"},
+		"lost device":   {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DeviceLost, 0, ""}}} }, "device", "Device 3 of node n1 (worker-1) does not answer", "节点 n1 的加速卡 3（worker-1）没有应答"},
+		"memory errors": {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DeviceErrors, 7, ""}}} }, "device", "had 7 memory errors", "7 个不可纠正的显存错误"},
+		"bad memory":    {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{3, DevicePending, 0, ""}}} }, "device", "goes out of use with the next reset", "请复位该卡"},
+		"silent driver": {func(m []Member) { m[1].Answer.Devices = Devices{Tested, []DeviceFault{{0, DeviceSilent, 0, ""}}} }, "device", "The driver of node n1, asked for the devices of worker-1,", "节点 n1 的驱动"},
+		"wrong result": {func(m []Member) {
+			m[1].Answer.Devices = Devices{Computed, []DeviceFault{{3, DeviceWrong, 0, "9 of 64"}}}
+		}, "device", "Device 3 of node n1 (worker-1) computed a wrong result (9 of 64)", "试算结果错误（9 of 64）"},
+		"hung":   {func(m []Member) { m[1].Answer.Devices = Devices{Computed, []DeviceFault{{3, DeviceHung, 0, ""}}} }, "device", "did not finish a short computation", "未在限定时间内完成试算"},
+		"unseen": {func(m []Member) { m[1].Answer.Devices = Devices{Computed, []DeviceFault{{0, DeviceUnseen, 2, ""}}} }, "device", "sees only 2 of the devices that worker-1 has on node n1", "只能看到"},
 		"image": {func(m []Member) {
 			for i := range m {
 				m[i].Facts.Versions["image"] = "debian 12"
@@ -83,7 +88,7 @@ func TestMeasure(t *testing.T) {
 
 // TestCovered: the least that was done about any device is said.
 func TestCovered(t *testing.T) {
-	for want, words := range map[string][]string{"": {"", ""}, Tested: {"", Tested}, Virtual: {Tested, Virtual}, Untested: {Untested, Virtual, Tested}} {
+	for want, words := range map[string][]string{"": {"", ""}, Computed: {Computed, ""}, Tested: {Computed, Tested}, Virtual: {Tested, Virtual}, Untested: {Untested, Virtual, Tested}} {
 		got := Covered(four(func(m []Member) {
 			m[3].Answer = nil
 			for i, word := range words {
@@ -92,6 +97,51 @@ func TestCovered(t *testing.T) {
 		}))
 		if got != want {
 			t.Errorf("%v: %q", words, got)
+		}
+	}
+}
+
+// TestDeviceWords: every fault has words in both languages that name the node and fill every place.
+func TestDeviceWords(t *testing.T) {
+	for _, kind := range DeviceFaults {
+		if _, ok := deviceWords[kind]; !ok {
+			t.Errorf("%s has no words", kind)
+		}
+		got := Judge(four(func(m []Member) { m[1].Answer.Devices = Devices{Computed, []DeviceFault{{3, kind, 5, "why"}}} }))
+		if len(got) != 1 {
+			t.Fatalf("%s: %+v", kind, got)
+		}
+		for _, text := range []string{got[0].Message.EN, got[0].Message.ZH} {
+			if !strings.Contains(text, "n1") || !strings.Contains(text, "worker-1") || strings.Contains(text, "%!") {
+				t.Errorf("%s: %s", kind, text)
+			}
+		}
+	}
+}
+
+// TestLate: one that comes later must have what all others had in common; what only some had does not count.
+func TestLate(t *testing.T) {
+	common := Common(four(func(m []Member) {
+		m[1].Facts.Versions["numpy"] = "1"
+		m[2].Facts.Versions["python"] = "3.12"
+		m[3].Group, m[3].Facts.Versions = "reward", nil
+	}))
+	if len(common) != 1 || common["torch"] != "2.1.0" {
+		t.Errorf("%v", common)
+	}
+	for want, change := range map[string]func(m *Member){
+		"":                                  func(m *Member) { m.Facts.Versions["python"] = "2.7" },
+		"torch 1.13, the others have 2.1.0": func(m *Member) { m.Facts.Versions["torch"] = "1.13" },
+		"has no torch":                      func(m *Member) { m.Facts.Versions = nil },
+		"Device 3":                          func(m *Member) { m.Answer.Devices = Devices{Computed, []DeviceFault{{3, DeviceHung, 0, ""}}} },
+		"port 7":                            func(m *Member) { m.Answer.Listen, m.Answer.Port = Taken, 7 },
+		"of disk":                           func(m *Member) { m.Facts.FreeDisk = 1 },
+	} {
+		m := four(func([]Member) {})[1]
+		change(&m)
+		got := Late(m, common)
+		if (want == "") != (len(got) == 0) || want != "" && !strings.Contains(got[0].Message.EN, want) {
+			t.Errorf("%q: %+v", want, got)
 		}
 	}
 }

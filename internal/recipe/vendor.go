@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ type vendor struct {
 	uuids    bool
 	// backend is its collective library; torch is what torch.distributed calls it.
 	backend, torch string
+	// device is what PyTorch calls its cards.
+	device string
 	// socket names the variable for the network interface; "": the library has none.
 	socket string
 	// env is set where the backend is in use.
@@ -33,20 +36,20 @@ var nvidia, amd, huawei, cambricon = "nvidia", "amd", "huawei", "cambricon"
 // vendors is the table; an engine that starts containers takes mounts from here too.
 var vendors = []vendor{
 	{
-		name: nvidia, variable: "CUDA_VISIBLE_DEVICES", uuids: true, backend: "nccl", torch: "nccl", socket: "NCCL_SOCKET_IFNAME", env: ncclEnv,
+		name: nvidia, variable: "CUDA_VISIBLE_DEVICES", uuids: true, backend: "nccl", torch: "nccl", device: "cuda", socket: "NCCL_SOCKET_IFNAME", env: ncclEnv,
 		mounts: []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"},
 	},
 	{
-		name: amd, variable: "HIP_VISIBLE_DEVICES", backend: "rccl", torch: "nccl", socket: "NCCL_SOCKET_IFNAME", env: ncclEnv, // RCCL reads NCCL's
+		name: amd, variable: "HIP_VISIBLE_DEVICES", backend: "rccl", torch: "nccl", device: "cuda", socket: "NCCL_SOCKET_IFNAME", env: ncclEnv, // RCCL reads NCCL's
 		mounts: []string{"/dev/kfd", "/dev/dri"},
 	},
 	{
-		name: huawei, aliases: []string{"ascend"}, variable: "ASCEND_RT_VISIBLE_DEVICES", backend: "hccl", torch: "hccl", socket: "HCCL_SOCKET_IFNAME",
+		name: huawei, aliases: []string{"ascend"}, variable: "ASCEND_RT_VISIBLE_DEVICES", backend: "hccl", torch: "hccl", device: "npu", socket: "HCCL_SOCKET_IFNAME",
 		env:    []pair{{"HCCL_CONNECT_TIMEOUT", "${timeout}"}, {"HCCL_EXEC_TIMEOUT", "${timeout}"}, {"HCCL_WHITELIST_DISABLE", "1"}},
 		mounts: []string{"/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc", "/usr/local/Ascend/driver", "/etc/hccn.conf"},
 	},
 	{
-		name: cambricon, variable: "MLU_VISIBLE_DEVICES", backend: "cncl", torch: "cncl",
+		name: cambricon, variable: "MLU_VISIBLE_DEVICES", backend: "cncl", torch: "cncl", device: "mlu",
 		mounts: []string{"/dev/cambricon_ctl"},
 	},
 }
@@ -150,4 +153,17 @@ func VisibleDevices(assigned []api.Device) map[string]string {
 		vars[v.variable] = strings.Join(ids, ",")
 	}
 	return vars
+}
+
+// TorchDevice is what PyTorch calls these devices, cpu where there are none; "": they are of several kinds,
+// virtual, or of a maker that is not known.
+func TorchDevice(devices []api.Device) (name string) {
+	for i, d := range devices {
+		v := vendorNamed(d.Vendor)
+		if v == nil || d.Virtual || i > 0 && v.device != name {
+			return ""
+		}
+		name = v.device
+	}
+	return cmp.Or(name, "cpu")
 }

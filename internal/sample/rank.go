@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -21,6 +22,13 @@ type launcher struct {
 	mu      sync.Mutex
 	marks   marks
 	lost    error
+
+	mayOffer bool    // the launcher answers a rank that gives up steps
+	skips    int     // saves in a row that found no slot
+	offered  []int64 // steps given up, until the answer comes
+	released bool    // it came
+	apart    int64   // one save in so many is made, 0: all
+	low      int64   // as long as this is the watermark
 }
 
 // marks say which slots are free.
@@ -35,6 +43,7 @@ type heard struct {
 	Welcome *struct {
 		Restore *int64  `json:"restore"`
 		Pin     []int64 `json:"pin"`
+		Offers  bool    `json:"offers"`
 	} `json:"welcome"`
 	Pin *struct {
 		Steps []int64 `json:"steps"`
@@ -42,6 +51,7 @@ type heard struct {
 	Watermark *struct {
 		Step int64 `json:"step"`
 		Keep int64 `json:"keep"`
+		Held bool  `json:"held"`
 	} `json:"watermark"`
 }
 
@@ -68,7 +78,7 @@ func greet(ctx context.Context, p Place, held []int64) (*launcher, error) {
 		return nil, errors.Join(errors.New("the launcher does not welcome this rank"), lines.Err())
 	}
 	_ = conn.SetReadDeadline(time.Time{})
-	l.marks.pinned = first.Welcome.Pin
+	l.marks.pinned, l.mayOffer = first.Welcome.Pin, first.Welcome.Offers
 	if first.Welcome.Restore != nil {
 		l.restore = *first.Welcome.Restore
 	}
@@ -86,6 +96,7 @@ func (l *launcher) listen(lines *bufio.Scanner) {
 		l.mu.Lock()
 		if w.Watermark != nil {
 			l.marks.watermark, l.marks.keep = max(l.marks.watermark, w.Watermark.Step), w.Watermark.Keep
+			l.released = l.released || w.Watermark.Held
 		}
 		if w.Pin != nil {
 			l.marks.pinned = w.Pin.Steps
@@ -101,6 +112,62 @@ func (l *launcher) mark() marks {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.marks
+}
+
+// skipsMost is after how many saves in a row that found no slot steps are offered.
+const skipsMost = 4
+
+// After that one save in so many is made, the same ones by all ranks, until the watermark rises; twice as many each time it
+// did not. The answers come at different moments, and the slots would be filled with different steps again.
+const apartLeast, apartMost = 16, 1 << 14
+
+// pauses says that the save after this step is left out.
+func (l *launcher) pauses(step, mark int64) bool {
+	if mark != l.low {
+		l.apart = 0
+	}
+	return l.apart > 0 && step%l.apart != 0
+}
+
+// offer gives up the steps beyond the watermark if ranks seem to hold none in common, see docs/reference/rank-protocol.md. What
+// was offered is emptied when the answer has come; what became the watermark meanwhile stays.
+func (l *launcher) offer(kept *slots, saved bool) error {
+	l.mu.Lock()
+	mark, released := l.marks.watermark, l.released
+	l.released = false
+	l.mu.Unlock()
+	if released {
+		for _, s := range kept.list {
+			if s.step > mark && slices.Contains(l.offered, s.step) {
+				if err := s.wipe(); err != nil {
+					return err
+				}
+			}
+		}
+		l.offered = nil
+		if mark == l.low {
+			l.apart = min(max(2*l.apart, apartLeast), apartMost)
+		}
+	}
+	if l.skips++; saved {
+		l.skips = 0
+	}
+	if l.skips < skipsMost || len(l.offered) > 0 || !l.mayOffer {
+		return nil
+	}
+	stay := []int64{}
+	for _, step := range kept.held() {
+		if step <= mark {
+			stay = append(stay, step)
+		} else {
+			l.offered = append(l.offered, step)
+		}
+	}
+	if len(l.offered) > 0 {
+		l.low = mark
+		l.say("held", map[string]any{"steps": stay})
+	}
+	return nil
 }
 
 // say tells one thing. After the first failure nothing is told any more.

@@ -229,12 +229,16 @@ func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
 	}
 	begin := time.Now()
 	state, needed := t.state(), boss.mark()
-	if kept.room(needed) {
+	pauses := boss.pauses(int64(step), needed.watermark)
+	if !pauses && kept.room(needed) {
 		boss.say("saving", map[string]any{"step": step})
 	}
-	saved, err := kept.save(int64(step), needed, state)
-	if err != nil {
-		return err
+	var saved bool
+	if !pauses {
+		var err error
+		if saved, err = kept.save(int64(step), needed, state); err != nil {
+			return err
+		}
 	}
 	progress := map[string]any{"step": step, "t": begin.Sub(t.last).Seconds()}
 	if t.waited > 0 {
@@ -246,7 +250,10 @@ func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
 	if saved {
 		boss.say("saved", map[string]any{"step": step, "bytes": len(state), "seconds": time.Since(begin).Seconds()})
 	}
-	return nil
+	if pauses {
+		return nil
+	}
+	return boss.offer(kept, saved)
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -66,6 +66,8 @@ var access = map[string]rule{
 	"deleteTrainingTask":  {all, none, own, none, tasks, false},
 	"stopTask":            {all, none, own, none, tasks, false},
 	"cloneTask":           {all, none, own, none, tasks, false},
+	"restoreTask":         {all, none, own, none, tasks, false},
+	"pinCheckpoint":       {all, none, own, none, tasks, false},
 	"moveTask":            {all, all, own, none, tasks, false},
 	"faultTask":           {all, all, own, none, tasks, false},
 	"profileTask":         {all, all, own, none, tasks, false},

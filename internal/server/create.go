@@ -118,6 +118,9 @@ func fresh(o api.Object, who *caller) error {
 		if o.Spec.Stop {
 			return refuse("spec.stop", fault.T("It is set by the stop verb; leave it out.", "该字段由停止操作设置，请删除。"))
 		}
+		if o.Spec.Restore != nil {
+			return refuse("spec.restore", fault.T("It is set by the restore verb; leave it out, or name a checkpoint in spec.checkpoint.from.", "该字段由恢复操作设置，请删除，或在 spec.checkpoint.from 中指定检查点。"))
+		}
 	case *api.Zone:
 		o.Status = api.ZoneStatus{}
 	case *api.Queue:
@@ -162,7 +165,7 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 	switch o := o.(type) {
 	case *api.TrainingTask:
 		if err = checkRecipe(o); err == nil {
-			err = s.admitTask(ctx, &b, o, dry)
+			err = s.admitTask(ctx, c, &b, o, dry)
 		}
 	case *api.Token:
 		err = s.admitToken(ctx, &b, o)

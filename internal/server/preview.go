@@ -116,7 +116,7 @@ func (s *Server) wish(ctx context.Context, c *call, id string) (*api.TrainingTas
 	if len(task.Spec.Inside) > 0 {
 		return nil, invalid("spec.inside", fault.T("What runs inside environments is previewed at /api/v1/training-tasks/existing/preview.", "在环境内运行的任务请在 /api/v1/training-tasks/existing/preview 预览。"))
 	}
-	if err := s.admitTask(ctx, &birth{object: task}, task, true); err != nil {
+	if err := s.admitTask(ctx, c, &birth{object: task}, task, true); err != nil {
 		return nil, err
 	}
 	return task, nil

@@ -74,6 +74,8 @@ type Live interface {
 type Checkpoints interface {
 	// List gives those of a task, oldest first; none is fine. Fault Unavailable when a store is away.
 	List(ctx context.Context, taskID string) ([]api.Checkpoint, error)
+	// Pin keeps one whatever the policy says, in every tier that has it, or no longer.
+	Pin(ctx context.Context, taskID, name string, pinned bool) error
 	// Erase deletes all of them; it may be said again.
 	Erase(ctx context.Context, taskID string) error
 }

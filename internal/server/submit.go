@@ -47,7 +47,7 @@ func size(t *api.TrainingTask) (replicas, devices int) {
 
 // admitTask settles queue and phase, and refuses what could never start or does not fit the
 // queue. Project and queue must hold still until the commit.
-func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, dry bool) error {
+func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.TrainingTask, dry bool) error {
 	project, err := s.refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
 	if err != nil {
 		return err
@@ -72,6 +72,10 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 	if err := s.checkInside(ctx, t); err != nil {
 		return err
 	}
+	from, err := s.beginsFrom(ctx, c, t)
+	if err != nil {
+		return err
+	}
 	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
 		if _, err := s.archiveInfo(ctx, t.Spec.Code.Archive); fault.Is(err, fault.NotFound) {
 			return invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
@@ -82,7 +86,7 @@ func (s *Server) admitTask(ctx context.Context, b *birth, t *api.TrainingTask, d
 	if err := s.refuse(ctx, t); err != nil {
 		return err
 	}
-	t.Status = api.TrainingTaskStatus{Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting for a place.", "等待调度。")}
+	t.Status = api.TrainingTaskStatus{From: from, Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting for a place.", "等待调度。")}
 	b.ops = []store.Op{
 		store.Unchanged(api.KeyOf(project), project.GetMeta().Revision),
 		store.Unchanged(api.KeyOf(queue), queue.GetMeta().Revision),

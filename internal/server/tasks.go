@@ -46,6 +46,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 			body: &bodySpec{schema: schemaOf[cloneBody](reg), media: []string{"application/json"}}, handle: s.cloneTask,
 		},
 		s.moveRoute(reg, row, one),
+		s.restoreRoute(reg, row, one), s.pinRoute(reg, row, one),
 		logs,
 		read("events", "listTaskEvents", "What happened to the task.", append(eventPage, both...), eventsSchema(reg), s.taskEvents),
 		read("why", "explainTask", "Why the task is where it is.", both, schemaOf[Explanation](reg), s.why),
@@ -88,7 +89,7 @@ func (s *Server) stopTask(ctx context.Context, c *call) (*reply, error) {
 	}
 	c.note.before(task)
 	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {
-		if t.Spec.Stop || t.Status.Phase.Finished() {
+		if t.Spec.Stop || t.Status.Phase.Finished() && !t.Spec.Restore.Due(t.Status.Attempt) {
 			return false
 		}
 		t.Spec.Stop = true
@@ -124,7 +125,7 @@ func (s *Server) cloneTask(ctx context.Context, c *call) (*reply, error) {
 	if next.Meta.DisplayName == "" && next.Meta.Name == "" {
 		next.Meta.DisplayName = task.Meta.DisplayName
 	}
-	next.Spec.Stop = false
+	next.Spec.Stop, next.Spec.Restore = false, nil
 	return s.make(ctx, c, next)
 }
 

@@ -188,7 +188,7 @@ func (s *Server) changeToken(next, current, given *api.Token) func() error {
 }
 
 // changeTask takes over what may change once a task is made, and refuses the rest by name.
-// Queue and stop, which the server filled in, may be left out.
+// Queue, stop and restore, which the server filled in, may be left out.
 func changeTask(next, current, given *api.TrainingTask) func() error {
 	next.Spec = given.Spec
 	if next.Spec.Queue == "" {
@@ -196,6 +196,9 @@ func changeTask(next, current, given *api.TrainingTask) func() error {
 	}
 	if !next.Spec.Stop {
 		next.Spec.Stop = current.Spec.Stop
+	}
+	if next.Spec.Restore == nil {
+		next.Spec.Restore = current.Spec.Restore
 	}
 	// Somebody who read both and changed one of them means that one.
 	samePriority := sameJSON(given.Spec.Priority, current.Spec.Priority)

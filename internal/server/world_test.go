@@ -44,6 +44,7 @@ type world struct {
 	admin   string // secret
 	stop    func() // ends the server and everything under it; waits
 	live    *fakeLive
+	shelf   shelf
 }
 
 // fakeLive is the leader's memory, set by the test.
@@ -129,7 +130,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.logs = logbook.New(logbook.Config{Blob: w.blob, Clock: clock.Real})
 	registry := prometheus.NewRegistry()
 	cfg := Config{
-		Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs, Live: w.live, Version: "test",
+		Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs, Live: w.live, Checkpoints: &w.shelf, Version: "test",
 		Metrics: registry, Register: registry,
 		Backup: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, "tar"); return err },
 	}

@@ -10,6 +10,11 @@ import (
 //go:embed src/fermi/*.py
 var files embed.FS
 
+// SelfTest is what a preflight runs on the devices of a node.
+//
+//go:embed src/fermi/_selftest.py
+var SelfTest string
+
 // Write puts the package fermi into dir, which must not exist yet.
 func Write(dir string) error {
 	src, err := fs.Sub(files, "src")

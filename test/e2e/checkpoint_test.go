@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,6 +35,7 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 	w.submit(learner("whole", "0s", nil))
 	w.phase("whole", api.PhaseCompleted)
 	want := w.model("whole")
+	w.must("delete", "task", "whole") // with what it saved last
 	often := &api.CheckpointTier{EverySteps: 10}
 	off := &api.CheckpointTier{Disabled: true}
 	for name, keep := range map[string]*api.Checkpoints{"local": {Local: often, Shared: off}, "shared": {Local: off, Shared: often}} {
@@ -82,6 +85,116 @@ func TestACommitOutlivesItsServer(t *testing.T) {
 	}
 	w.must("train", "stop", "steady")
 	w.phase("steady", api.PhaseStopped)
+}
+
+// TestATaskGoesOnFromAChosenCheckpoint: one that has completed is sent back to a step and comes to the very bits of the
+// first run; a kill of the server in between changes nothing. A new task begins there too, with fewer ranks.
+func TestATaskGoesOnFromAChosenCheckpoint(t *testing.T) {
+	w := up(t, "--demo", "--checkpoints-store", t.TempDir())
+	all := &api.CheckpointTier{EverySteps: 20, Keep: &api.CheckpointKeep{Last: 100}}
+	task := learner("back", "10ms", &api.Checkpoints{Local: &api.CheckpointTier{Disabled: true}, Shared: all})
+	task.Spec.Roles[0].Command = append(task.Spec.Roles[0].Command, "--shards", "4")
+	w.submit(task)
+	w.phase("back", api.PhaseCompleted)
+	want, list := w.model("back"), w.checkpoints("back")
+	chosen := list[len(list)/2]
+	w.must("train", "restore", "back", "--step", strconv.FormatInt(chosen.Step, 10))
+	w.Kill()
+	w.start()
+	w.began("back", chosen)
+	w.phase("back", api.PhaseCompleted)
+	if !bytes.Equal(w.model("back"), want) {
+		t.Error("other weights than without going back")
+	}
+	contains(t, w.must("logs", "back"), "goes on after step="+strconv.FormatInt(chosen.Step, 10))
+	contains(t, w.must("train", "checkpoints", "back", "--pin", strconv.FormatInt(chosen.Step, 10)), "shared*")
+	if r := w.fermi("train", "restore", "back", "--step", "7"); r.code == 0 || !strings.Contains(r.err, strconv.FormatInt(chosen.Step, 10)) {
+		t.Errorf("a step that is not there: %d %s", r.code, r.err)
+	}
+	next := learner("next", "0s", &api.Checkpoints{From: &api.CheckpointFrom{Task: "back", Step: chosen.Step}})
+	next.Spec.Roles[0].Replicas, next.Spec.Roles[0].Command = 1, append(next.Spec.Roles[0].Command, "--shards", "4")
+	w.submit(next)
+	w.phase("next", api.PhaseCompleted)
+	if got := w.task("next").Status; got.Rendezvous.Origin == nil || got.Rendezvous.Origin.Name != chosen.Name || got.Rendezvous.World != 2 {
+		t.Errorf("it began from %+v", got.Rendezvous)
+	}
+	if !bytes.Equal(w.model("next"), want) {
+		t.Error("other weights with two ranks than with four")
+	}
+}
+
+// TestARunningTaskIsSentBack ends what runs only when that is asked for.
+func TestARunningTaskIsSentBack(t *testing.T) {
+	w := up(t, "--demo", "--checkpoints-store", t.TempDir())
+	task := learner("long", "10ms", &api.Checkpoints{Shared: &api.CheckpointTier{EverySteps: 10, Keep: &api.CheckpointKeep{Last: 1000}}})
+	task.Spec.Roles[0].Command[4] = "1000000"
+	w.submit(task)
+	w.checkpointed("long", "shared", 0)
+	chosen := w.checkpoints("long")[0]
+	w.checkpointed("long", "shared", chosen.Step+50)
+	step := strconv.FormatInt(chosen.Step, 10)
+	if r := w.fermi("train", "restore", "long", "--step", step); r.code == 0 || !strings.Contains(r.err, "--stop") {
+		t.Errorf("%d %s", r.code, r.err)
+	}
+	w.must("train", "restore", "long", "--step", step, "--stop")
+	w.began("long", chosen)
+	waitFor(t, "the future that was given up to go", func() bool {
+		return !slices.ContainsFunc(w.checkpoints("long"), func(c api.Checkpoint) bool { return w.task("long").Spec.Restore.Abandons(c.Name) })
+	})
+	w.must("train", "stop", "long")
+	w.phase("long", api.PhaseStopped)
+}
+
+// TestNodesKeepWhatIsPinned, and nothing else that the policy does not keep.
+func TestNodesKeepWhatIsPinned(t *testing.T) {
+	w := up(t, "--demo")
+	task := learner("pins", "20ms", &api.Checkpoints{Local: &api.CheckpointTier{EverySteps: 10, Keep: &api.CheckpointKeep{Last: 3}}})
+	task.Spec.Roles[0].Command[4] = "1000000"
+	w.submit(task)
+	var pinned api.Checkpoint
+	waitFor(t, "a checkpoint to pin", func() bool {
+		list, err := w.api.Checkpoints(t.Context(), "default", "pins")
+		if err != nil || len(list) == 0 {
+			return false
+		}
+		pinned = list[len(list)-1]
+		return w.api.Pin(t.Context(), "default", "pins", pinned.Step, true) == nil // it may have gone meanwhile
+	})
+	onDisks := func() (names []string) {
+		found, _ := filepath.Glob(filepath.Join(w.Dir, "checkpoints", "*", "objects", "task-*", "manifests", "*"))
+		for _, path := range found {
+			names = append(names, filepath.Base(path))
+		}
+		return names
+	}
+	w.checkpointed("pins", "local", pinned.Step+100)
+	if names := onDisks(); !slices.Contains(names, pinned.Name) || len(names) > 2*6 {
+		t.Errorf("%s is pinned; the nodes have %v", pinned.Name, names)
+	}
+	if err := w.api.Pin(t.Context(), "default", "pins", pinned.Step, false); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "what is pinned no more to go from the nodes", func() bool { return !slices.Contains(onDisks(), pinned.Name) })
+	w.must("train", "stop", "pins")
+	w.phase("pins", api.PhaseStopped)
+}
+
+func (w *world) checkpoints(name string) []api.Checkpoint {
+	w.t.Helper()
+	list, err := w.api.Checkpoints(w.t.Context(), "default", name)
+	if err != nil || len(list) == 0 {
+		w.t.Fatal(list, err)
+	}
+	return list
+}
+
+// began waits until a task runs from a checkpoint since it was asked to.
+func (w *world) began(name string, from api.Checkpoint) {
+	w.t.Helper()
+	w.until(name, "back at the chosen step", func(t *api.TrainingTask) bool {
+		r := t.Status.Rendezvous
+		return t.Spec.Restore != nil && t.Status.Attempt > t.Spec.Restore.Attempt && r != nil && r.Origin != nil && r.Origin.Name == from.Name
+	})
 }
 
 // checkpointed waits for a checkpoint in a tier beyond a step, and gives its step.

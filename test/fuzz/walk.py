@@ -128,6 +128,7 @@ class Walk:
         read["spec"]["description"] = "changed"
         self.call("updateTrainingTask", name=clone, body=read)
         self.call("deleteTrainingTask", name=clone)
+        self.checkpoints()
         # One that runs while the fuzzing does, and one that never will: placements and reasons to look at.
         sleeper = {"metadata": {"name": "sleeper"}, "spec": {"roles": [{"command": ["sleep", "86400"]}]}}
         self.call("createTrainingTask", body=sleeper)
@@ -164,6 +165,25 @@ class Walk:
             self.call("createTrainingTask", body=TASK | {"metadata": {"name": name}})
         self.leave("training-tasks", ["walked", "sleeper", "waiter"], go)
         self.names["placements", ""] = [placement]
+
+    def checkpoints(self):
+        """A task that saves; it is over before others need its cores."""
+        learner = {"metadata": {"name": "learner"}, "spec": {"checkpoint": {"local": {"everySteps": 5}}, "roles": [
+            {"command": ["fermi", "sample", "train", "--steps", "100000", "--step-time", "5ms"], "ranks": 2}]}}
+        self.call("createTrainingTask", body=learner)
+        kept = lambda: self.call("listTaskCheckpoints", name="learner").json()["data"]["items"]
+        phase = lambda: self.call("getTrainingTask", name="learner").json()["data"]["status"]["phase"]
+        self.until(kept)
+        self.call("restoreTask", expect=409, name="learner", body={"step": 1})
+        self.call("stopTask", name="learner")
+        self.until(lambda: phase() == "Stopped")
+        step = kept()[-1]["step"]
+        self.call("pinCheckpoint", name="learner", body={"step": step})
+        self.call("pinCheckpoint", expect=400, name="learner", body={"step": step + 1})
+        self.call("restoreTask", expect=400, name="learner", body={"step": step + 1})
+        self.call("restoreTask", name="learner", body={"step": step})
+        self.call("stopTask", name="learner")
+        self.until(lambda: phase() == "Stopped")
 
     def node(self):
         node = self.call("listNode").json()["data"]["items"][0]["metadata"]["name"]

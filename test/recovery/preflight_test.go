@@ -59,3 +59,26 @@ func TestPreflight(t *testing.T) {
 		t.Errorf("refused: %s %s %s", s.Phase, s.Reason, s.Message)
 	}
 }
+
+// TestTorchComputed: before ranks on a real machine start, their own PyTorch computes there behind their wall, and its
+// result is right.
+func TestTorchComputed(t *testing.T) {
+	killsWanted(t)
+	w := newWorld(t, "--quantum", "1s")
+	name := "computed"
+	// Where the machine was too busy to finish in time nothing is said, so it is tried again.
+	w.eventually("a computation before the start", func() bool {
+		name += "-again"
+		r := w.torchTask(&api.TrainingTask{Meta: api.Meta{Name: name}, Spec: api.TrainingTaskSpec{
+			Preflight: api.PreflightWarn,
+			Roles:     []api.Role{{Name: "worker", Resources: api.Resources{CPU: 1000, Memory: 1 << 30}, Command: []string{torchPython, "-c", "pass"}}},
+		}}, 1)
+		w.eventually("its end", func() bool { return w.task(r.name).Status.Phase.Finished() })
+		s := w.task(r.name).Status
+		if s.Phase != api.PhaseCompleted || s.Preflight == nil || s.Preflight.FinishedAt == nil {
+			t.Fatalf("%s: %s %+v", s.Phase, s.Message, s.Preflight)
+		}
+		t.Logf("preflight in %s: %q", s.Preflight.FinishedAt.Sub(s.Preflight.StartedAt), s.Preflight.Devices)
+		return s.Preflight.Devices == api.DevicesComputed
+	})
+}

@@ -7,6 +7,7 @@ import { cpus, loadavg, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
+import { seeCheckpoints } from "./checkpoints.mjs";
 import { seeInside, seeUse, startHosts } from "./inside.mjs";
 import { hurtTask, seeNoRecovery, seeRecipe, seeRecovery } from "./training.mjs";
 
@@ -59,9 +60,13 @@ async function startPlatform() {
   const data = await mkdtemp(join(tmpdir(), "fermi-web-"));
   const listen = `127.0.0.1:${await freePort()}`;
   base = `http://${listen}`;
-  const child = spawn(join(root, "bin/fermi"), ["up", "--demo", "--data", data, "--listen", listen], {
-    stdio: ["ignore", "ignore", "pipe"],
-  });
+  const child = spawn(
+    join(root, "bin/fermi"),
+    ["up", "--demo", "--data", data, "--listen", listen, "--checkpoints-store", join(data, "kept")],
+    {
+      stdio: ["ignore", "ignore", "pipe"],
+    },
+  );
   let said = "";
   child.stderr.on("data", (chunk) => {
     said = (said + chunk).slice(-4000);
@@ -321,6 +326,11 @@ async function tour(browser, lang, ids) {
 
   await step(`${lang}: a task inside others is chosen, and runs there`, async () => {
     await seeInside(scene, lang);
+    clean();
+  });
+
+  await step(`${lang}: checkpoints are drawn, pinned and gone back to`, async () => {
+    await seeCheckpoints({ ...scene, untilPhase }, lang);
     clean();
   });
 

@@ -115,7 +115,7 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	}
 	errs = append(errs, c.startAll(ctx, s, p, task))
 	hold := len(p.goAhead) > 0 && c.holds(s, task)
-	errs = append(errs, c.ask(s, p.check, task.Status))
+	errs = append(errs, c.ask(s, p.check, task.Status), c.askLate(s, p.late, task.Status))
 	roles, table := s.addresses()
 	for _, i := range p.goAhead {
 		g := s.orderFor(i, task.Status, hold)
@@ -215,7 +215,7 @@ func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 	if o := task.Spec.Outputs; o != nil {
 		r.OutputLogs = o.Logs
 	}
-	r.KeepLocal = *task.Spec.LocalTier().Keep
+	r.KeepLocal, r.CheckpointFolder = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder()
 	if n := c.node(m.number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
 		r.Devices = devicesOf(n, m.devices)

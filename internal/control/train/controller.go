@@ -82,8 +82,9 @@ type Controller struct {
 	bases map[string]base      // by work
 	bills map[string]uint64    // task id → what the usage rows of this leader say
 
-	durable map[string]*checkpoints // task id → its checkpoints
-	away    map[string]time.Time    // task id → until when it is not asked for them again
+	durable map[string]*checkpoints         // task id → its checkpoints
+	away    map[string]time.Time            // task id → until when it is not asked for them again
+	held    map[string]api.CheckpointOrigin // task id → the checkpoint of another that it begins from
 }
 
 // New makes a controller; it starts nothing.
@@ -98,7 +99,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
 	c.stays, c.paces, c.bills = map[string]int{}, map[api.Key]pace{}, map[string]uint64{}
 	c.lent, c.bases = map[string]api.Key{}, map[string]base{}
-	c.durable, c.away = map[string]*checkpoints{}, map[string]time.Time{}
+	c.durable, c.away, c.held = map[string]*checkpoints{}, map[string]time.Time{}, map[string]api.CheckpointOrigin{}
 	marks := newWatermarks()
 	c.marks = marks
 	c.mu.Unlock()
@@ -164,6 +165,7 @@ func (c *Controller) change(ch store.Change) {
 		if ch.New != nil {
 			c.keys[ch.New.GetMeta().ID] = ch.Key
 			c.noteBase(ch.New.(*api.TrainingTask))
+			c.noteHeld(ch.New.(*api.TrainingTask))
 			if idle(ch.New.(*api.TrainingTask)) {
 				return
 			}
@@ -173,6 +175,7 @@ func (c *Controller) change(ch store.Change) {
 			delete(c.bills, ch.Old.GetMeta().ID)
 			delete(c.durable, ch.Old.GetMeta().ID)
 			delete(c.away, ch.Old.GetMeta().ID)
+			delete(c.held, ch.Old.GetMeta().ID)
 			delete(c.paces, ch.Key)
 		}
 		c.loop.Add(ch.Key)
@@ -264,6 +267,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 	}
 	c.muster(&s, known)
 	s.table()
+	s.durable = c.keeps(s.task)
 	s.origins, s.unread = c.origins(ctx, &s)
 	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
 		if _, err := c.recipe(s, s.task); err != nil {

@@ -31,6 +31,8 @@ func decide(s seen, now time.Time) plan {
 		s.bereft(&p, now)
 	case s.placement.Spec.Evict != nil:
 		s.leave(&p, now)
+	case s.rewinds():
+		s.rewind(&p, now)
 	case s.placement.Spec.Shrink != nil && s.settled():
 		s.shrunk(&p)
 	case p.status.Phase == api.PhasePending:
@@ -72,7 +74,7 @@ func (s *seen) unplaced(p *plan, now time.Time) {
 		return
 	}
 	if t := s.task.Spec.Timeouts; t != nil && t.Pending > 0 {
-		left := t.Pending.Std() - now.Sub(s.task.Meta.CreatedAt)
+		left := t.Pending.Std() - now.Sub(s.since())
 		if left > 0 {
 			p.wake = left
 			return
@@ -110,6 +112,10 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	s.count(p)
 	if s.refuses(p) {
 		s.refused(p, now)
+		return
+	}
+	if s.astray() {
+		s.giveUpOrigin(p, now)
 		return
 	}
 	if s.lose(p, now) {

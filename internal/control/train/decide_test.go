@@ -300,11 +300,20 @@ func TestEveryLifeEnds(t *testing.T) {
 			size = 4
 		}
 		world := map[engine.Name]*member{}
-		for turn := range 400 {
+		restores := rapid.IntRange(0, 2).Draw(t, "restores")
+		for turn := range 1200 {
 			if turn == 20 && rapid.Bool().Draw(t, "stop") {
 				tk.Spec.Stop = true
 			}
-			s := seen{task: tk, placement: pl, archiveAfter: time.Hour, stay: turn%2 == 0}
+			over := tk.Status.Phase.Finished() && len(world) == 0
+			if restores > 0 && size == 2 && (over || rapid.IntRange(0, 9).Draw(t, "restore") == 0) {
+				restores--
+				tk = rewound(tk, now.Add(time.Duration(turn)*time.Second))
+			}
+			if pl == nil && tk.Status.Phase == api.PhasePending {
+				pl = placed() // the scheduler's part
+			}
+			s := seen{durable: true, task: tk, placement: pl, archiveAfter: time.Hour, stay: turn%2 == 0}
 			s.fillFrom(world, size)
 			if size == 2 {
 				s.origins = unrefused(&s)
@@ -320,16 +329,17 @@ func TestEveryLifeEnds(t *testing.T) {
 			checkInterruptions(t, p.status)
 			checkUsed(t, s.task.Status, p)
 			checkWatch(t, s, p)
+			checkRewind(t, s, p)
 			if r := p.status.Rendezvous; r != nil && r.Origin != nil && (r.Restore != r.Origin.Step || p.status.Generation > tk.Status.Generation && !slices.Contains(s.origins, *r.Origin)) {
 				t.Fatalf("it begins from a checkpoint that is none: %+v of %v", r.Origin, s.origins)
 			}
 			tk, pl = s.committed(p)
 			play(t, world, s, p)
-			if tk.Status.Phase.Finished() && len(world) == 0 {
+			if tk.Status.Phase.Finished() && len(world) == 0 && (restores == 0 || size > 2) && (tk.Spec.Stop || !tk.Spec.Restore.Due(tk.Status.Attempt)) {
 				return
 			}
 		}
-		t.Fatalf("still %s after 400 turns: %+v", tk.Status.Phase, world)
+		t.Fatalf("still %s after 1200 turns: %+v", tk.Status.Phase, world)
 	})
 }
 

@@ -17,13 +17,12 @@ import (
 // is read once and then known, for only a leader commits. A launcher that can't restore the one it was
 // told says so, and the next generation begins with the next older one.
 
-// tiers are all there are, the nearest first.
-var tiers = []string{link.TierLocal, link.TierShared}
+var tiers = link.Tiers
 
 // checkpoints is what a leader knows of a task's.
 type checkpoints struct {
 	list    []api.CheckpointOrigin // newest first
-	refused map[string]bool        // by launchers of this attempt
+	refused map[string]bool        // by launchers of this attempt; task id and name
 	attempt int
 }
 
@@ -51,10 +50,16 @@ func (c *Controller) origins(ctx context.Context, s *seen) (list []api.Checkpoin
 	}
 	for i := range s.members {
 		if o := s.members[i].said.Refused; o != nil {
-			known.refused[o.Name] = true
+			known.refused[o.TaskID+"/"+o.Name] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(known.list), func(o api.CheckpointOrigin) bool { return known.refused[o.Name] }), false
+	list = slices.Clone(known.list)
+	if from := task.Status.From; from != nil {
+		list = append(list, *from)
+	}
+	return slices.DeleteFunc(list, func(o api.CheckpointOrigin) bool {
+		return known.refused[o.TaskID+"/"+o.Name] || o.TaskID == task.Meta.ID && task.Spec.Restore.Abandons(o.Name)
+	}), false
 }
 
 // checkpointsOf reads what there is, once.
@@ -94,21 +99,10 @@ func (c *Controller) readCheckpoints(ctx context.Context, task *api.TrainingTask
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	for _, tier := range tiers {
-		repo, err := c.cfg.Repo(tier, task.Meta.ID)
-		if err != nil {
-			return nil, err
-		}
-		if repo == nil {
-			continue
-		}
-		found, _, err := repo.List(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, one := range found {
-			known.add(task.Meta.ID, one.Name, int64(one.Step))
-		}
+	open := func(tier string) (*ckpt.Repo, error) { return c.cfg.Repo(tier, task.Meta.ID) }
+	err := ckpt.EachIn(ctx, tiers, open, func(_ string, one ckpt.Checkpoint) { known.add(task.Meta.ID, one.Name, int64(one.Step)) })
+	if err != nil {
+		return nil, err
 	}
 	return known, nil
 }
@@ -139,7 +133,7 @@ func (c *Controller) commitCheckpoint(ctx context.Context, task *api.TrainingTas
 	if err != nil {
 		return err
 	}
-	if t := now.(*api.TrainingTask); t.Meta.ID != task.Meta.ID || uint64(t.Status.Generation) != p.Generation {
+	if t := now.(*api.TrainingTask); t.Meta.ID != task.Meta.ID || uint64(t.Status.Generation) != p.Generation || t.Spec.Restore.Due(t.Status.Attempt) {
 		return fault.New(fault.Conflict, "StaleGeneration", fault.T("Another generation has begun.", "已开始新的一代。"))
 	}
 	keep := task.Spec.SharedTier().Keep
@@ -159,7 +153,9 @@ func (c *Controller) commitCheckpoint(ctx context.Context, task *api.TrainingTas
 		known.add(task.Meta.ID, m.Name(), int64(m.Step))
 	}
 	c.mu.Unlock()
-	_, err = repo.Collect(ctx, ckpt.Retention{Last: keep.Last, Every: uint64(keep.EverySteps)})
+	_, err = repo.Collect(ctx, ckpt.Retention{
+		Last: keep.Last, Every: uint64(keep.EverySteps), Abandoned: task.Spec.Restore.Abandons, Held: c.heldOf(task.Meta.ID),
+	})
 	if err != nil {
 		c.cfg.Log.Warn("old checkpoints were not deleted", "task", task.Meta.ID, "tier", tier, "error", err)
 	}

@@ -23,7 +23,7 @@ func past() []api.CheckpointOrigin {
 // unrefused are the checkpoints that no member refused.
 func unrefused(s *seen) []api.CheckpointOrigin {
 	return slices.DeleteFunc(past(), func(o api.CheckpointOrigin) bool {
-		return slices.ContainsFunc(s.members, func(m member) bool { return m.said.Refused != nil && m.said.Refused.Name == o.Name })
+		return s.task.Spec.Restore.Abandons(o.Name) || slices.ContainsFunc(s.members, func(m member) bool { return m.said.Refused != nil && m.said.Refused.Name == o.Name })
 	})
 }
 

@@ -66,22 +66,31 @@ func (s *seen) admit() {
 	if r == nil || r.Below == nil {
 		return
 	}
-	newcomer := func(m member) bool { return m.index >= r.Below[m.role] }
-	unready := func(m member) bool {
-		if newcomer(m) {
-			return !m.attached || m.ended() || m.said.Port == 0 || !m.said.Prepared
+	newcomer := func(m member) bool { return m.leaving || m.index >= r.Below[m.role] }
+	for i := range s.members {
+		m := &s.members[i]
+		if m.leaving = slices.Contains(r.Left, m.index); newcomer(*m) {
+			s.inspect(m)
+		}
+	}
+	aside := func(m member) bool { return m.leaving }
+	if slices.ContainsFunc(s.members, func(m member) bool {
+		switch {
+		case m.leaving:
+			return false // it comes to nothing, and nobody waits for that
+		case newcomer(m):
+			return !m.ready()
 		}
 		return m.ended() || m.said.Generation < int64(s.task.Status.Generation) // too late, or too early
-	}
-	if !slices.ContainsFunc(s.members, unready) {
-		return
+	}) {
+		aside = newcomer
 	}
 	for _, m := range s.members {
-		if newcomer(m) {
+		if aside(m) {
 			s.joining = append(s.joining, m)
 		}
 	}
-	s.members = slices.DeleteFunc(s.members, newcomer)
+	s.members = slices.DeleteFunc(s.members, aside)
 }
 
 // everybody is who takes part and, behind them, who joins, and who stands by.
@@ -106,6 +115,9 @@ func (s *seen) below() map[string]int {
 // restorable is the step to go on from: the newest that all ranks hold, or that is held for them. Of an elastic task it is the
 // newest that all hold who hold any; the others are newcomers, and are handed it.
 func (s *seen) restorable() int64 {
+	if s.task.Spec.CheckpointFolder() != "" {
+		return 0 // its state is in files
+	}
 	if !s.elastic() {
 		return max(s.heldByAll(), s.covered())
 	}
@@ -171,7 +183,7 @@ func (s *seen) resize(p *plan, now time.Time) bool {
 	if p.status.Rendezvous == nil || !s.replaces() {
 		return false
 	}
-	s.recruit(p)
+	s.recruit(p, now)
 	if s.reshape(p, now) {
 		return true
 	}
@@ -181,7 +193,7 @@ func (s *seen) resize(p *plan, now time.Time) bool {
 
 // recruit starts newcomers, and lets go of those that ended before they took part: what they were for
 // goes on without them.
-func (s *seen) recruit(p *plan) {
+func (s *seen) recruit(p *plan, now time.Time) {
 	next := s.placement.Spec
 	next.Roles = slices.Clone(next.Roles)
 	for k := range s.joining {
@@ -189,7 +201,13 @@ func (s *seen) recruit(p *plan) {
 		switch {
 		case m.state == "":
 			p.start = append(p.start, len(s.members)+k)
-		case m.ended():
+		case m.ended() && m.leaving:
+			s.turnAway(p, &next, m, now)
+		case !m.ended():
+			if s.look(p, m, len(s.members)+k); m.leaving {
+				p.stop = append(p.stop, m.name)
+			}
+		default:
 			drop(next.Roles, m)
 			p.resize, p.commit, p.usage = &next, true, true
 			text := fault.T("%s-%d ended before it could join; the task goes on without it.", "%s-%d 在加入前已结束，任务将不带它继续。", m.role, m.index)
@@ -216,7 +234,7 @@ func (s *seen) changed(p *plan) bool {
 }
 
 func (s *seen) anyEnded() bool {
-	return slices.ContainsFunc(s.members, func(m member) bool { return m.ended() })
+	return slices.ContainsFunc(s.members, func(m member) bool { return m.ended() || m.waits() })
 }
 
 // reshape opens the next generation where who takes part is not who did. It is no restart. False: all

@@ -29,6 +29,7 @@ type stage struct {
 	stays int                 // the generation for which there was no other place, and one
 	first map[engine.Name]int // ranks of those with spares
 	seats map[engine.Name]int // first ranks, of a task with peer memory
+	late  bool                // who comes later is looked at
 }
 
 // look is what observe would see.
@@ -100,6 +101,7 @@ func (g *stage) plan() {
 
 // check holds a plan against what must never be.
 func (g *stage) check(s seen, p plan) {
+	g.checkLate(s, p)
 	if p.status.Attempt < g.tk.Status.Attempt || p.status.Generation < g.tk.Status.Generation {
 		g.t.Fatal("attempt or generation went back")
 	}
@@ -158,6 +160,7 @@ func (g *stage) act(s seen, p plan) {
 		m := g.world[name]
 		m.said.Prepared = m.said.Port != 0 && (m.said.Prepared || rapid.Bool().Draw(g.t, "prepared"))
 	}
+	g.examine(s, p)
 }
 
 // TestEveryElasticLifeEnds: whatever planner, engine and ranks do, and wherever the leader is killed, the
@@ -169,7 +172,7 @@ func TestEveryElasticLifeEnds(t *testing.T) {
 
 // lifeEnds plays one life.
 func lifeEnds(t *rapid.T, tk *api.TrainingTask) {
-	g := &stage{t: t, tk: tk, world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 3, seats: map[engine.Name]int{}}
+	g := &stage{t: t, tk: tk, world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 3, seats: map[engine.Name]int{}, late: rapid.Bool().Draw(t, "late")}
 	place := func() {
 		g.pl = placed()
 		g.pl.Spec.Attempt = g.tk.Status.Attempt + 1

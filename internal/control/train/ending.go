@@ -34,6 +34,10 @@ func (s *seen) finished(p *plan, now time.Time) {
 		p.erase = true
 		return
 	}
+	if !s.task.Spec.Stop && s.task.Spec.Restore.Due(s.task.Status.Attempt) {
+		s.revive(p)
+		return
+	}
 	age := now.Sub(*s.task.Status.FinishedAt)
 	if age >= s.archiveAfter {
 		p.archive = true
@@ -136,5 +140,9 @@ func (s *seen) finish(p *plan, now time.Time, phase api.Phase, reason string, me
 	}
 	p.dropPlace = s.placement != nil
 	p.to(phase, reason, message)
-	p.tell(phase == api.PhaseFailed, string(phase), "end", message)
+	once := "end"
+	if r := s.task.Spec.Restore; r != nil {
+		once += "-" + r.At.String() // it had ended before
+	}
+	p.tell(phase == api.PhaseFailed, string(phase), once, message)
 }

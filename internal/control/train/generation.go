@@ -49,20 +49,29 @@ func (s *seen) table() {
 		places = s.seated(order)
 		s.order = slices.DeleteFunc(slices.Clone(places), func(i int) bool { return i < 0 })
 	}
-	next := map[string]int{} // the next rank; "": of the roles that restart with the task
+	next, groups := map[string]int{}, map[string]int{} // the next rank and launcher; "": of the roles that restart with the task
 	for place, i := range places {
 		if i < 0 {
 			continue
 		}
 		m := &s.members[i]
-		space := ""
-		if s.task.Status.Role(m.role) != nil {
-			space = m.role
-		}
-		m.place, m.first = place, next[space]
+		space := s.space(m)
+		m.place, m.first, m.group = place, next[space], groups[space]
 		next[space] += m.ranks
+		groups[space]++
 		s.world += m.ranks
 	}
+	for i := range s.members {
+		s.members[i].groups = groups[s.space(&s.members[i])]
+	}
+}
+
+// space names the part whose ranks a member's are counted among; "": that of the roles that restart with the task.
+func (s *seen) space(m *member) string {
+	if s.task.Status.Role(m.role) != nil {
+		return m.role
+	}
+	return ""
 }
 
 // lowest is the number of a mask's first device.
@@ -258,7 +267,7 @@ func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Ge
 		origin = &link.Origin{TaskID: o.TaskID, Name: o.Name}
 	}
 	g := link.Generation{
-		Origin: origin, Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Lead: r.Lead, Table: r.Members,
+		Origin: origin, Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Group: s.members[i].group, Groups: s.members[i].groups, Lead: r.Lead, Table: r.Members,
 		Restore: r.Restore, Hold: hold, Ports: r.Ports,
 	}
 	s.introduce(i, &g)

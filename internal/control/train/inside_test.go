@@ -107,6 +107,29 @@ func TestGuestRanks(t *testing.T) {
 	}
 }
 
+// TestGroups: each launcher is told which one it is, however many ranks those before it have; a role that
+// restarts by itself counts its own.
+func TestGroups(t *testing.T) {
+	tk := task(api.PhaseRunning, 1, 1)
+	tk.Status.Rendezvous = &api.Rendezvous{World: 6, Lead: "127.0.0.1:1"}
+	tk.Status.Roles = []api.RoleStatus{{Name: "reward", Generation: 1, Rendezvous: &api.Rendezvous{World: 3, Lead: "127.0.0.1:2"}}}
+	s := seen{task: tk, placement: placed()}
+	for i, ranks := range []int{3, 1, 2, 1, 2} {
+		m := at(i, 1, engine.StateRunning, true, nil)
+		if m.ranks, m.number = ranks, uint32(i); i > 2 {
+			m.role = "reward"
+		}
+		s.members = append(s.members, m)
+	}
+	s.table()
+	for i, want := range [][3]int{{0, 0, 3}, {3, 1, 3}, {4, 2, 3}, {0, 0, 2}, {1, 1, 2}} {
+		g := s.orderFor(i, tk.Status, false)
+		if got := [3]int{g.FirstRank, g.Group, g.Groups}; got != want {
+			t.Errorf("%d: %v, not %v", i, got, want)
+		}
+	}
+}
+
 type silentHub struct{ Hub }
 
 func (silentHub) Attached(engine.Name) bool            { return false }

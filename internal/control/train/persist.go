@@ -28,6 +28,8 @@ type saving struct {
 	committed  map[string]link.Committed // by tier
 	busy       map[string]bool           // tiers that are being committed
 	failed     map[string]int64          // by tier: the step that came to nothing
+	urgent     int64                     // the step that was ordered because ranks had ended; 0: none
+	parted     bool                      // what became of it was told
 }
 
 // lastSave is from when on the next one is counted.
@@ -76,10 +78,17 @@ func (c *Controller) persist(ctx context.Context, w *watermarks, s *seen, mark *
 		}
 		v.order = nil
 	}
-	if v.order == nil && mark.Step > s.task.Status.Rendezvous.Restore {
-		v.order = c.due(s.task, v, mark.Step, now)
+	end := s.parting(mark.Generation, mark.Step)
+	want, denied := c.wanted(s, v)
+	mark.Denied = denied
+	if v.order == nil && end != hopeless && mark.Step > s.task.Status.Rendezvous.Restore {
+		atOnce := func(tier string) bool { return end == complete || want[tier] > 0 && mark.Step >= want[tier] }
+		if v.order = c.due(s.task, v, mark.Step, now, atOnce); v.order != nil && end == complete {
+			v.urgent = mark.Step
+		}
 	}
 	mark.Persist = v.order
+	c.letGo(ctx, s, v, mark, end)
 	for _, tier := range tiers {
 		if done, ok := v.committed[tier]; ok {
 			mark.Committed = append(mark.Committed, done)
@@ -87,12 +96,12 @@ func (c *Controller) persist(ctx context.Context, w *watermarks, s *seen, mark *
 	}
 }
 
-// due is the next order; nil: none yet.
-func (c *Controller) due(task *api.TrainingTask, v *saving, step int64, now time.Time) *link.Persist {
+// due is the next order; nil: none yet. What is wanted in a tier at once does not wait for its interval.
+func (c *Controller) due(task *api.TrainingTask, v *saving, step int64, now time.Time, atOnce func(tier string) bool) *link.Persist {
 	p := link.Persist{Step: step}
 	for tier, t := range map[string]api.CheckpointTier{link.TierLocal: task.Spec.LocalTier(), link.TierShared: task.Spec.SharedTier()} {
 		last := v.last[tier]
-		enough := t.EverySteps > 0 && step-last.step >= t.EverySteps || t.Every > 0 && now.Sub(last.at) >= t.Every.Std() && step > last.step
+		enough := t.EverySteps > 0 && step-last.step >= t.EverySteps || t.Every > 0 && now.Sub(last.at) >= t.Every.Std() && step > last.step || atOnce(tier) && step > last.step
 		if t.Disabled || !enough || v.busy[tier] {
 			continue
 		}

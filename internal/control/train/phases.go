@@ -67,7 +67,7 @@ func openRecovery(in *api.Interruptions) *api.Recovery {
 // suspected is the first end of a rank of an open generation that nobody was found guilty of yet: it may
 // have died of another. In a task that is told to end or to leave, ends are no failures.
 func (s *seen) suspected(status *api.TrainingTaskStatus) (at time.Time, role string, ok bool) {
-	if s.task.Spec.Stop || s.task.Meta.DeletedAt != nil || s.placement == nil || s.placement.Spec.Evict != nil {
+	if s.task.Spec.Stop || s.task.Meta.DeletedAt != nil || s.placement == nil || s.placement.Spec.Evict != nil || s.rewinds() {
 		return at, "", false
 	}
 	for i := range s.members {

@@ -20,6 +20,7 @@ type plan struct {
 	stop      []engine.Name
 	goAhead   []int // members
 	check     []int // of rollCall: who is asked for its preflight
+	late      []int // of everybody: who came later and is asked for its preflight
 	freeze    []int // members whose ranks keep what they hold until the next generation
 	remove    []engine.Name
 	archive   bool // move the task to history

@@ -14,8 +14,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
-// preflightPatience is how long launchers may take; each is done after 4 s, whatever it finds.
-const preflightPatience = 8 * time.Second
+// preflightPatience is how long launchers may take; each is done after 4 s, or 20 where a device hangs in its self-test.
+const preflightPatience = 22 * time.Second
 
 // mostToLead is how many replicas try the lead: it answers them one after the other.
 const mostToLead = 256
@@ -75,7 +75,7 @@ func (s *seen) conclude(p *plan, now time.Time, members []preflight.Member) {
 	pairs, latency, rate := preflight.Measure(members)
 	p.status.Preflight = &api.PreflightStatus{
 		StartedAt: p.status.Preflight.StartedAt, FinishedAt: &now, Pairs: pairs,
-		LatencyMs: float64(latency.Microseconds()) / 1000, Rate: api.Bytes(rate), Devices: preflight.Covered(members), Findings: preflight.Judge(members),
+		LatencyMs: float64(latency.Microseconds()) / 1000, Rate: api.Bytes(rate), Devices: preflight.Covered(members), Versions: preflight.Common(members), Findings: preflight.Judge(members),
 	}
 	p.commit = true
 	for i, f := range p.status.Preflight.Findings {
@@ -112,10 +112,7 @@ func (s *seen) targets() [][]preflight.Target {
 	out := make([][]preflight.Target, len(s.members))
 	rings := map[string][]int{}
 	for _, i := range s.order {
-		space := ""
-		if s.task.Status.Role(s.members[i].role) != nil {
-			space = s.members[i].role
-		}
+		space := s.space(&s.members[i])
 		rings[space] = append(rings[space], i)
 	}
 	target := func(i int, bandwidth bool) preflight.Target {

@@ -37,6 +37,7 @@ type seen struct {
 	// store is away, and nobody knows.
 	origins []api.CheckpointOrigin
 	unread  bool
+	durable bool // states of it may outlive its memory
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 
@@ -49,30 +50,36 @@ type seen struct {
 
 // member is one expected replica of the current attempt.
 type member struct {
-	name     engine.Name
-	role     string
-	index    int
-	attempt  int // of its part
-	node     string
-	number   uint32 // the node's
-	zone     string
-	leaf     string
-	rack     string
-	devices  uint64
-	lender   api.Lender // whose replica it runs inside; zero: none's
-	virtual  bool       // its node is: cores and memory are nominal
-	peak     float64    // operations a second that its devices can do; 0: not known
-	ranks    int        // processes
-	first    int        // rank of its first one
-	usable   bool       // its node takes work
-	spare    bool       // it holds no rank
-	leaving  bool       // a spare that was a member and was replaced
-	place    int        // in the order of ranks
-	attached bool
-	said     link.Ranks   // the newest by its launcher; zero: nothing
-	state    engine.State // "": the engine does not know it
-	started  time.Time
-	exit     *engine.Exit
+	name    engine.Name
+	role    string
+	index   int
+	attempt int // of its part
+	node    string
+	number  uint32 // the node's
+	zone    string
+	leaf    string
+	rack    string
+	devices uint64
+	lender  api.Lender // whose replica it runs inside; zero: none's
+	virtual bool       // its node is: cores and memory are nominal
+	peak    float64    // operations a second that its devices can do; 0: not known
+	ranks   int        // processes
+	first   int        // rank of its first one
+	group   int        // among the launchers of its part, in the order of ranks
+	groups  int        // how many those are
+	usable  bool       // its node takes work
+	spare   bool       // it holds no rank
+	leaving bool       // a spare that was a member and was replaced, or one that is unfit
+	// Of one that has no rank yet: its preflight is not known, what it found, and that it must not be used.
+	unchecked bool
+	found     []api.PreflightFinding
+	unfit     bool
+	place     int // in the order of ranks
+	attached  bool
+	said      link.Ranks   // the newest by its launcher; zero: nothing
+	state     engine.State // "": the engine does not know it
+	started   time.Time
+	exit      *engine.Exit
 }
 
 func (m *member) ended() bool { return m.state == engine.StateExited || m.state == engine.StateDone }

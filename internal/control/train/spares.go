@@ -40,6 +40,7 @@ func (s *seen) enlist() {
 		m.leaving = slices.Contains(r.Left, m.index)
 		m.spare = m.leaving || m.index >= r.Below[m.role] || slices.Contains(r.Aside, m.index)
 		if m.spare {
+			s.inspect(&m)
 			s.spares = append(s.spares, m)
 		} else {
 			s.members = append(s.members, m)
@@ -87,7 +88,7 @@ func (s *seen) setAside(n int) {
 
 // ready says that a spare could start ranks at once.
 func (m *member) ready() bool {
-	return !m.leaving && m.attached && !m.ended() && m.said.Port != 0 && m.said.Prepared
+	return !m.leaving && !m.unchecked && !m.unfit && m.attached && !m.ended() && m.said.Port != 0 && m.said.Prepared
 }
 
 // takePlaces puts spares that are ready into vacant places. One on a node at fault is no help.
@@ -149,6 +150,11 @@ func (s *seen) reserve(r *api.Rendezvous) {
 			r.Left = append(r.Left, m.index)
 		}
 	}
+	for i := range s.joining {
+		if s.joining[i].leaving {
+			r.Left = append(r.Left, s.joining[i].index)
+		}
+	}
 }
 
 // vacate notes that a place of the open generation is empty.
@@ -173,7 +179,7 @@ func (s *seen) rollCall() seen {
 
 // coming says that somebody may still take a place that is vacant.
 func (s *seen) coming() bool {
-	return len(s.joining) > 0 || slices.ContainsFunc(s.spares, func(m member) bool { return !m.ended() && !m.leaving })
+	return slices.ContainsFunc(s.joining, func(m member) bool { return !m.leaving }) || slices.ContainsFunc(s.spares, func(m member) bool { return !m.ended() && !m.leaving })
 }
 
 // broken says that a place is vacant and another member is through: the ranks can't start again together, and
@@ -229,6 +235,7 @@ func (s *seen) keepSpares(p *plan, now time.Time) {
 		case m.state == "":
 			p.start = append(p.start, len(s.members)+len(s.joining)+k)
 		case !m.ended():
+			s.look(p, m, len(s.members)+len(s.joining)+k)
 			if m.leaving && !s.changed(p) && !slices.ContainsFunc(s.members, func(m member) bool { return m.lags(&p.status) }) {
 				p.stop = append(p.stop, m.name)
 			}

@@ -91,7 +91,7 @@ func (g *stage) loseSpares(s seen) {
 // TestEveryGuardedLifeEnds: whatever planner, engine, ranks and spares do, and wherever the leader is killed.
 func TestEveryGuardedLifeEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := &stage{t: t, tk: guarded(3, 2), world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 5, first: map[engine.Name]int{}}
+		g := &stage{t: t, tk: guarded(3, 2), world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 5, first: map[engine.Name]int{}, late: rapid.Bool().Draw(t, "late")}
 		for turn := range 1000 {
 			clock := now.Add(time.Duration(turn) * 5 * time.Second)
 			if turn == 200 {

@@ -3,6 +3,8 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -20,6 +22,7 @@ type watermarks struct {
 	dirty map[string]bool         // task ids; true: tell it again in any case
 	ended map[string][]outcome    // by task: commits that have
 	told  map[string]map[int]mark // by part of the task; of the loop alone
+	high  map[string]map[int]mark // task id → part → the newest step that was told in a generation
 
 	saving  map[string]*saving  // by task; of the loop alone
 	peers   map[string]*copying // likewise
@@ -28,15 +31,23 @@ type watermarks struct {
 
 // mark is what was told last: a step of a generation, the step to persist and the checkpoints there are,
 // and what stays for copies in peers' memory.
-type mark struct{ generation, step, persist, local, shared, safe, next int64 }
+type mark struct {
+	generation, step, persist, local, shared, safe, next int64
+	last                                                 bool
+	denied                                               string
+	offers                                               int64 // of all launchers together: each only grows
+}
 
 func markOf(w link.Watermark) mark {
-	m := mark{generation: w.Generation, step: w.Step}
+	m := mark{generation: w.Generation, step: w.Step, last: w.Last}
 	if w.Persist != nil {
 		m.persist = w.Persist.Step
 	}
 	if n := len(w.Keep); n > 0 {
 		m.safe, m.next = w.Keep[0], w.Keep[n-1]
+	}
+	for _, d := range w.Denied {
+		m.denied += fmt.Sprint(d.Tier, d.Step, " ")
 	}
 	for _, c := range w.Committed {
 		if c.Tier == link.TierLocal {
@@ -49,7 +60,7 @@ func markOf(w link.Watermark) mark {
 }
 
 func newWatermarks() *watermarks {
-	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, ended: map[string][]outcome{}, told: map[string]map[int]mark{}, saving: map[string]*saving{}, peers: map[string]*copying{}}
+	return &watermarks{wake: make(chan struct{}, 1), dirty: map[string]bool{}, ended: map[string][]outcome{}, told: map[string]map[int]mark{}, high: map[string]map[int]mark{}, saving: map[string]*saving{}, peers: map[string]*copying{}}
 }
 
 // Saved says that ranks of a task may hold another step, or, anew, that one of its launchers may have
@@ -79,9 +90,23 @@ func (w *watermarks) copying(id string) *copying {
 
 func (w *watermarks) forget(id string) {
 	delete(w.told, id)
+	delete(w.high, id)
 	delete(w.peers, id)
 	delete(w.saving, id)
 	w.outcomes(id)
+}
+
+// rises is the step, or the newer one that was told before: whoever hears less of it may have given it up meanwhile, and
+// would be let to.
+func (w *watermarks) rises(id string, k int, generation, step int64) int64 {
+	if w.high[id] == nil {
+		w.high[id] = map[int]mark{}
+	}
+	if was := w.high[id][k]; was.generation == generation {
+		step = max(step, was.step)
+	}
+	w.high[id][k] = mark{generation: generation, step: step}
+	return step
 }
 
 func (w *watermarks) take() map[string]bool {
@@ -129,7 +154,9 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 	if err != nil {
 		return err
 	}
-	if s.task.Status.Phase.Finished() {
+	over := s.task.Status.Phase.Finished()
+	c.releaseOthers(&s, over)
+	if over {
 		w.forget(id)
 		return nil
 	}
@@ -146,28 +173,56 @@ func (c *Controller) tellWatermark(ctx context.Context, w *watermarks, id string
 
 // tellPart tells the members of one part of a task what they all hold.
 func (c *Controller) tellPart(ctx context.Context, w *watermarks, s *seen, generation int64, k int) error {
-	for i := range s.members {
-		if s.members[i].said.Generation != generation {
-			return nil // not all are there yet
+	say, told := link.Watermark{Generation: generation}, w.told[s.task.Meta.ID]
+	var offers int64
+	saver := s // whose parts make a checkpoint
+	if files := s.task.Spec.CheckpointFolder() != ""; files && s.lead() != nil {
+		saver = s.filing()
+		say.Step = saver.members[0].filed(generation)
+	} else if !files && !slices.ContainsFunc(s.members, func(m member) bool { return m.said.Generation != generation }) { // all are there
+		say.Step, offers = s.watermark()
+		say.Step = w.rises(s.task.Meta.ID, k, generation, say.Step)
+	}
+	if say.Step > 0 && saver == s {
+		say.Keep = s.keep(w.copying(s.task.Meta.ID), generation, say.Step, c.cfg.Clock.Now())
+	}
+	if say.Step > 0 && c.keeps(s.task) && s.task.Status.Rendezvous != nil {
+		c.persist(ctx, w, saver, &say)
+	} else {
+		say.Last = saver.unkept(generation, c.keeps(s.task))
+		if !c.keeps(s.task) {
+			say.Denied = s.denyAll()
 		}
 	}
-	say, told := link.Watermark{Generation: generation, Step: s.heldByAll()}, w.told[s.task.Meta.ID]
-	if say.Step == 0 {
+	if say.Step == 0 && !say.Last && len(say.Denied) == 0 && offers == 0 {
 		return nil
 	}
-	say.Keep = s.keep(w.copying(s.task.Meta.ID), generation, say.Step, c.cfg.Clock.Now())
-	if c.keeps(s.task) && s.task.Status.Rendezvous != nil {
-		c.persist(ctx, w, s, &say)
-	}
-	if now := markOf(say); told[k] != now {
+	now := markOf(say)
+	if now.offers = offers; told[k] != now {
 		told[k] = now
 		for i := range s.members {
+			if say.Seen = 0; offers > 0 {
+				say.Seen = s.members[i].said.Offer
+			}
+			if say.Step == 0 && say.Seen == 0 && !say.Last && len(say.Denied) == 0 {
+				continue
+			}
 			if err := c.cfg.Hub.Watermark(s.members[i].name, say); err != nil && !fault.Is(err, fault.Unavailable) {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// watermark is the newest step that all hold, and how many offers are known with it. One that anybody was told stays
+// the least: who heard of it has overwritten what is older, and nobody was yet allowed to give it up.
+func (s *seen) watermark() (step, offers int64) {
+	step = s.heldByAll()
+	for i := range s.members {
+		step, offers = max(step, s.members[i].said.Mark), offers+s.members[i].said.Offer
+	}
+	return step, offers
 }
 
 // holds says whether launchers shall wait for another generation after a failure.

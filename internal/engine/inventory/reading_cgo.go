@@ -60,5 +60,13 @@ func readOne(lib nvml.Interface, uuid string) engine.Reading {
 			r.Pending = r.Pending || pending
 		}
 	}
+	if lib.Extensions().LookupSymbol("nvmlDeviceGetCurrentClocksThrottleReasons") == nil {
+		if why, ret := d.GetCurrentClocksThrottleReasons(); ret == nvml.SUCCESS {
+			r.Slowed = why&hardwareSlows != 0
+		}
+	}
 	return r
 }
+
+// hardwareSlows are the reasons that are no wish of the driver's or of a user.
+const hardwareSlows = nvml.ClocksThrottleReasonHwThermalSlowdown | nvml.ClocksThrottleReasonHwPowerBrakeSlowdown

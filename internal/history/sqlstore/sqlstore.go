@@ -75,10 +75,34 @@ func open(ctx context.Context, cfg Config, tune tuning) (*Store, error) {
 	}
 	s.readers.SetMaxOpenConns(8)
 	s.readers.SetMaxIdleConns(4)
-	if err := s.start(ctx); err != nil {
+	if err := s.startWhenFree(ctx); err != nil {
 		return nil, errors.Join(openFault(cfg.Path, err), s.readers.Close(), s.writers.Close())
 	}
 	return s, nil
+}
+
+// busyAtStart is how long another server may take to open the file.
+const busyAtStart = time.Minute
+
+// startWhenFree waits for another server that opens the same file: SQLite itself does not wait for one that
+// just turns it into a database with a log.
+func (s *Store) startWhenFree(ctx context.Context) error {
+	for begun := time.Now(); ; {
+		err := s.start(ctx)
+		if !isBusy(err) || time.Since(begun) > busyAtStart {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func isBusy(err error) bool {
+	var lite *sqlite.Error
+	return errors.As(err, &lite) && lite.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 func (s *Store) start(ctx context.Context) error {

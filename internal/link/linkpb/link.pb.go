@@ -567,6 +567,8 @@ type Go struct {
 	PeerKey       string                 `protobuf:"bytes,81,opt,name=peer_key,json=peerKey,proto3" json:"peer_key,omitempty"`       // by which launchers of this attempt know each other; ranks are not told
 	Sources       []*Source              `protobuf:"bytes,82,rep,name=sources,proto3" json:"sources,omitempty"`                      // where states of the step to restore are, for ranks that lack theirs
 	Origin        *Origin                `protobuf:"bytes,70,opt,name=origin,proto3" json:"origin,omitempty"`                        // the checkpoint that holds the step to restore; absent: ranks hold it in memory
+	Group         int32                  `protobuf:"varint,90,opt,name=group,proto3" json:"group,omitempty"`                         // which launcher this is, in the order of ranks; they may have different numbers of them
+	Groups        int32                  `protobuf:"varint,91,opt,name=groups,proto3" json:"groups,omitempty"`                       // launchers in all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -732,6 +734,20 @@ func (x *Go) GetOrigin() *Origin {
 		return x.Origin
 	}
 	return nil
+}
+
+func (x *Go) GetGroup() int32 {
+	if x != nil {
+		return x.Group
+	}
+	return 0
+}
+
+func (x *Go) GetGroups() int32 {
+	if x != nil {
+		return x.Groups
+	}
+	return 0
 }
 
 // Source is a launcher that holds states of some ranks.
@@ -1118,6 +1134,7 @@ type DeviceFault struct {
 	Index         int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Count         int64                  `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	Text          string                 `protobuf:"bytes,90,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1171,6 +1188,13 @@ func (x *DeviceFault) GetCount() int64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *DeviceFault) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 type PreflightResult struct {
@@ -1342,6 +1366,9 @@ type Ranks struct {
 	Missed            int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"`      // a step to restore that could not be had
 	Persisted         []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"` // the newest of each tier
 	Refused           *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`     // the last checkpoint that could not be restored here
+	Keeping           *Keeping               `protobuf:"bytes,83,opt,name=keeping,proto3" json:"keeping,omitempty"`     // absent: nothing is asked
+	Mark              int64                  `protobuf:"varint,92,opt,name=mark,proto3" json:"mark,omitempty"`          // the watermark that it was told in this generation
+	Offer             int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`        // grows when a rank offers to give up steps, which held then has no more
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1579,6 +1606,210 @@ func (x *Ranks) GetRefused() *Origin {
 	return nil
 }
 
+func (x *Ranks) GetKeeping() *Keeping {
+	if x != nil {
+		return x.Keeping
+	}
+	return nil
+}
+
+func (x *Ranks) GetMark() int64 {
+	if x != nil {
+		return x.Mark
+	}
+	return 0
+}
+
+func (x *Ranks) GetOffer() int64 {
+	if x != nil {
+		return x.Offer
+	}
+	return 0
+}
+
+// Keeping is what a launcher asks of the leader so that steps outlive their ranks.
+type Keeping struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ended         string                 `protobuf:"bytes,1,opt,name=ended,proto3" json:"ended,omitempty"` // how all its ranks ended, if it waits for what they hold to be persisted; "": it does not
+	Wants         []*Want                `protobuf:"bytes,2,rep,name=wants,proto3" json:"wants,omitempty"` // steps that ranks wait for
+	File          int64                  `protobuf:"varint,3,opt,name=file,proto3" json:"file,omitempty"`  // the newest step that a script of its own has saved in its folder; 0: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Keeping) Reset() {
+	*x = Keeping{}
+	mi := &file_link_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Keeping) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Keeping) ProtoMessage() {}
+
+func (x *Keeping) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Keeping.ProtoReflect.Descriptor instead.
+func (*Keeping) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Keeping) GetEnded() string {
+	if x != nil {
+		return x.Ended
+	}
+	return ""
+}
+
+func (x *Keeping) GetWants() []*Want {
+	if x != nil {
+		return x.Wants
+	}
+	return nil
+}
+
+func (x *Keeping) GetFile() int64 {
+	if x != nil {
+		return x.File
+	}
+	return 0
+}
+
+// Want is a step that shall be committed at once. Without a tier the nearest one counts.
+type Want struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Want) Reset() {
+	*x = Want{}
+	mi := &file_link_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Want) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Want) ProtoMessage() {}
+
+func (x *Want) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Want.ProtoReflect.Descriptor instead.
+func (*Want) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Want) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Want) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+// Denied is the answer to a want that comes to nothing.
+type Denied struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
+	Step          int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`
+	En            string                 `protobuf:"bytes,3,opt,name=en,proto3" json:"en,omitempty"`
+	Zh            string                 `protobuf:"bytes,4,opt,name=zh,proto3" json:"zh,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denied) Reset() {
+	*x = Denied{}
+	mi := &file_link_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denied) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denied) ProtoMessage() {}
+
+func (x *Denied) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denied.ProtoReflect.Descriptor instead.
+func (*Denied) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Denied) GetTier() string {
+	if x != nil {
+		return x.Tier
+	}
+	return ""
+}
+
+func (x *Denied) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Denied) GetEn() string {
+	if x != nil {
+		return x.En
+	}
+	return ""
+}
+
+func (x *Denied) GetZh() string {
+	if x != nil {
+		return x.Zh
+	}
+	return ""
+}
+
 // Origin names a checkpoint: its task and its name there.
 type Origin struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1590,7 +1821,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1602,7 +1833,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1615,7 +1846,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Origin) GetTaskId() string {
@@ -1646,7 +1877,7 @@ type Persisted struct {
 
 func (x *Persisted) Reset() {
 	*x = Persisted{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1658,7 +1889,7 @@ func (x *Persisted) String() string {
 func (*Persisted) ProtoMessage() {}
 
 func (x *Persisted) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1671,7 +1902,7 @@ func (x *Persisted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
 func (*Persisted) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Persisted) GetTier() string {
@@ -1721,7 +1952,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1964,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1977,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Persist) GetStep() int64 {
@@ -1782,7 +2013,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +2025,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +2038,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Committed) GetTier() string {
@@ -1846,7 +2077,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +2089,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +2102,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -1933,7 +2164,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2176,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2189,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -2027,7 +2258,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2270,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2283,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -2081,7 +2312,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2324,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2337,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -2148,7 +2379,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2391,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2404,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2261,7 +2492,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2504,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2517,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2344,7 +2575,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2587,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2600,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Probe) GetId() string {
@@ -2414,7 +2645,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2657,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2670,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Probed) GetId() string {
@@ -2485,13 +2716,16 @@ type Watermark struct {
 	Persist       *Persist               `protobuf:"bytes,70,opt,name=persist,proto3" json:"persist,omitempty"` // said with every watermark until it is done: its slots stay
 	Committed     []*Committed           `protobuf:"bytes,71,rep,name=committed,proto3" json:"committed,omitempty"`
 	Keep          []int64                `protobuf:"varint,80,rep,packed,name=keep,proto3" json:"keep,omitempty"` // steps that stay besides, rising
+	Last          bool                   `protobuf:"varint,81,opt,name=last,proto3" json:"last,omitempty"`        // who waits after the end of its ranks need not any more
+	Denied        []*Denied              `protobuf:"bytes,82,rep,name=denied,proto3" json:"denied,omitempty"`
+	Seen          int64                  `protobuf:"varint,94,opt,name=seen,proto3" json:"seen,omitempty"` // the newest offer that this watermark knows of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2737,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2750,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -2554,6 +2788,27 @@ func (x *Watermark) GetKeep() []int64 {
 	return nil
 }
 
+func (x *Watermark) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+func (x *Watermark) GetDenied() []*Denied {
+	if x != nil {
+		return x.Denied
+	}
+	return nil
+}
+
+func (x *Watermark) GetSeen() int64 {
+	if x != nil {
+		return x.Seen
+	}
+	return 0
+}
+
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixNano    int64                  `protobuf:"varint,1,opt,name=at_unix_nano,json=atUnixNano,proto3" json:"at_unix_nano,omitempty"`
@@ -2564,7 +2819,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2576,7 +2831,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2589,7 +2844,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -2621,7 +2876,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2888,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2901,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -2709,7 +2964,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2976,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2989,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -2770,7 +3025,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +3037,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +3050,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -2824,7 +3079,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +3091,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +3104,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -2891,7 +3146,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3158,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3171,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -2949,7 +3204,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3216,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3229,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -2997,7 +3252,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3009,7 +3264,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3022,7 +3277,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -3055,7 +3310,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3322,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3335,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -3098,7 +3353,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3365,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3378,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 type FetchManifestRequest struct {
@@ -3135,7 +3390,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3147,7 +3402,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3160,7 +3415,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3181,7 +3436,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3193,7 +3448,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3206,7 +3461,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3239,7 +3494,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3251,7 +3506,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3264,7 +3519,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3287,7 +3542,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3554,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3567,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3367,7 +3622,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3379,7 +3634,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3392,7 +3647,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3425,7 +3680,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3437,7 +3692,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3450,7 +3705,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -3474,7 +3729,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3741,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3754,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -3572,7 +3827,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3839,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3852,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -3666,7 +3921,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3933,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3946,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -3717,7 +3972,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3729,7 +3984,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3742,7 +3997,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -3769,7 +4024,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +4036,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +4049,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Facts) GetReplica() string {
@@ -3866,7 +4121,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +4133,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +4146,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Order) GetReplica() string {
@@ -3940,7 +4195,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3952,7 +4207,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3965,7 +4220,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Question) GetKind() string {
@@ -3998,7 +4253,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4010,7 +4265,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4278,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4042,7 +4297,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4309,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4322,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4092,7 +4347,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4104,7 +4359,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4117,7 +4372,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TailData) GetReplica() string {
@@ -4197,7 +4452,7 @@ const file_link_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
 	"\n" +
-	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xb7\x04\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xe5\x04\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -4221,7 +4476,9 @@ const file_link_proto_rawDesc = "" +
 	"\x04peer\x18P \x01(\tR\x04peer\x12\x19\n" +
 	"\bpeer_key\x18Q \x01(\tR\apeerKey\x12/\n" +
 	"\asources\x18R \x03(\v2\x15.fermi.link.v1.SourceR\asources\x12-\n" +
-	"\x06origin\x18F \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\"N\n" +
+	"\x06origin\x18F \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\x12\x14\n" +
+	"\x05group\x18Z \x01(\x05R\x05group\x12\x16\n" +
+	"\x06groups\x18[ \x01(\x05R\x06groups\"N\n" +
 	"\x06Source\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x18\n" +
@@ -4250,11 +4507,12 @@ const file_link_proto_rawDesc = "" +
 	"\x04port\x18\x03 \x01(\x05R\x04port\x128\n" +
 	"\aresults\x18\x04 \x03(\v2\x1e.fermi.link.v1.PreflightResultR\aresults\x12\x18\n" +
 	"\adevices\x182 \x01(\tR\adevices\x12?\n" +
-	"\rdevice_faults\x183 \x03(\v2\x1a.fermi.link.v1.DeviceFaultR\fdeviceFaults\"M\n" +
+	"\rdevice_faults\x183 \x03(\v2\x1a.fermi.link.v1.DeviceFaultR\fdeviceFaults\"a\n" +
 	"\vDeviceFault\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x03R\x05count\"\x98\x01\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\x12\x12\n" +
+	"\x04text\x18Z \x01(\tR\x04text\"\x98\x01\n" +
 	"\x0fPreflightResult\x126\n" +
 	"\x06target\x18\x01 \x01(\v2\x1e.fermi.link.v1.PreflightTargetR\x06target\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12#\n" +
@@ -4264,7 +4522,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xf7\a\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xd3\b\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4300,7 +4558,22 @@ const file_link_proto_rawDesc = "" +
 	"\x06copies\x18Q \x03(\v2\x13.fermi.link.v1.CopyR\x06copies\x12\x16\n" +
 	"\x06missed\x18R \x01(\x03R\x06missed\x126\n" +
 	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12/\n" +
-	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\"5\n" +
+	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\x120\n" +
+	"\akeeping\x18S \x01(\v2\x16.fermi.link.v1.KeepingR\akeeping\x12\x12\n" +
+	"\x04mark\x18\\ \x01(\x03R\x04mark\x12\x14\n" +
+	"\x05offer\x18] \x01(\x03R\x05offer\"^\n" +
+	"\aKeeping\x12\x14\n" +
+	"\x05ended\x18\x01 \x01(\tR\x05ended\x12)\n" +
+	"\x05wants\x18\x02 \x03(\v2\x13.fermi.link.v1.WantR\x05wants\x12\x12\n" +
+	"\x04file\x18\x03 \x01(\x03R\x04file\".\n" +
+	"\x04Want\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\"P\n" +
+	"\x06Denied\x12\x12\n" +
+	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x0e\n" +
+	"\x02en\x18\x03 \x01(\tR\x02en\x12\x0e\n" +
+	"\x02zh\x18\x04 \x01(\tR\x02zh\"5\n" +
 	"\x06Origin\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x7f\n" +
@@ -4382,7 +4655,7 @@ const file_link_proto_rawDesc = "" +
 	"refused_zh\x18\x03 \x01(\tR\trefusedZh\x12\x12\n" +
 	"\x04text\x18\x04 \x01(\tR\x04text\x12 \n" +
 	"\fat_unix_nano\x18\x05 \x01(\x03R\n" +
-	"atUnixNano\"\xbd\x01\n" +
+	"atUnixNano\"\x94\x02\n" +
 	"\tWatermark\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4390,7 +4663,10 @@ const file_link_proto_rawDesc = "" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x120\n" +
 	"\apersist\x18F \x01(\v2\x16.fermi.link.v1.PersistR\apersist\x126\n" +
 	"\tcommitted\x18G \x03(\v2\x18.fermi.link.v1.CommittedR\tcommitted\x12\x12\n" +
-	"\x04keep\x18P \x03(\x03R\x04keep\"=\n" +
+	"\x04keep\x18P \x03(\x03R\x04keep\x12\x12\n" +
+	"\x04last\x18Q \x01(\bR\x04last\x12-\n" +
+	"\x06denied\x18R \x03(\v2\x15.fermi.link.v1.DeniedR\x06denied\x12\x12\n" +
+	"\x04seen\x18^ \x01(\x03R\x04seen\"=\n" +
 	"\aStarted\x12 \n" +
 	"\fat_unix_nano\x18\x01 \x01(\x03R\n" +
 	"atUnixNano\x12\x10\n" +
@@ -4521,7 +4797,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),         // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),           // 1: fermi.link.v1.ToLauncher
@@ -4538,122 +4814,128 @@ var file_link_proto_goTypes = []any{
 	(*PreflightResult)(nil),      // 12: fermi.link.v1.PreflightResult
 	(*RoleTable)(nil),            // 13: fermi.link.v1.RoleTable
 	(*Ranks)(nil),                // 14: fermi.link.v1.Ranks
-	(*Origin)(nil),               // 15: fermi.link.v1.Origin
-	(*Persisted)(nil),            // 16: fermi.link.v1.Persisted
-	(*Persist)(nil),              // 17: fermi.link.v1.Persist
-	(*Committed)(nil),            // 18: fermi.link.v1.Committed
-	(*Pace)(nil),                 // 19: fermi.link.v1.Pace
-	(*Use)(nil),                  // 20: fermi.link.v1.Use
-	(*Saves)(nil),                // 21: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 22: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 23: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 24: fermi.link.v1.RankState
-	(*Probe)(nil),                // 25: fermi.link.v1.Probe
-	(*Probed)(nil),               // 26: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 27: fermi.link.v1.Watermark
-	(*Started)(nil),              // 28: fermi.link.v1.Started
-	(*Exited)(nil),               // 29: fermi.link.v1.Exited
-	(*LogData)(nil),              // 30: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 31: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 32: fermi.link.v1.Usage
-	(*Done)(nil),                 // 33: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 34: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 35: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 36: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 37: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 38: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 39: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 40: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 41: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 42: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 43: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),         // 44: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 45: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 46: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 47: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 48: fermi.link.v1.Facts
-	(*Order)(nil),                // 49: fermi.link.v1.Order
-	(*Question)(nil),             // 50: fermi.link.v1.Question
-	(*Answer)(nil),               // 51: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 52: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 53: fermi.link.v1.TailData
-	nil,                          // 54: fermi.link.v1.NodeFacts.VersionsEntry
+	(*Keeping)(nil),              // 15: fermi.link.v1.Keeping
+	(*Want)(nil),                 // 16: fermi.link.v1.Want
+	(*Denied)(nil),               // 17: fermi.link.v1.Denied
+	(*Origin)(nil),               // 18: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 19: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 20: fermi.link.v1.Persist
+	(*Committed)(nil),            // 21: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 22: fermi.link.v1.Pace
+	(*Use)(nil),                  // 23: fermi.link.v1.Use
+	(*Saves)(nil),                // 24: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 25: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 26: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 27: fermi.link.v1.RankState
+	(*Probe)(nil),                // 28: fermi.link.v1.Probe
+	(*Probed)(nil),               // 29: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 30: fermi.link.v1.Watermark
+	(*Started)(nil),              // 31: fermi.link.v1.Started
+	(*Exited)(nil),               // 32: fermi.link.v1.Exited
+	(*LogData)(nil),              // 33: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 34: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 35: fermi.link.v1.Usage
+	(*Done)(nil),                 // 36: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 37: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 38: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 39: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 40: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 41: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 42: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 43: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 44: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 45: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 46: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),         // 47: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 48: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 49: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 50: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 51: fermi.link.v1.Facts
+	(*Order)(nil),                // 52: fermi.link.v1.Order
+	(*Question)(nil),             // 53: fermi.link.v1.Question
+	(*Answer)(nil),               // 54: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 55: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 56: fermi.link.v1.TailData
+	nil,                          // 57: fermi.link.v1.NodeFacts.VersionsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	28, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	29, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	30, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	32, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	33, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	35, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	31, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	32, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	33, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	35, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	36, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	38, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	14, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	26, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	29, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	31, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	34, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	35, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	27, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	25, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	34, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	37, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	38, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	30, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	28, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
 	13, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	7,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	5,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
-	15, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	18, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
 	8,  // 20: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	54, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	57, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
 	12, // 22: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
 	11, // 23: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
 	8,  // 24: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	23, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	24, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	26, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	27, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
 	9,  // 27: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
 	10, // 28: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	19, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	20, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	21, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	22, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	22, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	23, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	24, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	25, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
 	6,  // 33: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
-	16, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
-	15, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
-	17, // 36: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	18, // 37: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	15, // 38: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	42, // 39: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	46, // 40: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	48, // 41: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	35, // 42: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	47, // 43: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	49, // 44: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	35, // 45: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	32, // 46: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	14, // 47: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	26, // 48: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 49: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	34, // 50: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	27, // 51: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	25, // 52: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 53: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	36, // 54: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	37, // 55: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	38, // 56: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	41, // 57: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	44, // 58: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	50, // 59: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	52, // 60: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 61: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	40, // 62: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	39, // 63: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	40, // 64: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	43, // 65: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	45, // 66: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	51, // 67: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	53, // 68: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	61, // [61:69] is the sub-list for method output_type
-	53, // [53:61] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	19, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	18, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	15, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
+	16, // 37: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
+	20, // 38: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	21, // 39: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	17, // 40: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	18, // 41: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	45, // 42: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	49, // 43: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	51, // 44: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	38, // 45: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	50, // 46: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	52, // 47: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	38, // 48: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	35, // 49: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	14, // 50: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	29, // 51: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 52: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	37, // 53: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	30, // 54: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	28, // 55: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 56: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	39, // 57: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	40, // 58: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	41, // 59: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	44, // 60: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	47, // 61: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	53, // 62: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	55, // 63: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 64: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	43, // 65: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	42, // 66: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	43, // 67: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	46, // 68: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	48, // 69: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	54, // 70: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	56, // 71: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	64, // [64:72] is the sub-list for method output_type
+	56, // [56:64] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -4681,16 +4963,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[41].OneofWrappers = []any{
+	file_link_proto_msgTypes[44].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[44].OneofWrappers = []any{
+	file_link_proto_msgTypes[47].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[45].OneofWrappers = []any{
+	file_link_proto_msgTypes[48].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -4701,7 +4983,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   55,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,5 +1,6 @@
 """make e2e-gpu: what the SDK promises, on a CUDA card. For machines that have one; results go to bench/RESULTS.md."""
 
+import json
 import os
 import random
 import shutil
@@ -12,7 +13,7 @@ import unittest
 
 import torch
 
-from fermi import _session, checkpoint
+from fermi import _selftest, _session, checkpoint
 from tests import standin
 from tests.torch_suite import KILLS, SEED, Ranks, restart
 
@@ -25,6 +26,56 @@ def leaves(node):
         return [node]
     inner = node.values() if isinstance(node, dict) else node if isinstance(node, (list, tuple)) else []
     return [leaf for value in inner for leaf in leaves(value)]
+
+
+class SelfTest(unittest.TestCase):
+    def said(self, device, count):
+        """What the preflight's self-test says, by the very text that a launcher hands to an interpreter, and how long it took."""
+        with open(_selftest.__file__) as file:
+            text = file.read()
+        begin = time.perf_counter()
+        run = subprocess.run([sys.executable, "-c", text, device, str(count)], stdout=subprocess.PIPE, check=True, text=True)
+        print("self-test of %d devices in a fresh interpreter: %.2f s" % (count, time.perf_counter() - begin))
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+    def test_every_card_computes_right(self):
+        count = torch.cuda.device_count()
+        said = self.said("cuda", count)
+        self.assertEqual(sorted(word["begin"] for word in said if "begin" in word), list(range(count)), said)
+        self.assertEqual([word for word in said if word.get("fault")], [])
+        self.assertEqual(sorted(word["end"] for word in said if "end" in word), list(range(count)), said)
+
+    def test_the_work_itself(self):
+        """By the driver and by PyTorch; prints how long each takes without imports and context."""
+        torch.ones(1, device="cuda").item()
+        driver = _selftest.Driver()
+        for name, work in (("the driver", driver.work), ("PyTorch", lambda index: _selftest.work(torch, "cuda", index))):
+            begin = time.perf_counter()
+            work(0)
+            print("self-test of one device by %s, its context made: %.2f s" % (name, time.perf_counter() - begin))
+
+    def test_other_numbers_are_noticed(self):
+        """The same by a driver that expects others: it compares what the card computed."""
+        for name, fault in (("tile", "wrong"), ("back", "wrong")):
+            driver = _selftest.Driver()
+            was = getattr(driver, name)
+            setattr(driver, name, lambda *args: bytes([was(*args)[0] ^ 1]) + was(*args)[1:])
+            with self.assertRaises(_selftest.Fault) as caught:
+                driver.work(0)
+            self.assertEqual(caught.exception.args[0], fault)
+
+    def test_a_missing_card_is_noticed(self):
+        self.assertEqual(self.said("cuda", 99), [{"seen": torch.cuda.device_count()}])
+
+    def test_a_full_card_is_told_from_a_broken_one(self):
+        free, _ = torch.cuda.mem_get_info()
+        held = torch.empty(free - (512 << 20), dtype=torch.uint8, device="cuda")
+        try:
+            said = [word for word in self.said("cuda", 1) if "end" in word]
+        finally:
+            del held
+            torch.cuda.empty_cache()
+        self.assertEqual([word["fault"] for word in said], ["full"], said)
 
 
 class Exact(Ranks):

@@ -7,8 +7,11 @@ import subprocess
 import sys
 import tempfile
 import shutil
+import struct
 import threading
+import time
 import unittest
+from unittest import mock
 
 import fermi
 from fermi import _agree, _link, _session
@@ -89,6 +92,25 @@ class Wire(unittest.TestCase):
                 self.assertFalse(link.send("progress", {"step": 1}))
                 self.assertEqual(link.poll(), [])
 
+    def test_what_may_be_gathered_waits_and_goes_with_what_may_not(self):
+        link, server = self.link()
+        with mock.patch.object(_link, "GATHER", standin.LIMIT):
+            link._sent = time.monotonic()
+            link.send("progress", {"step": 1}, gather=True)
+            link.send("progress", {"step": 2}, gather=True)
+            self.assertEqual(link.poll(), [])
+            server.setblocking(False)
+            self.assertRaises(BlockingIOError, server.recv, 1)
+            link.send("saving", {"step": 2})
+            self.assertEqual(server.recv(1000).count(b"\n"), 3)
+            for step in range(3, 3 + _link.GATHERED):  # so many don't wait
+                link.send("progress", {"step": step}, gather=True)
+            self.assertEqual(server.recv(1 << 16).count(b"\n"), _link.GATHERED)
+            link.send("progress", {"step": 3000}, gather=True)
+        link._sent -= _link.GATHER  # it has waited for long enough
+        link.poll()
+        self.assertEqual(server.recv(1000), b'{"progress":{"step":3000}}\n')
+
     def test_lines_beyond_the_limit_are_not_sent(self):
         link, _ = self.link()
         with self.assertRaisesRegex(ValueError, "over the limit"):
@@ -110,7 +132,7 @@ class Fake:
     def wait(self, seconds):
         return self.poll()
 
-    def send(self, name, body, must=False):
+    def send(self, name, body, must=False, gather=False):
         self.sent.append((name, body))
         return True
 
@@ -129,6 +151,19 @@ class Sessions(unittest.TestCase):
         self.assertGreater(session.link.sent[1][1]["t"], 0)
         with self.assertRaisesRegex(ValueError, "64 is the most"):
             session.report(8, {"m%d" % i: i for i in range(65)})
+
+    def test_the_step_is_seen_in_memory(self):
+        folder = tempfile.mkdtemp(prefix="fsdk", dir="/tmp")
+        self.addCleanup(shutil.rmtree, folder)
+        session = self.session()
+        path = os.path.join(folder, "rank-1.at")
+        session._at = _session._page(path)
+        self.addCleanup(session._at.close)
+        session.report(5, {})
+        session.report(6, {})
+        with open(path, "rb") as file:
+            self.assertEqual(struct.unpack("<QQ", file.read(16)), (2, 6))
+        self.assertIsNone(_session._page(os.path.join(folder, "none", "x")))
 
     def test_waiting_for_data_is_reported_once(self):
         session = self.session()
@@ -152,11 +187,12 @@ class Sessions(unittest.TestCase):
             session.poll()
 
     def test_a_place_in_the_next_generation_is_taken(self):
-        session = self.session(("generation", {"generation": 3, "rank": 0, "world": 2, "master_addr": "h", "master_port": 9, "restore": 7}))
+        session = self.session(("generation", {"generation": 3, "rank": 0, "world": 2, "master_addr": "h", "master_port": 9, "group_rank": "1", "group_world_size": "2", "restore": 7}))
         before = dict(os.environ)
         try:
             self.assertTrue(session.rejoin(1))
             self.assertEqual((os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["MASTER_PORT"]), ("0", "2", "9"))
+            self.assertEqual((os.environ["GROUP_RANK"], os.environ["GROUP_WORLD_SIZE"]), ("1", "2"))
         finally:
             os.environ.clear()
             os.environ.update(before)
@@ -261,6 +297,23 @@ print(step + 1)
 """
         outputs = [self.run_script(text, FERMI_SHM=folder).stdout for _ in range(3)]
         self.assertEqual(outputs, ["7\n", "14\n", "21\n"])
+
+    def test_a_save_that_waits_finds_a_slot(self):
+        folder = tempfile.mkdtemp(prefix="fsdk", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, folder)
+        text = """
+import fermi
+fermi.init()
+for step in range(1, 20):
+    assert fermi.checkpoint.save(step, {"x": bytes(1 << 20)}, wait=True), step
+assert fermi.checkpoint.save(19, {}, wait="shared")  # held already
+try:
+    fermi.checkpoint.save(20, {}, wait="moon")
+except ValueError as err:
+    print(err)
+"""
+        done = self.run_script(text, FERMI_SHM=folder)
+        self.assertEqual((done.returncode, done.stdout), (0, "wait is 'moon'; True, 'local' and 'shared' are known\n"))
 
     def test_random_states_come_back(self):
         import random

@@ -4,8 +4,10 @@ import os
 import random
 import shutil
 import signal
+import struct
 import tempfile
 import unittest
+import zlib
 
 from fermi import _session, _slots, _tree, checkpoint
 
@@ -28,6 +30,73 @@ class Folder(unittest.TestCase):
         slot.put(plan)
         slot.commit(0, 1, 1, step, plan.length, tree)
         slot.close()
+
+
+class Link:
+    """A launcher that sums when it is told to."""
+
+    open = True
+
+    def __init__(self):
+        self.sent = []
+
+    def poll(self):
+        return []
+
+    def send(self, name, body, must=False, gather=False):
+        self.sent.append((name, body))
+        return True
+
+
+class Sealed(Folder):
+    def memory(self):
+        session = _session.Session({"FERMI_SEALS": "1", "FERMI_SOCKET": "x"})
+        session.link = Link()
+        memory = checkpoint.L0(self.folder, session)
+        self.addCleanup(memory.close)
+        return memory, session
+
+    def seal(self, memory, body):
+        """What a launcher does."""
+        slot = memory._slots[body["slot"]]
+        raw = bytearray(slot._map[: _slots._HEADER.size])
+        struct.pack_into("<I", raw, 8, _slots._WHOLE)
+        header = _slots.Header.unpack(bytes(raw) + struct.pack("<I", zlib.crc32(raw)))
+        self.assertEqual(header.step, body["step"])
+        tree, table, _ = _slots._places(header.data, header.tree, header.table)
+        slot.commit(header.rank, header.world, header.generation, header.step, header.data, slot._map[tree:table])
+        slot.header = None  # it is another process's doing
+
+    def test_a_state_counts_once_the_launcher_has_summed_it(self):
+        memory, session = self.memory()
+        self.assertTrue(memory.save(7, state_of(7, 1000)))
+        self.assertEqual([name for name, _ in session.link.sent], ["saving", "copied"])
+        other = _slots.Slot(memory._slots[0].path)
+        self.assertIsNone(other.look())
+        other.close()
+        self.assertEqual(len(memory._busy), 1)
+        self.seal(memory, session.link.sent[-1][1])
+        memory.flush()
+        self.assertEqual((len(memory._busy), memory._slots[0].header.step), (0, 7))
+        self.assertFalse(memory.save(7, state_of(7, 1000)))
+        session.restore = 7
+        self.assertEqual(memory.restore().state, state_of(7, 1000))
+
+    def test_one_that_the_launcher_empties_is_not_saved(self):
+        memory, session = self.memory()
+        memory.save(7, state_of(7, 1000))
+        other = _slots.Slot(memory._slots[0].path)
+        other.wipe()
+        other.close()
+        memory.flush()
+        self.assertEqual((len(memory._busy), memory._slots[0].header), (0, None))
+
+    def test_nobody_waits_for_a_launcher_that_is_gone(self):
+        memory, session = self.memory()
+        memory.save(7, state_of(7, 1000))
+        session.link.open = False
+        memory.flush()
+        self.assertIsNone(memory._slots[0].header)
 
 
 class Slots(Folder):

@@ -146,6 +146,15 @@ class Standbys(unittest.TestCase):
                 self.assertEqual((name, body["id"]), ("refused", "x"))
                 self.assertIn(why, body["why"])
 
+    def test_what_a_module_imports_late_is_there_too(self):
+        package, seen = os.path.join(self.folder, "torch"), os.path.join(self.folder, "seen")
+        os.mkdir(package)
+        for name, text in (("__init__", ""), ("_dynamo", "open(%r, 'w').close()" % seen)):
+            with open(os.path.join(package, name + ".py"), "w") as file:
+                file.write(text)
+        standin.Standby(dict(self.env, PYTHONPATH=standin.SRC + ":" + self.folder), "torch").close()
+        self.assertTrue(os.path.exists(seen))
+
     def test_modules_that_run_threads_are_refused(self):
         with open(os.path.join(self.folder, "busy.py"), "w") as file:
             file.write("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True, name='forever').start()\n")

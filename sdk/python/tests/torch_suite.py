@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,13 +17,37 @@ import unittest
 import torch
 
 import fermi
-from fermi import _session, _tree, checkpoint
+from fermi import _selftest, _session, _tree, checkpoint
 from tests import standin
 from tests.test_tree import through
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILLS = int(os.environ.get("FERMI_KILLS", "20"))
 SEED = int(os.environ.get("FERMI_SEED", "1"))
+
+
+class SelfTest(unittest.TestCase):
+    def said(self, patch=""):
+        """What a self-test of the processors says, by the very text that a launcher hands to an interpreter."""
+        with open(_selftest.__file__) as file:
+            text = file.read()
+        run = subprocess.run([sys.executable, "-c", patch + text, "cpu", "1"], stdout=subprocess.PIPE, check=True, text=True)
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+    def test_a_right_result(self):
+        self.assertEqual(self.said(), [{"begin": 0}, {"end": 0, "fault": "", "text": ""}])
+
+    def test_faults_are_told_apart(self):
+        for fault, patch in (
+            ("wrong", "import torch; mul = torch.Tensor.__matmul__; torch.Tensor.__matmul__ = lambda a, b: mul(a, b).index_fill_(0, torch.tensor([7]), 1)\n"),
+            ("memory", "import torch; xor = torch.Tensor.__xor__; torch.Tensor.__xor__ = lambda a, b: xor(a, b).index_fill_(0, torch.tensor([7]), 1)\n"),
+            ("copy", "import torch; cpu = torch.Tensor.cpu; torch.Tensor.cpu = lambda a: cpu(a) if a.is_floating_point() else cpu(a) + 1\n"),
+            ("full", "import torch\ndef full(*a, **k): raise RuntimeError('CUDA out of memory')\ntorch.arange = full\n"),
+            ("failed", "import torch\ndef bad(*a, **k): raise RuntimeError('no kernel')\ntorch.arange = bad\n"),
+        ):
+            begin, end = self.said(patch)
+            self.assertEqual((begin, end["fault"]), ({"begin": 0}, fault), end)
+            self.assertIn(fault, _selftest.FAULTS)
 
 
 class Ranks(unittest.TestCase):

@@ -718,6 +718,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/pin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep a checkpoint of the task whatever its policy says, or no longer. */
+        post: operations["pinCheckpoint"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/profile": {
         parameters: {
             query?: never;
@@ -746,6 +763,23 @@ export interface paths {
         get: operations["listTaskReplicas"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{name}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Go on from a chosen checkpoint, also when the task has ended. What it committed beyond it counts no more. */
+        post: operations["restoreTask"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1290,6 +1324,15 @@ export interface components {
             /** @enum {string} */
             tier: "local" | "shared";
         };
+        CheckpointFrom: {
+            /**
+             * Format: int64
+             * @description The newest when absent.
+             */
+            step?: number;
+            /** @description Name or id of a task of the same project; it may have ended, or be in the archive. */
+            task: string;
+        };
         CheckpointKeep: {
             /**
              * Format: int64
@@ -1326,6 +1369,10 @@ export interface components {
             keep?: components["schemas"]["CheckpointKeep"];
         };
         Checkpoints: {
+            /** @description A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts. */
+            folder?: string;
+            /** @description Begin from a checkpoint of another task of the project, which must be in the shared store. */
+            from?: components["schemas"]["CheckpointFrom"];
             /** @description The disks of the nodes: survives processes and launchers, not the node. */
             local?: components["schemas"]["CheckpointTier"];
             /** @description Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's. */
@@ -2021,6 +2068,15 @@ export interface components {
             step?: number;
             zone?: string;
         };
+        PinWish: {
+            /**
+             * Format: int64
+             * @description Of a checkpoint that the task has.
+             */
+            step: number;
+            /** @description Let the policy decide about it again. */
+            unpin?: boolean;
+        };
         Placement: {
             metadata: components["schemas"]["Meta"];
             spec: components["schemas"]["PlacementSpec"];
@@ -2075,10 +2131,10 @@ export interface components {
         };
         PreflightStatus: {
             /**
-             * @description tested: the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none.
+             * @description computed: the task's own PyTorch did a short computation on each, or on the processors, whose result is known. tested: only the driver was asked whether each is there, and for memory errors. virtual: there is nothing to test. untested: there was no driver to ask. Absent where there are none.
              * @enum {string}
              */
-            devices?: "tested" | "virtual" | "untested";
+            devices?: "computed" | "tested" | "virtual" | "untested";
             /** @description What does not hold, causes first; at most 20. */
             findings?: components["schemas"]["PreflightFinding"][] | null;
             /**
@@ -2103,6 +2159,10 @@ export interface components {
             rate?: string;
             /** Format: date-time */
             startedAt: string;
+            /** @description What the replicas that start with the task have in common; those that join later must have it too. */
+            versions?: {
+                [key: string]: string;
+            };
         };
         Preview: {
             action?: components["schemas"]["Text"];
@@ -2631,6 +2691,33 @@ export interface components {
              */
             window?: string;
         };
+        RestoreWish: {
+            /**
+             * Format: int64
+             * @description Of a checkpoint that the task has.
+             */
+            step: number;
+            /** @description End what runs first; without it a task that runs is left alone. */
+            stop?: boolean;
+        };
+        Rewind: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: int64
+             * @description The newest there was: it and older ones are over.
+             */
+            attempt: number;
+            /**
+             * Format: int64
+             * @description Likewise. What these committed beyond the checkpoint counts no more.
+             */
+            generation: number;
+            /** @description Of the checkpoint: generation and step. */
+            name: string;
+            /** Format: int64 */
+            step: number;
+        };
         Role: {
             args?: string[] | null;
             command?: string[] | null;
@@ -3081,6 +3168,8 @@ export interface components {
             /** @description The project's queue when absent. */
             queue?: string;
             restartPolicy?: components["schemas"]["RestartPolicy"];
+            /** @description Set by the restore verb: the task goes on from this checkpoint of its own, also when it had ended. */
+            restore?: components["schemas"]["Rewind"];
             roles: components["schemas"]["Role"][];
             /** @description Set by the stop verb: the task ends and keeps its outputs. */
             stop?: boolean;
@@ -3109,6 +3198,8 @@ export interface components {
             faults?: components["schemas"]["PastFault"][] | null;
             /** Format: date-time */
             finishedAt?: string;
+            /** @description The checkpoint of another task that it begins from while it has none of its own. */
+            from?: components["schemas"]["CheckpointOrigin"];
             /**
              * Format: int64
              * @description Grows with every restart of the ranks, also within an attempt.
@@ -6296,6 +6387,56 @@ export interface operations {
             504: components["responses"]["Refused"];
         };
     };
+    pinCheckpoint: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PinWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Checkpoint"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
     profileTask: {
         parameters: {
             query?: {
@@ -6390,6 +6531,58 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    restoreTask: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Of a task that another trains inside: end both. */
+                force?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RestoreWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["TrainingTask"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     stopTask: {

@@ -27,6 +27,7 @@ import { PhaseBadge } from "../parts/phase";
 import { Empty, Failure, LiveLight, Loading, Panel, View } from "../parts/states";
 import { Wish } from "../parts/task-row";
 
+const Checkpoints = lazy(() => import("../parts/checkpoints"));
 const Manifest = lazy(() => import("../parts/manifest"));
 const Recovery = lazy(() => import("../parts/recovery"));
 const Use = lazy(() => import("../parts/use"));
@@ -77,6 +78,7 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
           <Tabs.Tab value="outputs">{t("task.outputs")}</Tabs.Tab>
           <Tabs.Tab value="replicas">{t("task.replicas")}</Tabs.Tab>
           <Tabs.Tab value="use">{t("use.tab")}</Tabs.Tab>
+          <Tabs.Tab value="checkpoints">{t("checkpoints.tab")}</Tabs.Tab>
           <Tabs.Tab value="recovery">{t("recovery.tab")}</Tabs.Tab>
           <Tabs.Tab value="yaml">{t("task.yaml")}</Tabs.Tab>
         </Tabs.List>
@@ -95,6 +97,11 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
         <Tabs.Panel value="use">
           <Suspense fallback={<Loading />}>
             <Use task={task} lang={lang} />
+          </Suspense>
+        </Tabs.Panel>
+        <Tabs.Panel value="checkpoints">
+          <Suspense fallback={<Loading />}>
+            <Checkpoints name={name} task={task} lang={lang} />
           </Suspense>
         </Tabs.Panel>
         <Tabs.Panel value="recovery">

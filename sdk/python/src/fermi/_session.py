@@ -6,13 +6,16 @@ or rank 0 of 1, and everything sent goes nowhere: the same script runs on a lapt
 
 import atexit
 import math
+import mmap
 import os
+import struct
 import time
 
 from . import _link
 from ._version import VERSION
 
 WELCOME = 600.0  # seconds a rank waits to be told where to start: its peers may still be starting
+_AT = struct.Struct("<QQ")  # generation, step: what rank-N.at has
 
 
 class Left(Exception):
@@ -28,6 +31,7 @@ class Session:
         if not 0 <= self.rank < self.world:
             raise ValueError("RANK is %d of WORLD_SIZE %d" % (self.rank, self.world))
         self.shm = environ.get("FERMI_SHM") or None
+        self.seals = environ.get("FERMI_SEALS") == "1" and bool(environ.get("FERMI_SOCKET"))  # the launcher sums what is saved
         self.task = environ.get("FERMI_TASK", "")
         self.elastic = environ.get("FERMI_ELASTIC") == "1"  # the number of ranks may change
         self.base_world = _number(environ, "FERMI_BASE_WORLD_SIZE", self.world)  # ranks the task asked for
@@ -45,10 +49,12 @@ class Session:
         self.may_leave = False  # inside fermi.rejoin
         self.leave = None  # the generation to leave
         self.next = None  # the next generation, as the launcher sent it
+        self.durable = None  # the last answer to a want
         self.gauges = {}  # name → function: metrics that other modules add to every report
         self.waited = 0.0  # seconds for data since the last report
         self.step = None  # the last one reported
         self._last = None  # (step, monotonic time) of the last report, None after a pause
+        self._at = None  # memory where the launcher sees the last step, also of a process that is dead or hangs
 
     def connect(self, path, held):
         """Says hello and what is held in memory, and waits to be told where to start."""
@@ -64,6 +70,8 @@ class Session:
         self.watermark = self.restore
         self.pinned = _steps(welcome, "pin")
         self.may_offer = welcome.get("offers") is True
+        if welcome.get("at") is True and self.shm:
+            self._at = _page(os.path.join(self.shm, "rank-%d.at" % self.local_rank))
         atexit.register(self.close)  # what was said last still goes out
 
     def _await(self, name, seconds, stop=False):
@@ -107,6 +115,13 @@ class Session:
             self.leave = _whole(body, "generation", self.generation)
         elif name == "generation":
             self.next = body
+        elif name == "durable":
+            self.durable = body
+
+    def listen(self, seconds):
+        """Waits up to so long for the launcher to say something, and acts on it."""
+        for name, body in self.link.wait(seconds):
+            self._act(name, body)
 
     def send(self, name, body, must=False):
         return self.link is not None and self.link.send(name, body, must)
@@ -119,8 +134,12 @@ class Session:
         progress = {"step": step, "t": 0.0, "metrics": _numbers(metrics, self.gauges)}
         if self._last is not None and step > self._last[0]:
             progress["t"] = (now - self._last[1]) / (step - self._last[0])
+        gather = self._at is not None and self._last is not None  # that it goes on after a pause is news
         self._last, self.step = (step, now), step
-        self.send("progress", progress)
+        if self._at is not None:
+            _AT.pack_into(self._at, 0, self.generation, max(step, 0))
+        if self.link is not None:
+            self.link.send("progress", progress, gather=gather)
 
     def phase(self, name, on):
         if not on:
@@ -151,11 +170,27 @@ class Session:
             MASTER_ADDR=str(body.get("master_addr", os.environ.get("MASTER_ADDR", ""))),
             MASTER_PORT=str(body.get("master_port", os.environ.get("MASTER_PORT", ""))),
         )
+        for name in ("group_rank", "group_world_size"):
+            if name in body:
+                os.environ[name.upper()] = str(body[name])
         return True
 
     def close(self):
         if self.link is not None:
             self.link.close()
+
+
+def _page(path):
+    """A page of a file that others read; None where there is none to be had."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.posix_fallocate(fd, 0, mmap.PAGESIZE)
+            return mmap.mmap(fd, mmap.PAGESIZE)
+        finally:
+            os.close(fd)
+    except OSError:
+        return None
 
 
 def _number(environ, name, default):

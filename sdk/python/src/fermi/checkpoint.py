@@ -3,14 +3,15 @@
 Three slots a rank (four where a peer's memory keeps copies), in shared memory that belongs to the launcher and outlives the rank. A slot is
 reused only when a newer step is whole on every rank (the watermark the launcher tells), the launcher does not
 read it and no copy of it is needed or on its way (pin); while there is
-none, save() skips and says so; it never waits. Check sums are taken after the copy, in a thread, and
-the step counts as saved only then.
+none, save() skips and says so; it never waits. Check sums are taken after the copy, by the launcher or, where
+it does not, in a thread, and the step counts as saved only then.
 
 Ranks that skipped different steps could hold, for ever, steps that no step is common to. So after a few
 skips in a row a rank offers to give up what is newer than the watermark: it says the rest as `held`, and
 overwrites nothing until the coordinator answers {"watermark": {"step": …, "held": true}}: from then on
 the steps given up can't become the watermark any more, and if one had become it before, the answer says so.
-Only a launcher whose welcome has "offers": true is asked; another would never answer.
+Only a launcher whose welcome has "offers": true is asked; another would never answer. Ranks that gave up steps then
+save only now and then, all at the same: answers come at different moments, and they would fill their slots with different steps again.
 """
 
 import fcntl
@@ -21,14 +22,17 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-from . import _elastic, _overlap, _session, _slots, _tree
+from . import _durable, _elastic, _overlap, _session, _slots, _tree
+from ._durable import NotCommitted
 from ._match import Mismatch
 from ._shard import Shard, shard
 
-__all__ = ["L0", "Mismatch", "RestoreError", "Restored", "Saved", "Shard", "attach", "flush", "restore", "save", "shard"]
+__all__ = ["L0", "Mismatch", "NotCommitted", "RestoreError", "Restored", "Saved", "Shard", "attach", "flush", "restore", "save", "shard"]
 
 STUCK = 4  # skips in a row before steps are offered
+APART, APART_MOST = 16, 1 << 14  # after that one save in so many is made, until the watermark rises; twice as many each time it did not
 _LOCK_WAIT = 30.0  # seconds for the process that was this rank before to be gone
+_SEAL_WAIT = 60.0  # seconds for the launcher to sum what was copied
 
 
 class Saved(NamedTuple):
@@ -62,17 +66,21 @@ class L0:
         self._lock_file = _lock(base + ".lock")
         self._slots = [_slots.Slot("%s.%d" % (base, i)) for i in range(session.slots)]
         self._busy = set()  # slots between copy and commit
+        self._copied = {}  # of them those that the launcher sums → their step
         self._mutex = threading.Lock()
         self._work = queue.Queue()
         self._thread = None
         self.skipped = 0
+        self.full = False  # the last save found all slots needed
         self._stuck = 0  # skips in a row
+        self._calls, self._step = 0, 0  # of save, for how many steps in this generation, and the last of them
+        self._apart, self._low = 0, None  # one save in so many, 0: all; as long as this is the watermark
         self._offered = set()  # steps given up, until the coordinator knows
 
     def held(self):
-        """The steps that are whole here, every byte read; what is not whole, or another rank's, is emptied."""
+        """The steps that are whole here, every byte read, by the launcher if it sums; what is not whole, or another rank's, is emptied."""
         for slot in self._slots:
-            header = slot.verify()
+            header = slot.look() if self._session.seals else slot.verify()
             if header is None or header.rank != self._session.rank and not self._session.elastic:
                 slot.wipe()
         return sorted({s.header.step for s in self._slots if s.header})
@@ -82,18 +90,28 @@ class L0:
         and the same step saved anew by others must never be mixed with it."""
         self.flush()
         self._stuck, self._offered, self._session.released = 0, set(), False
+        self._calls, self._apart = 0, 0
         restore = self._session.restore
         for slot in self._slots:
             if slot.header and (restore is None or slot.header.step > restore):
                 slot.wipe()
 
-    def save(self, step, state, overlap=None):
+    def save(self, step, state, overlap=None, now=False):
+        """Takes the state. now: also while one save in several is made only."""
         if step < 1:
             raise ValueError("step %d: steps count from 1, what has been done" % step)
         begin = time.monotonic()
         self._session.poll()
         self._give_up()
+        if step != self._step:
+            self._step, self._calls = step, self._calls + 1
+        if self._apart and self._session.watermark != self._low:
+            self._apart = 0
+        if self._apart and self._calls % self._apart and not now:
+            self.skipped += 1
+            return Saved(False, step, why="ranks held no step in common; until they do, one save in %d is made" % self._apart)
         slot, why = self._free(step)
+        self.full = slot is None and not self.holds(step)
         if slot is None:
             self.skipped += 1
             self._offer()
@@ -112,13 +130,37 @@ class L0:
         except BaseException:
             self._done(slot)
             raise
-        self._start()
         copied = time.monotonic()
-        self._work.put((slot, step, plan.length, tree, copied, plan.finish))
+        if self._session.seals and not plan.later:
+            self._tell(slot, step, plan.length, tree)
+        else:
+            self._start()
+            self._work.put((slot, step, plan.length, tree, copied, plan.finish))
         return Saved(True, step, plan.length + len(tree), copied - begin)
+
+    def _tell(self, slot, step, length, tree):
+        """The launcher is to sum what was copied."""
+        session = self._session
+        total = slot.copied(session.rank, session.world, session.generation, step, length, tree)
+        with self._mutex:
+            self._copied[slot] = step
+        session.send("copied", {"step": step, "slot": self._slots.index(slot), "bytes": total}, must=True)
+
+    def _sealed(self):
+        """Sees what the launcher has summed since; false while there is more to come."""
+        with self._mutex:
+            for slot, step in list(self._copied.items()):
+                if slot.empty():
+                    print("fermi: step %d is not saved: the launcher could not read it" % step, file=sys.stderr)
+                elif slot.look() is None:
+                    continue
+                del self._copied[slot]
+                self._busy.discard(slot)
+            return not self._copied or self._session.link is None or not self._session.link.open
 
     def _free(self, step):
         """A slot nobody can need, marked busy, or why there is none."""
+        self._sealed()
         watermark, pinned = self._session.watermark, self._session.pinned
         with self._mutex:
             if any(s.header and s.header.step == step for s in self._slots):
@@ -131,6 +173,11 @@ class L0:
             steps = sorted(s.header.step for s in self._slots if s.header)
         return None, "all slots are needed: steps %s are held and %s is the newest that is whole on every rank" % (steps, watermark)
 
+    def holds(self, step):
+        """Whether the state of that step is whole here."""
+        with self._mutex:
+            return any(s.header and s.header.step == step for s in self._slots)
+
     def _offer(self):
         self._stuck += 1
         if self._stuck < STUCK or self._offered or not self._session.may_offer:
@@ -138,6 +185,7 @@ class L0:
         watermark = self._session.watermark
         with self._mutex:
             steps = sorted(s.header.step for s in self._slots if s.header)
+        self._low = watermark
         kept = [s for s in steps if watermark is not None and s <= watermark]
         self._offered = set(steps) - set(kept)
         if self._offered:
@@ -153,6 +201,8 @@ class L0:
             if slot.header and slot.header.step in self._offered and (watermark is None or slot.header.step > watermark):
                 slot.wipe()
         self._offered = set()
+        if watermark == self._low:
+            self._apart = min(max(2 * self._apart, APART), APART_MOST)
 
     def _reserve(self, slot, data, tree, devices):
         """At the first save room is made in all slots at once: later ones cost the copy only."""
@@ -174,6 +224,9 @@ class L0:
                 finish()
                 finish = None  # and with it the tensors
                 session = self._session
+                if session.seals:
+                    self._tell(slot, step, length, tree)
+                    continue
                 total = slot.commit(session.rank, session.world, session.generation, step, length, tree)
                 if session.link is None:
                     session.watermark = step
@@ -182,7 +235,8 @@ class L0:
                 slot.wipe()
                 print("fermi: step %d is not saved: %s" % (step, err), file=sys.stderr)
             finally:
-                self._done(slot)
+                if slot not in self._copied:
+                    self._done(slot)
                 self._work.task_done()
 
     def _done(self, slot):
@@ -192,6 +246,13 @@ class L0:
     def flush(self):
         """Waits until every state taken is whole."""
         self._work.join()
+        end, pause = time.monotonic() + _SEAL_WAIT, 0.0002
+        while not self._sealed():
+            if time.monotonic() > end:
+                print("fermi: the launcher does not sum steps %s" % sorted(self._copied.values()), file=sys.stderr)
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, 0.01)
 
     def restore(self, into=None):
         self.flush()
@@ -254,16 +315,21 @@ def attach(session):
     return _l0
 
 
-def save(step, state, overlap=None):
+def save(step, state, overlap=None, wait=False, timeout=600.0):
     """Takes the state after this step, the first of which is 1; returns at once. True when taken; otherwise .why says why not.
 
     state is made of dicts, lists, tuples and sets of tensors, arrays, bytes and plain values, for
     example {"model": model.state_dict(), "rng": fermi.rng_state(), "sampler": sampler.state_dict()}.
     overlap=optimizer lets the tensors of that optimizer, where they are on a card, be copied while the next step
     computes its gradients; the optimizer's next step() waits for them.
+    wait=True returns when a checkpoint of the step is committed in the nearest tier that the task uses, wait="local" or
+    "shared" when it is in that one; all ranks must save the step. NotCommitted says why it is not, also after timeout
+    seconds. Without a launcher the slot in memory is waited for.
     """
     if _l0 is None:
         return Saved(False, step, why="no launcher: checkpoints in memory are off")
+    if wait is not False:
+        return _durable.save(_l0, _session.current(), step, state, overlap, wait, timeout)
     return _l0.save(step, state, overlap)
 
 

@@ -14,6 +14,7 @@ interpreter would (another interpreter or its options, variables that are read w
 already running, a CUDA context) is refused with the reason, and the launcher starts a fresh one.
 """
 
+import contextlib
 import gc
 import importlib
 import io
@@ -29,6 +30,8 @@ from . import _link, _script, _store
 # Read when the interpreter or a library starts: a fork can't change them any more.
 _LOADED = ("PYTHON", "LD_", "OMP_", "GOMP_", "OPENBLAS_", "GOTO_", "MKL_", "KMP_", "BLIS_", "NUMEXPR_", "MALLOC_", "GLIBC_TUNABLES", "LC_", "LANG")
 
+# What a module imports only when it is first used: PyTorch 2 does so with its compiler, for any optimizer, and takes five seconds.
+LATE = {"torch": "torch._dynamo"}
 
 FILES = 253  # the most that the kernel takes with one message
 
@@ -119,6 +122,8 @@ class Server:
                 importlib.import_module(name)
             except Exception as err:
                 print("fermi.standby: cannot import %s: %s" % (name, err), file=sys.stderr)
+            with contextlib.suppress(Exception):  # older versions have no such thing
+                importlib.import_module(LATE.get(name, name))
         if fresh:
             gc.collect()
             gc.freeze()  # children share these pages; a collection would copy them

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+func (a *app) trainRestoreCommand() *cobra.Command {
+	var wish client.RestoreWish
+	var sure insist
+	cmd := &cobra.Command{
+		Use: "restore NAME --step N", Short: Both("Go on from a chosen checkpoint, also after the end", "从指定检查点继续，任务已结束也可以"), Args: needArgs(1, 1, "NAME"),
+		Example: "  fermi train checkpoints gpt-7x2k9\n  fermi train restore gpt-7x2k9 --step 4000 --stop",
+	}
+	cmd.Flags().Int64Var(&wish.Step, "step", 0, Both("step of a checkpoint of the task", "任务某个检查点的步数"))
+	cmd.Flags().BoolVar(&wish.Stop, "stop", false, Both("end what runs first", "先停止正在运行的进程"))
+	sure.add(cmd)
+	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		if wish.Step < 1 {
+			return usage(cmd, fault.T("Name the step: --step N; fermi train checkpoints %s lists them.", "请指定步数：--step N；可用 fermi train checkpoints %s 查看。", args[0]))
+		}
+		if err := sure.run(s, func(opts ...client.Option) error {
+			return s.client.Restore(ctx, s.project(api.KindTrainingTask), args[0], wish, opts...)
+		}); err != nil {
+			return err
+		}
+		putLine(s.out, "task/"+args[0]+" "+s.t("goes on from step %d", "将从第 %d 步继续", wish.Step))
+		return nil
+	})
+	return cmd
+}
+
+// origin reads --from TASK or TASK@STEP.
+func (f *faults) origin(text string) *api.CheckpointFrom {
+	task, step, given := strings.Cut(text, "@")
+	out := &api.CheckpointFrom{Task: task}
+	if given {
+		n, err := strconv.ParseInt(step, 10, 64)
+		if err != nil || n < 1 {
+			f.add("--from", fault.T("%q is not of the form TASK or TASK@STEP.", "%q 不是 TASK 或 TASK@STEP 的形式。", text))
+		}
+		out.Step = n
+	}
+	return out
+}

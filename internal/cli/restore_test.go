@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+func TestFromNamesACheckpoint(t *testing.T) {
+	for text, want := range map[string]api.CheckpointFrom{"a": {Task: "a"}, "a@7": {Task: "a", Step: 7}} {
+		var bad faults
+		if got := bad.origin(text); *got != want || len(bad) > 0 {
+			t.Errorf("%s: %+v %v", text, got, bad)
+		}
+	}
+	for _, text := range []string{"a@", "a@0", "a@-1", "a@x", "a@1@2", "a@99999999999999999999"} {
+		var bad faults
+		if bad.origin(text); len(bad) != 1 || bad[0].Path != "--from" || bad[0].Message.ZH == "" {
+			t.Errorf("%s: %v", text, bad)
+		}
+	}
+}
+
+func TestRestoreNeedsAStep(t *testing.T) {
+	f := newFake(t)
+	f.add(&api.TrainingTask{Meta: api.Meta{ID: "task-1", Name: "gpt-1", Project: "default"}})
+	if got := f.fermi(t, "", "train", "restore", "gpt-1"); got.code != 2 || !strings.Contains(got.err, "--step") {
+		t.Errorf("%+v", got)
+	}
+	if got := f.fermi(t, "", "train", "checkpoints", "gpt-1", "--pin", "1", "--unpin", "2"); got.code == 0 || !strings.Contains(got.err, "unpin") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,40 @@
+package train
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestAtMostOneStepIsLost plays ranks that save after every step, meet in every step as a collective has them, and
+// are told the watermark some time before their next save: wherever one of them dies, the others' memory and its own
+// (the launcher's) have the step before the newest that any has done, by the rules of slots.
+func TestAtMostOneStepIsLost(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		s := parted("", "")
+		done, told := make([]int64, len(s.members)), make([]int64, len(s.members))
+		for i := range s.members {
+			s.members[i].said.Held = nil
+		}
+		for range 200 {
+			i := rng.IntN(len(done))
+			if done[i] > slices.Min(done) {
+				continue // it waits for the others
+			}
+			if told[i] = s.heldByAll(); rng.IntN(2) == 0 { // or a little late
+				told[i] = max(told[i]-1, 0)
+			}
+			done[i]++
+			m := &s.members[i]
+			held := slices.DeleteFunc(slices.Clone(m.said.Held), func(step int64) bool { return len(m.said.Held) == 3 && step == m.said.Held[0] && step < told[i] })
+			if len(held) == 3 {
+				t.Fatalf("seed %d: no slot for step %d of %v, watermark %d", seed, done[i], held, told[i])
+			}
+			m.said.Held = append(held, done[i])
+			if newest := slices.Max(done); s.restorable() < newest-1 {
+				t.Fatalf("seed %d: step %d was done, and %d is all that is left", seed, newest, s.restorable())
+			}
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package launch
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// A rank only copies its state; the sums are taken here, and compared here before a rank that is started goes on
+// from it. A processor has instructions for that, which Python has not.
+
+// seal sums a slot; from then on its step is saved.
+func (r *ranks) seal(c *rankConn, w *wordCopied) {
+	r.sealing[c.local].Lock()
+	defer r.sealing[c.local].Unlock()
+	begun := time.Now()
+	r.mu.Lock()
+	memory, late := r.memory, c.of != r.now.Number // a new process may have the slot
+	r.mu.Unlock()
+	if late {
+		return
+	}
+	path := slotPath(memory, c.local, w.Slot)
+	if err := ckpt.SealSlot(path, uint64(w.Step)); err != nil { // its rank sees that it is empty
+		r.log.Warn("a state was not summed", "rank", c.local, "step", w.Step, "error", errors.Join(err, ckpt.WipeSlot(path)))
+		return
+	}
+	r.takeFrom(c, word{Saved: &wordSaved{Step: w.Step, Bytes: w.Bytes, Seconds: time.Since(begun).Seconds()}})
+}
+
+// checkSlots reads what the ranks of a generation go on from, every byte, before those that are new start. A slot that is
+// not what it was is emptied: its rank says so. Nobody changes a slot now: ranks are dead, or have left.
+func (l *launcher) checkSlots(g link.Generation) {
+	for i := range l.ranks.sealing { // what was copied before this generation is not summed any more
+		l.ranks.sealing[i].Lock()
+		defer l.ranks.sealing[i].Unlock()
+	}
+	if g.Restore == 0 || g.Origin != nil { // nothing, or what was checked on its way here
+		return
+	}
+	fresh, staying := slices.Repeat([]bool{true}, len(l.ranks.sealing)), l.ranks.these(func(c *rankConn) bool { return c.stays })
+	for local := range staying {
+		fresh[local] = false
+	}
+	// The ranks' cores are idle now; the launcher's own share of them would take too long.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU()))
+	atOnce := min(max(runtime.NumCPU()/len(fresh), 1), 8)
+	var wg sync.WaitGroup
+	for local, is := range fresh {
+		if is {
+			wg.Go(func() { l.checkRank(local, uint64(g.Restore), atOnce) })
+		}
+	}
+	wg.Wait()
+}
+
+func (l *launcher) checkRank(local int, step uint64, atOnce int) {
+	for n := range maxSlots {
+		path := l.slotPath(local, n)
+		if err := ckpt.CheckSlot(path, step, atOnce); err != nil {
+			l.log.Warn("a state in memory is damaged", "rank", local, "step", step, "error", errors.Join(err, ckpt.WipeSlot(path)))
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/preflight"
+	"github.com/fermi-cluster/fermi/internal/recipe"
+	sdk "github.com/fermi-cluster/fermi/sdk/python"
+)
+
+// How long a trial may take. A fresh interpreter with its first context takes 4 s on an H200; without a daemon
+// that keeps the driver loaded, a context alone takes as long again.
+const (
+	trialImports = 8 * time.Second // until it begins
+	trialWorks   = 10 * time.Second
+	trialEnds    = 2 * time.Second // after it was killed
+	maxTrialSaid = 64 << 10
+)
+
+// trial is a short computation on the devices of a replica, by the interpreter of its ranks and behind their wall.
+type trial struct {
+	there   <-chan struct{} // closed: code and folders are there
+	devices []api.Device    // none: the processors
+	imports time.Duration   // until it begins
+	works   time.Duration
+	start   func(out uintptr) (*processes, error)
+	log     *slog.Logger
+}
+
+// trialOf is the launcher's own; nil where nothing can be computed: no PyTorch, no Python command, or only
+// virtual devices. Nobody guesses at an interpreter: what it found would not be the ranks'.
+func (l *launcher) trialOf(facts *preflight.Facts, there <-chan struct{}) *trial {
+	device := recipe.TorchDevice(l.replica.Devices)
+	if facts == nil || facts.Versions["torch"] == "" || !isPython(l.replica.Command) || l.replica.Virtual || device == "" {
+		return nil
+	}
+	t := &trial{there: there, devices: l.replica.Devices, imports: trialImports, works: trialWorks, log: l.log}
+	if len(t.devices) == 0 {
+		t.works = preflightFor // processors that are slow are no news
+	}
+	t.start = func(out uintptr) (*processes, error) {
+		r := l.replica
+		r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
+		env := environ(r, l.dir, nil, credentials{}, os.LookupEnv)
+		dir, err := workDir(r, l.codeDir())
+		if err != nil {
+			return nil, err
+		}
+		r.Command = []string{pythonOf(r.Command, env, dir), "-c", sdk.SelfTest, device, strconv.Itoa(max(len(r.Devices), 1))}
+		return beginTrial(r, env, out, l.starter())
+	}
+	return t
+}
+
+// beginTrial starts one process that nobody but us hears.
+func beginTrial(r engine.Replica, env []string, out uintptr, start starter) (*processes, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	p := &processes{n: 1}
+	return p, start(p, r, "/", env, [][]string{nil}, null.Fd(), []inside.Pipes{{out, null.Fd()}})
+}
+
+// trialWord is a line of the SDK's _selftest.
+type trialWord struct {
+	None  string `json:"none"`
+	Seen  *int64 `json:"seen"`
+	Begin *int   `json:"begin"`
+	End   *int   `json:"end"`
+	Fault string `json:"fault"`
+	Text  string `json:"text"`
+}
+
+// run is the whole trial; the zero value: nothing was computed. Its process has ended afterwards, or can't be.
+func (t *trial) run(ctx context.Context) preflight.Devices {
+	if t == nil {
+		return preflight.Devices{}
+	}
+	select {
+	case <-t.there:
+	case <-ctx.Done():
+		return preflight.Devices{}
+	case <-time.After(t.imports):
+		return preflight.Devices{} // the code is still on its way
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return preflight.Devices{}
+	}
+	defer read.Close()
+	p, err := t.start(write.Fd())
+	write.Close()
+	if err != nil {
+		t.log.Warn("nothing was computed before the start", "error", err)
+		return preflight.Devices{}
+	}
+	defer p.discard()
+	words := make(chan trialWord)
+	go func() { // ends with the pipe
+		defer close(words)
+		hearTrial(read, words)
+	}()
+	defer func() { // nobody listens any more
+		go func() {
+			for range words {
+			}
+		}()
+	}()
+	return t.judge(ctx, words)
+}
+
+// hearTrial passes words on until the end of what is said; other lines are a library's.
+func hearTrial(from io.Reader, words chan<- trialWord) {
+	lines := bufio.NewScanner(io.LimitReader(from, maxTrialSaid))
+	for lines.Scan() {
+		var w trialWord
+		if parseLine(lines.Bytes(), &w) == nil {
+			words <- w
+		}
+	}
+	_, _ = io.Copy(io.Discard, from)
+}
+
+// judge listens until all have ended, or the time is over.
+func (t *trial) judge(ctx context.Context, words <-chan trialWord) preflight.Devices {
+	begun, ended := map[int]bool{}, map[int]bool{}
+	out := preflight.Devices{Test: preflight.Computed}
+	late, n := time.After(t.imports), max(len(t.devices), 1)
+	for len(ended) < n {
+		select {
+		case w, more := <-words:
+			switch {
+			case !more:
+				return t.unfinished(out, begun, ended, preflight.DeviceFailed, "its process ended")
+			case w.Seen != nil:
+				return t.blame(out, 0, preflight.DeviceUnseen, max(*w.Seen, 0), "")
+			case w.Begin != nil && *w.Begin >= 0 && *w.Begin < n:
+				if len(begun) == 0 {
+					late = time.After(t.works)
+				}
+				begun[*w.Begin] = true
+			case w.End != nil && *w.End >= 0 && *w.End < n && !ended[*w.End]:
+				if ended[*w.End] = true; w.Fault != "" {
+					out = t.blame(out, *w.End, w.Fault, 0, w.Text)
+				}
+			default: // none, or not of ours
+				t.log.Info("nothing was computed before the start", "why", w.None)
+				return preflight.Devices{}
+			}
+		case <-late:
+			return t.unfinished(out, begun, ended, preflight.DeviceHung, "")
+		case <-ctx.Done():
+			return preflight.Devices{}
+		}
+	}
+	return out
+}
+
+// unfinished blames the devices that have begun and not ended. Where none has, nothing was computed.
+func (t *trial) unfinished(out preflight.Devices, begun, ended map[int]bool, kind, text string) preflight.Devices {
+	if len(begun) == 0 {
+		return preflight.Devices{}
+	}
+	for i := range max(len(t.devices), 1) {
+		if begun[i] && !ended[i] {
+			out = t.blame(out, i, kind, 0, text)
+		}
+	}
+	return out
+}
+
+// blame notes a fault. Processors are blamed for wrong results alone: whatever else goes wrong there, slowness
+// above all, is nothing to tell.
+func (t *trial) blame(out preflight.Devices, i int, kind string, count int64, text string) preflight.Devices {
+	f := preflight.DeviceFault{Kind: kind, Count: count, Text: text}
+	switch {
+	case !slices.Contains(preflight.DeviceFaults, kind):
+		f.Kind = preflight.DeviceFailed
+	case len(t.devices) > 0:
+	case kind == preflight.DeviceWrong || kind == preflight.DeviceMemory || kind == preflight.DeviceCopy:
+		f.Kind = preflight.DeviceProcessor
+	}
+	if len(t.devices) == 0 && f.Kind != preflight.DeviceProcessor {
+		return preflight.Devices{}
+	}
+	if len(t.devices) > 0 {
+		f.Index = t.devices[i].Index
+	}
+	t.log.Warn("a test computation failed", "device", f.Index, "fault", f.Kind, "why", text)
+	out.Faults = append(out.Faults, f)
+	return out
+}
+
+// discard kills what a trial started and waits for its end, for a moment: a process that hangs in a driver
+// can't be waited for.
+func (p *processes) discard() {
+	for _, pid := range p.pids {
+		_ = unix.Kill(pid, unix.SIGKILL) // our own child, not yet reaped
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for _, pid := range p.pids {
+			for {
+				if _, err := unix.Wait4(pid, nil, unix.WALL, nil); !errors.Is(err, unix.EINTR) {
+					break
+				}
+			}
+		}
+		for p.tree != nil {
+			if _, _, err := p.tree.Ended(); err != nil {
+				break // closed
+			}
+		}
+	}()
+	select {
+	case <-gone:
+	case <-time.After(trialEnds):
+	}
+}
+
+// together is what the driver said and what was computed: the most that was done, and everything that was found.
+func together(driver, computed preflight.Devices) preflight.Devices {
+	if computed.Test == "" {
+		return driver
+	}
+	told := map[int]bool{}
+	for _, f := range driver.Faults {
+		told[f.Index] = true
+	}
+	for _, f := range computed.Faults { // of a device that the driver complains about it is no news
+		if !told[f.Index] || f.Kind == preflight.DeviceUnseen {
+			driver.Faults = append(driver.Faults, f)
+		}
+	}
+	driver.Test = computed.Test
+	return driver
+}

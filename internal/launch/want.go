@@ -1,0 +1,70 @@
+package launch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// A rank that saves with wait=True says which step it waits for. The leader makes it due at once, and the rank is
+// answered when the tier has it, or when that comes to nothing.
+
+// wordWant is a step that a rank waits for.
+type wordWant struct {
+	Step int64  `json:"step"`
+	Tier string `json:"tier"` // "": the nearest
+}
+
+func (w *wordWant) bad() bool {
+	return w.Step <= 0 || w.Tier != "" && w.Tier != link.TierLocal && w.Tier != link.TierShared
+}
+
+// wordDurable is the answer.
+type wordDurable struct {
+	Step int64  `json:"step"`
+	Tier string `json:"tier"`          // as it was asked for
+	Why  string `json:"why,omitempty"` // it is not; absent: it is
+}
+
+// want notes what local rank i waits for, mu held. The last one counts.
+func (r *ranks) want(i int, w *wordWant) {
+	r.wants[i] = link.Want{Tier: w.Tier, Step: w.Step}
+	r.answerWants(nil)
+}
+
+// answerWants answers the ranks whose step a tier has by now, or will not have, and tells the leader of the
+// others; mu held.
+func (r *ranks) answerWants(denied []link.Denied) {
+	for i, want := range r.wants {
+		answer := wordDurable{Step: want.Step, Tier: want.Tier}
+		if !slices.ContainsFunc(r.committed, func(c link.Committed) bool {
+			return c.Generation == r.now.Number && c.Step >= want.Step && (want.Tier == "" || want.Tier == c.Tier)
+		}) {
+			k := slices.IndexFunc(denied, func(d link.Denied) bool { return d.Tier == want.Tier && d.Step >= want.Step })
+			if k < 0 {
+				continue
+			}
+			answer.Why = both(denied[k].Why)
+		}
+		delete(r.wants, i)
+		for c := range r.conns {
+			if c.local == i {
+				c.post(func(out *rankOutbox) { out.durable = &answer })
+			}
+		}
+	}
+	var list []link.Want
+	for _, want := range r.wants { // the newest of each tier: what all ranks wait for is told once
+		if k := slices.IndexFunc(list, func(w link.Want) bool { return w.Tier == want.Tier }); k < 0 {
+			list = append(list, want)
+		} else {
+			list[k].Step = max(list[k].Step, want.Step)
+		}
+	}
+	slices.SortFunc(list, func(a, b link.Want) int { return strings.Compare(a.Tier, b.Tier) })
+	if !slices.Equal(list, r.said.Keeping.Wants) {
+		r.said.Keeping.Wants = list
+		r.later(savedPause)
+	}
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// shelf has the same checkpoints for every task: of steps 10, 20 and 30, the last on nodes' disks only.
+type shelf struct {
+	mu    sync.Mutex
+	empty bool
+	pins  map[string]bool
+}
+
+func (s *shelf) List(context.Context, string) ([]api.Checkpoint, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.empty {
+		return nil, nil
+	}
+	one := func(step int64, name string, tiers ...string) api.Checkpoint {
+		c := api.Checkpoint{Name: name, Step: step, Generation: 1, Ranks: 1}
+		for _, t := range tiers {
+			c.Tiers = append(c.Tiers, api.CheckpointCopy{Tier: t, Pinned: s.pins[name]})
+		}
+		return c
+	}
+	const g = "0000000000000000001-00000000000000000"
+	return []api.Checkpoint{one(10, g+"10", "shared"), one(20, g+"20", "local", "shared"), one(30, g+"30", "local")}, nil
+}
+
+func (s *shelf) Pin(_ context.Context, _, name string, pinned bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pins == nil {
+		s.pins = map[string]bool{}
+	}
+	s.pins[name] = pinned
+	return nil
+}
+
+func (s *shelf) Erase(context.Context, string) error { return nil }
+
+func (s *shelf) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.empty = true
+}
+
+func TestRestoreRoute(t *testing.T) {
+	w := newWorld(t)
+	task := w.submit("t")
+	path := "/api/v1/training-tasks/t/restore"
+	task = w.change(task, func(t *api.TrainingTask) {
+		t.Status.Phase, t.Status.Attempt, t.Status.Generation = api.PhaseRunning, 2, 3
+	})
+	w.refused("POST", path, `{"step":20}`, 409, "StillRunning")
+	a := w.refused("POST", path, `{"step":15,"stop":true}`, 400, "InvalidField")
+	if !strings.Contains(string(a.raw), "10, 20, 30") {
+		t.Errorf("it does not name the steps there are: %s", a.raw)
+	}
+	w.refused("POST", path, `{"stop":true}`, 400, "InvalidField")
+	w.refused("POST", path, `{"step":20,"more":1}`, 400, "BadBody")
+	w.refused("POST", "/api/v1/training-tasks/none/restore", `{"step":20}`, 404, "NotFound")
+	var got api.TrainingTask
+	w.ok("POST", path, `{"step":20,"stop":true}`, &got)
+	if r := got.Spec.Restore; r == nil || r.Step != 20 || r.Attempt != 2 || r.Generation != 3 || !r.Due(2) || r.Due(3) || r.At.IsZero() {
+		t.Fatalf("%+v", r)
+	}
+	if !got.Spec.Restore.Abandons("0000000000000000001-0000000000000000030") || got.Spec.Restore.Abandons(got.Spec.Restore.Name) ||
+		got.Spec.Restore.Abandons("0000000000000000004-0000000000000000001") {
+		t.Error("what was made after the chosen one and before the wish counts no more, and nothing else")
+	}
+	ended := w.change(task, func(t *api.TrainingTask) { t.Status.Phase, t.Spec.Stop = api.PhaseStopped, true })
+	w.ok("POST", path, `{"step":30}`, &got)
+	if got.Spec.Stop || got.Spec.Restore.Step != 30 {
+		t.Errorf("%+v", got.Spec)
+	}
+	// What the server set can't be made up, and may be left out of an update.
+	var read api.TrainingTask
+	w.ok("GET", "/api/v1/training-tasks/t", nil, &read)
+	read.Spec.Restore.Step = 10
+	w.refused("PUT", "/api/v1/training-tasks/t", read, 400, "Immutable")
+	read.Spec.Restore = nil
+	w.ok("PUT", "/api/v1/training-tasks/t", read, &got)
+	if got.Spec.Restore == nil || got.Spec.Restore.Step != 30 {
+		t.Errorf("an update undid the restore: %+v", got.Spec.Restore)
+	}
+	w.refused("POST", "/api/v1/training-tasks", manifest("u", func(t *api.TrainingTask) { t.Spec.Restore = &api.Rewind{Name: "x"} }), 400, "InvalidField")
+	var cloned submitted
+	w.ok("POST", "/api/v1/training-tasks/t/clone", `{"name":"c"}`, &cloned)
+	if cloned.Task.Spec.Restore != nil {
+		t.Error("a clone is no restore")
+	}
+	w.shelf.clear()
+	w.change(ended, func(t *api.TrainingTask) { t.Status.Phase = api.PhaseFailed })
+	w.refused("POST", path, `{"step":20}`, 400, "InvalidField")
+}
+
+func TestTasksBeginFromOthersCheckpoints(t *testing.T) {
+	w := newWorld(t)
+	source := w.submit("source")
+	from := func(name string, step int64) *api.TrainingTask {
+		return manifest("t-"+source.Meta.Name+"-"+name, func(t *api.TrainingTask) {
+			t.Meta.Name = ""
+			t.Meta.DisplayName = "t"
+			t.Spec.Checkpoint = &api.Checkpoints{From: &api.CheckpointFrom{Task: name, Step: step}}
+		})
+	}
+	for _, name := range []string{"source", source.Meta.ID} {
+		for step, want := range map[int64]int64{0: 20, 10: 10} { // the newest is on disks only
+			var out submitted
+			w.ok("POST", "/api/v1/training-tasks", from(name, step), &out)
+			if o := out.Task.Status.From; o == nil || o.TaskID != source.Meta.ID || o.Step != want {
+				t.Errorf("%s@%d: %+v", name, step, o)
+			}
+		}
+	}
+	path := "/api/v1/training-tasks"
+	for about, bad := range map[string]*api.TrainingTask{
+		"10, 20": from("source", 30), "no task": from("none", 0), "no name": from("../x", 0), "At least 1": from("source", -1),
+	} {
+		if a := w.refused("POST", path, bad, 400, "InvalidField"); !strings.Contains(string(a.raw), about) {
+			t.Errorf("%s: %s", about, a.raw)
+		}
+	}
+	alone := from("source", 0)
+	alone.Spec.Roles = append(alone.Spec.Roles, api.Role{Name: "reward", Restart: api.RestartRole, Command: []string{"x"}})
+	w.refused("POST", path, alone, 400, "InvalidField")
+	w.put(&api.Project{Meta: api.Meta{Name: "other"}})
+	elsewhere := from("source", 0)
+	elsewhere.Meta.Project = "other"
+	w.refused("POST", path, elsewhere, 400, "InvalidField")
+	w.shelf.clear()
+	w.refused("POST", path, from("source", 0), 400, "InvalidField")
+}
+
+func TestPinRoute(t *testing.T) {
+	w := newWorld(t)
+	w.submit("t")
+	path := "/api/v1/training-tasks/t/pin"
+	pinned := func() bool {
+		var list struct{ Items []api.Checkpoint }
+		w.ok("GET", "/api/v1/training-tasks/t/checkpoints", nil, &list)
+		return !slices.ContainsFunc(list.Items[1].Tiers, func(c api.CheckpointCopy) bool { return !c.Pinned })
+	}
+	w.ok("POST", path, `{"step":20}`, nil)
+	if !pinned() {
+		t.Error("not pinned")
+	}
+	w.ok("POST", path, `{"step":20,"unpin":true}`, nil)
+	if pinned() {
+		t.Error("still pinned")
+	}
+	w.refused("POST", path, `{"step":7}`, 400, "InvalidField")
+	w.refused("POST", path, `{"step":20,"more":1}`, 400, "BadBody")
+}
