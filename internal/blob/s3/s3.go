@@ -74,6 +74,7 @@ func Open(cfg Config) (*Store, error) {
 		Region: cfg.Region, UsePathStyle: true, HTTPClient: cfg.Client,
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
 			o.MaxAttempts, o.MaxBackoff, o.RateLimiter = attempts, 2*time.Second, ratelimit.None
+			o.Retryables = append(o.Retryables, retry.RetryableErrorCode{Codes: busy})
 		}),
 		Credentials: aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 			id, secret, token, err := cfg.Credentials(ctx)
@@ -85,6 +86,10 @@ func Open(cfg Config) (*Store, error) {
 	}
 	return &Store{client: awss3.New(options), bucket: &cfg.Bucket, prefix: cfg.Prefix}, nil
 }
+
+// busy are answers of servers that met another request on the same key. The second is that of a
+// server over plain folders, when the last object of one is deleted while another is put there.
+var busy = map[string]struct{}{"OperationAborted": {}, "ExistingObjectIsDirectory": {}}
 
 func (s *Store) key(key string) *string { return aws.String(s.prefix + key) }
 
