@@ -55,7 +55,7 @@ func (c cost) since(before cost) cost {
 
 // benchOverhead: with nothing failing, the same training under Fermi with the SDK and under plain torchrun, in ABBA order.
 func benchOverhead(ctx context.Context, r *report) error {
-	return againstTorchrun(ctx, recoveryRanks, 0, func(c *harness.Cluster, a, b *racer, used cost) error { return judgeOverhead(r, c, a, b, used) })
+	return againstTorchrun(ctx, harness.EnvInt("FERMI_RANKS", recoveryRanks), 0, func(c *harness.Cluster, a, b *racer, used cost) error { return judgeOverhead(r, c, a, b, used) })
 }
 
 // benchSaving: the same with one rank whose state is of 256 MiB, all of which changes in every step, saved in memory every tenth step
@@ -147,10 +147,10 @@ func (x *contender) inGroup(ctx context.Context) (leave func(), err error) {
 	}, g.AddPID(x.pid)
 }
 
-// tune finds how much work makes a step of the length aimed at; both make their first steps in it.
+// tune finds how much work makes a step of the length aimed at; both make their first steps in it, which are slower than later ones.
 func tune(ctx context.Context, all ...*racer) (repeats int, err error) {
 	repeats = 1
-	for range 2 {
+	for range 4 {
 		longest := 0.
 		for _, x := range all {
 			if err := x.race(ctx, overheadTuning, repeats); err != nil {

@@ -164,7 +164,10 @@ func (c *Client) Usage(u Usage) {
 }
 
 // Ranks says how the ranks stand; only the newest is sent. r.Held must not be changed afterwards.
-func (c *Client) Ranks(r Ranks) { c.tell(func() { c.facts.ranks = r.message() }) }
+func (c *Client) Ranks(r Ranks) {
+	m := r.message()
+	c.tell(func() { m.Epoch, c.facts.ranks = c.epoch, m })
+}
 
 // marked notes the watermark before anybody acts on it: the next leader is told of it, whatever else there is to say.
 func (c *Client) marked(w Watermark) {

@@ -89,6 +89,7 @@ type Ranks struct {
 	Keeping    Keeping
 	Mark       int64 // the watermark that it was told in this generation
 	Offer      int64 // grows when a rank offers to give up steps, which Held then has no more
+	Fresh      bool  // said to this leader, so that no word of an earlier one can still reach the launcher
 }
 
 // RankState is what a rank that makes no progress does.
@@ -204,8 +205,8 @@ func checkRanks(r *linkpb.Ranks) error {
 	if badPorts(r.GetPorts()) {
 		return refuse("ranks have ports that can't be")
 	}
-	if r.GetMark() < 0 || r.GetOffer() < 0 {
-		return refuse("a watermark or an offer that can't be")
+	if r.GetMark() < 0 || r.GetOffer() < 0 || r.GetEpoch() < 0 {
+		return refuse("a watermark, an offer or an epoch that can't be")
 	}
 	if badSteps(r.GetHeld()) {
 		return refuse("ranks hold steps that can't be")
@@ -303,7 +304,9 @@ func (h *Hub) Ranks(name engine.Name) (Ranks, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if k := h.known[name]; k != nil && k.ranks != nil {
-		return ranksOf(k.ranks), true
+		r := ranksOf(k.ranks)
+		r.Fresh = k.ranks.GetEpoch() == h.epoch
+		return r, true
 	}
 	return Ranks{}, false
 }

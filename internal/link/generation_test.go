@@ -134,7 +134,9 @@ func TestRanksAndWatermarkTravel(t *testing.T) {
 	cl, _, ord, _ := w.client(testName, w.endpoints(c.list[1].target), 0)
 	eventually(t, "attached at the leader", func() bool { return leader.Attached(testName) })
 	cl.Ranks(someRanks)
-	eventually(t, "ranks", func() bool { r, ok := leader.Ranks(testName); return ok && cmp.Equal(r, someRanks) })
+	fresh := someRanks
+	fresh.Fresh = true
+	eventually(t, "ranks", func() bool { r, ok := leader.Ranks(testName); return ok && cmp.Equal(r, fresh) })
 	later := someRanks
 	later.Held = []int64{4, 6, 8}
 	cl.Ranks(later)

@@ -179,7 +179,7 @@ func (h *Hub) raise(epoch int64) {
 	h.epoch, h.since = epoch, h.cfg.Clock.Now()
 	for _, p := range h.peers {
 		if p.via == nil {
-			p.post(func(out *outbox) { out.epoch = epoch })
+			p.post(func(out *outbox) { out.epoch, out.watermark = epoch, nil }) // the last leader's
 		}
 	}
 }

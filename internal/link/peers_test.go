@@ -141,11 +141,16 @@ func TestForwarding(t *testing.T) {
 	cl.Usage(Usage{CPU: time.Second, RSS: 10, Processes: 3})
 	eventually(t, "usage", func() bool { u, ok := leader.Usage(testName); return ok && u.RSS == 10 && u.Processes == 3 })
 
+	cl.Ranks(Ranks{Generation: 1, Mark: 3, Offer: 1})
+	fresh := func(h *Hub) func() bool { return func() bool { r, _ := h.Ranks(testName); return r.Offer == 1 && r.Fresh } }
+	eventually(t, "ranks", fresh(leader))
+
 	streams := cl.streams()
 	// The third leads: the launcher's stream stays, hears of it, and takes its orders.
 	c.lead(2, 9)
 	eventually(t, "attached at the new leader", func() bool { return c.list[2].hub.Attached(testName) })
 	eventually(t, "epoch 9", func() bool { return cl.Epoch() == 9 })
+	eventually(t, "ranks as the launcher tells them the new leader", fresh(c.list[2].hub))
 	if s, _ := c.list[2].hub.State(testName); s != engine.StateRunning {
 		t.Errorf("state %v at the new leader", s)
 	}
@@ -163,6 +168,7 @@ func TestForwarding(t *testing.T) {
 	// Its server leads: still the same stream.
 	c.lead(1, 11)
 	eventually(t, "attached at its own server", func() bool { return c.list[1].hub.Attached(testName) && cl.Epoch() == 11 })
+	eventually(t, "ranks as the launcher tells them its own server", fresh(c.list[1].hub))
 	if cl.streams() != streams {
 		t.Errorf("the launcher dialled %d times", cl.streams())
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
@@ -185,12 +186,18 @@ func (c *Client) greet(stream linkpb.Link_AttachClient) (*linkpb.Welcome, error)
 	return w, c.raise(w.GetEpoch())
 }
 
-// raise remembers the epoch, or refuses a lower one.
+// raise remembers the epoch, or refuses a lower one. A new leader is told of the ranks again: with its epoch they have
+// heard all that the last one said.
 func (c *Client) raise(epoch int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if epoch < c.epoch {
 		return errSuperseded
+	}
+	if r := c.facts.ranks; r != nil && epoch > c.epoch {
+		next := proto.Clone(r).(*linkpb.Ranks) // the old one may be on its way
+		next.Epoch, c.facts.ranks = epoch, next
+		c.poke()
 	}
 	c.epoch = epoch
 	return nil

@@ -38,3 +38,19 @@ func TestAtMostOneStepIsLost(t *testing.T) {
 		}
 	}
 }
+
+// TestNoOfferIsAnsweredEarly: a launcher that has not spoken to this leader may still hear the last one's watermark.
+func TestNoOfferIsAnsweredEarly(t *testing.T) {
+	s := parted("", "")
+	for i := range s.members {
+		s.members[i].said.Offer, s.members[i].said.Mark, s.members[i].said.Fresh = 1, int64(i), i > 0
+	}
+	newest := int64(len(s.members) - 1)
+	if step, offers := s.watermark(); step < newest || offers != 0 {
+		t.Fatalf("step %d, %d offers", step, offers)
+	}
+	s.members[0].said.Fresh = true
+	if step, offers := s.watermark(); step < newest || offers != int64(len(s.members)) {
+		t.Fatalf("step %d, %d offers", step, offers)
+	}
+}

@@ -216,11 +216,17 @@ func (c *Controller) tellPart(ctx context.Context, w *watermarks, s *seen, gener
 }
 
 // watermark is the newest step that all hold, and how many offers are known with it. One that anybody was told stays
-// the least: who heard of it has overwritten what is older, and nobody was yet allowed to give it up.
+// the least: who heard of it has overwritten what is older, and nobody was yet allowed to give it up. Nor is anybody
+// as long as the last leader's word may still be on its way.
 func (s *seen) watermark() (step, offers int64) {
 	step = s.heldByAll()
+	fresh := true
 	for i := range s.members {
-		step, offers = max(step, s.members[i].said.Mark), offers+s.members[i].said.Offer
+		said := &s.members[i].said
+		step, offers, fresh = max(step, said.Mark), offers+said.Offer, fresh && said.Fresh
+	}
+	if !fresh {
+		return step, 0
 	}
 	return step, offers
 }

@@ -1369,6 +1369,7 @@ type Ranks struct {
 	Keeping           *Keeping               `protobuf:"bytes,83,opt,name=keeping,proto3" json:"keeping,omitempty"`     // absent: nothing is asked
 	Mark              int64                  `protobuf:"varint,92,opt,name=mark,proto3" json:"mark,omitempty"`          // the watermark that it was told in this generation
 	Offer             int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`        // grows when a rank offers to give up steps, which held then has no more
+	Epoch             int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`       // the highest it had seen when it said so: nothing of an earlier leader comes after
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1623,6 +1624,13 @@ func (x *Ranks) GetMark() int64 {
 func (x *Ranks) GetOffer() int64 {
 	if x != nil {
 		return x.Offer
+	}
+	return 0
+}
+
+func (x *Ranks) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
 	}
 	return 0
 }
@@ -4522,7 +4530,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xd3\b\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xe9\b\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4561,7 +4569,8 @@ const file_link_proto_rawDesc = "" +
 	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\x120\n" +
 	"\akeeping\x18S \x01(\v2\x16.fermi.link.v1.KeepingR\akeeping\x12\x12\n" +
 	"\x04mark\x18\\ \x01(\x03R\x04mark\x12\x14\n" +
-	"\x05offer\x18] \x01(\x03R\x05offer\"^\n" +
+	"\x05offer\x18] \x01(\x03R\x05offer\x12\x14\n" +
+	"\x05epoch\x18n \x01(\x03R\x05epoch\"^\n" +
 	"\aKeeping\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\tR\x05ended\x12)\n" +
 	"\x05wants\x18\x02 \x03(\v2\x13.fermi.link.v1.WantR\x05wants\x12\x12\n" +
