@@ -210,7 +210,7 @@ func (t *trial) blame(out preflight.Devices, i int, kind string, count int64, te
 // can't be waited for.
 func (p *processes) discard() {
 	for _, pid := range p.pids {
-		_ = unix.Kill(pid, unix.SIGKILL) // our own child, not yet reaped
+		_ = unix.Kill(-pid, unix.SIGKILL) // our own child, not yet reaped, and what it started: each leads a session
 	}
 	gone := make(chan struct{})
 	go func() {
