@@ -2,7 +2,6 @@ package ckpt
 
 import (
 	"context"
-	"path"
 	"strings"
 	"time"
 )
@@ -58,13 +57,14 @@ func (r *Repo) unclaim(ctx context.Context, now time.Time) error {
 	}
 	over := map[string]bool{}
 	for _, o := range claims {
-		step := path.Dir(path.Dir(o.name))
-		old := len(names) > 0 && path.Base(step) <= names[len(names)-1] || now.Sub(o.modified) > r.cfg.Grace
-		if !old || over[step] {
+		step, _, _ := strings.Cut(strings.TrimPrefix(o.name, claimsDir), "/")
+		_, _, err := parseName(step)
+		old := len(names) > 0 && step <= names[len(names)-1] || now.Sub(o.modified) > r.cfg.Grace
+		if err != nil || !old || over[step] {
 			continue
 		}
 		over[step] = true
-		if err := r.delete(ctx, step+"/"); err != nil {
+		if err := r.delete(ctx, claimsDir+step+"/"); err != nil {
 			return err
 		}
 	}
