@@ -35,6 +35,9 @@ func (r *Repo) Collect(ctx context.Context, keep Retention) (*Collected, error) 
 	if err != nil {
 		return out, err
 	}
+	if err := r.unclaim(ctx, now); err != nil {
+		return out, err
+	}
 	packs, ids, err := r.leased(ctx, now)
 	if err != nil {
 		return out, err

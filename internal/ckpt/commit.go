@@ -112,7 +112,8 @@ func (p Proposal) manifest() (*Manifest, error) {
 	return m, nil
 }
 
-// checkParts reads the parts that are here: each is what its rank said, and every chunk has a place.
+// checkParts reads the parts that are here: each is what its rank said, every chunk has a place, and
+// every pack was written.
 func (r *Repo) checkParts(ctx context.Context, m *Manifest, here []uint32) ([]PartRef, error) {
 	if here == nil {
 		for rank := range m.World {
@@ -120,7 +121,7 @@ func (r *Repo) checkParts(ctx context.Context, m *Manifest, here []uint32) ([]Pa
 		}
 	}
 	var refs []PartRef
-	placed, named := map[Hash]bool{}, map[Hash]bool{}
+	placed, named, packs := map[Hash]bool{}, map[Hash]bool{}, reliance{map[string]bool{}, map[string][]string{}}
 	for _, rank := range here {
 		if rank >= m.World {
 			return nil, fault.New(fault.Invalid, "NoSuchRank", fault.T("There is no rank %d.", "进程 %d 不存在。", rank))
@@ -135,10 +136,51 @@ func (r *Repo) checkParts(ctx context.Context, m *Manifest, here []uint32) ([]Pa
 			}
 			named[c.Hash] = true
 		}
+		packs.add(part, m.Parts[rank].Lease)
 		refs = append(refs, m.Parts[rank])
 	}
 	if len(placed) != len(named) {
 		return nil, damaged("chunks were written by no rank", "有数据块没有被任何进程写入")
 	}
-	return refs, nil
+	return refs, r.checkPacks(ctx, packs)
+}
+
+// reliance is which packs the saves of a checkpoint wrote, by their parts, and which they only name.
+type reliance struct {
+	written map[string]bool
+	named   map[string][]string // by save
+}
+
+func (n reliance) add(p *Part, save string) {
+	for _, key := range p.Packs {
+		if saveOf(key) == save {
+			n.written[key] = true
+		} else {
+			n.named[save] = append(n.named[save], key)
+		}
+	}
+}
+
+// checkPacks finds each pack that a save did not write itself among those that another one did, or that
+// it leased: who claimed a pack may have ended before it was written, and come back as another save.
+func (r *Repo) checkPacks(ctx context.Context, packs reliance) error {
+	for save, keys := range packs.named {
+		keys = slices.DeleteFunc(keys, func(key string) bool { return packs.written[key] })
+		if len(keys) == 0 {
+			continue
+		}
+		l, err := r.lease(ctx, save)
+		if fault.Is(err, fault.NotFound) {
+			return tooSlow()
+		}
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if _, leased := slices.BinarySearch(l.Packs, key); !leased {
+				return damaged("a pack was written by no rank", "有数据包没有被任何进程写入")
+			}
+		}
+	}
+	return nil
 }

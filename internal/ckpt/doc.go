@@ -5,6 +5,7 @@
 // format is docs/reference/checkpoint-format.md. How a save goes:
 //
 //	Begin            lease: what the save relies on stays
+//	Save.Share       where other machines save too: what they have as well is written by one of them
 //	Save.Rank        slot → chunks → BLAKE3 → packs of new chunks, then one part that says what lies where
 //	Commit           one manifest, put if absent: now the checkpoint exists
 //	Save.End         the lease goes

@@ -93,15 +93,11 @@ func (r *Repo) leased(ctx context.Context, now time.Time) (packs, ids map[string
 			}
 			continue
 		}
-		raw, err := r.read(ctx, o.name, maxPart)
+		l, err := r.lease(ctx, path.Base(o.name))
 		if fault.Is(err, fault.NotFound) {
 			continue // its save has just ended: what it wrote is named by its manifest, or by nobody
 		}
 		if err != nil {
-			return nil, nil, err
-		}
-		var l lease
-		if err := decodeStrict(raw, &l); err != nil {
 			return nil, nil, err
 		}
 		ids[path.Base(o.name)] = true
@@ -110,6 +106,15 @@ func (r *Repo) leased(ctx context.Context, now time.Time) (packs, ids map[string
 		}
 	}
 	return packs, ids, nil
+}
+
+func (r *Repo) lease(ctx context.Context, id string) (*lease, error) {
+	raw, err := r.read(ctx, leasesDir+id, maxPart)
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{}
+	return l, decodeStrict(raw, l)
 }
 
 // saveOf is the id of the save that wrote a pack or part.

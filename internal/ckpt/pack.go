@@ -17,6 +17,8 @@ type pack struct {
 	key  string
 	free chan<- []byte // where buffers go; takes all there are
 
+	hashes []byte // of its chunks, one after the other; only who adds changes it
+
 	mu       sync.Mutex
 	grown    *sync.Cond
 	size     int      // only who adds changes it
@@ -42,6 +44,7 @@ func (p *pack) add(j *moving) {
 	defer p.mu.Unlock()
 	defer p.grown.Broadcast()
 	p.size += j.length
+	p.hashes = append(p.hashes, j.hash[:]...)
 	chunk := j.buf[j.at : j.at+j.length]
 	if p.gathered {
 		p.whole = append(p.whole, chunk...)
@@ -61,6 +64,9 @@ func (p *pack) add(j *moving) {
 	}
 	p.pieces = append(p.pieces, j.buf[:n])
 }
+
+// hold says, before the first chunk, that all of it is kept until the end, in room as far as that goes.
+func (p *pack) hold(room []byte) { p.gathered, p.whole = true, room }
 
 // end says that no more come; with an error that what is there is of no use.
 func (p *pack) end(err error) {

@@ -25,6 +25,7 @@ const (
 	condemnedDir   = "condemned/"
 	pinsDir        = "pins/"
 	generationsDir = "generations/"
+	claimsDir      = "claims/"
 	clockKey       = "clock"
 )
 

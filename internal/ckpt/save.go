@@ -23,10 +23,12 @@ type Save struct {
 	world            uint32
 	known            map[Hash]place // of the newest checkpoint; read only
 	lease            lease
+	shared           bool        // with other machines
+	rooms            chan []byte // memory for packs, in a save that is shared
 
 	mu      sync.Mutex
 	renewed time.Time
-	claimed map[Hash]bool // by a rank of this save: nobody else writes it
+	claimed map[Hash]place // by a rank of this save: no other one writes it; where it lies once that rank is done
 }
 
 // Begin reads what the newest checkpoint has and leases it. End must follow. A full save relies on
@@ -36,7 +38,7 @@ func (r *Repo) Begin(ctx context.Context, generation, step uint64, world uint32,
 		return nil, fault.New(fault.Invalid, "BadSave", fault.T(
 			"Step %d of %d ranks can't be saved.", "无法保存第 %d 步（%d 个进程）。", step, world))
 	}
-	s := &Save{repo: r, id: newID(), generation: generation, step: step, world: world, known: map[Hash]place{}, claimed: map[Hash]bool{}, lease: lease{Version: Version}}
+	s := &Save{repo: r, id: newID(), generation: generation, step: step, world: world, known: map[Hash]place{}, claimed: map[Hash]place{}, lease: lease{Version: Version}}
 	begun := r.cfg.Clock.Now()
 	if !full {
 		if err := s.learn(ctx); err != nil {
@@ -110,7 +112,7 @@ func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
 	if err != nil {
 		return PartRef{}, err
 	}
-	w := &rankWriter{save: s, slot: slot, packs: map[string]int{}, part: Part{
+	w := &rankWriter{save: s, slot: slot, packs: map[string]int{}, ceded: map[string]string{}, part: Part{
 		Version: Version, Generation: h.Generation, Step: h.Step, Rank: h.Rank, World: h.World, Data: h.Data, Tree: h.Tree,
 		Tensors: make([]Tensor, 0, len(leaves)), Packs: []string{}, Chunks: []Chunk{},
 	}}
@@ -120,6 +122,7 @@ func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
 	if err := w.write(ctx, cuts(leaves, h.Data, h.Tree, uint64(s.repo.cfg.ChunkBytes))); err != nil {
 		return PartRef{}, err
 	}
+	w.settle()
 	raw := mustJSON(&w.part)
 	ref := PartRef{
 		Rank: h.Rank, Key: spread(partsDir, fmt.Sprintf("%s-%d", s.id, h.Rank)), Bytes: int64(len(raw)), Hash: sum(raw),
@@ -131,31 +134,45 @@ func (s *Save) Rank(ctx context.Context, slot *Slot) (PartRef, error) {
 
 // cuts gives the lengths of the chunks of data and tree: large blobs are cut from their own beginning,
 // so that one that grows does not move the chunks of others; small ones share chunks.
-func cuts(leaves []*Tensor, data, tree, most uint64) []int {
-	var lengths []int
+func cuts(leaves []*Tensor, data, tree, most uint64) []stretch {
+	var out []stretch
 	begin, large := uint64(0), most/4
-	cut := func(at uint64) {
+	cut := func(at, little uint64) {
 		for begin < at {
 			n := min(most, at-begin)
-			lengths = append(lengths, int(n))
+			out = append(out, stretch{int(n), n < little})
 			begin += n
 		}
 	}
-	for i, t := range leaves {
-		if t.At > begin && (t.Bytes >= large || t.At+t.Bytes-begin > most || i > 0 && leaves[i-1].Bytes >= large) {
-			cut(t.At)
+	little := large // of what lies before: nothing of a large blob is
+	for _, t := range leaves {
+		if t.At > begin && (t.Bytes >= large || t.At+t.Bytes-begin > most || little == 0) {
+			cut(t.At, little)
+		}
+		if little = large; t.Bytes >= large {
+			little = 0
 		}
 	}
-	cut(data)
-	cut(data + tree)
-	return lengths
+	cut(data, little)
+	cut(data+tree, most+1)
+	return out
 }
 
-// claim says whether the caller is the first of this save with a chunk, and so writes it.
-func (s *Save) claim(h Hash) bool {
+// stretch is the length of a chunk. The tree, and what is little of small blobs, is likely the rank's own, as the
+// state of a random generator is.
+type stretch struct {
+	length int
+	little bool
+}
+
+// claim says whether the caller is the first of this save with a chunk, and so writes it. Else it lies
+// where the first one put it; no place: that is not known yet.
+func (s *Save) claim(h Hash) (at place, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	first := !s.claimed[h]
-	s.claimed[h] = true
-	return first
+	at, claimed := s.claimed[h]
+	if !claimed {
+		s.claimed[h] = place{}
+	}
+	return at, !claimed
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -87,6 +88,14 @@ func TestCommitRefuses(t *testing.T) {
 	slots := w.state(5, 1, 2)
 	s := must[*Save](t)(w.repo.Begin(ctx, 5, 1, 2, false))
 	a, b := must[PartRef](t)(s.Rank(ctx, open(t, slots[0]))), must[PartRef](t)(s.Rank(ctx, open(t, slots[1])))
+	lost := must[*Part](t)(w.repo.part(ctx, &Manifest{Generation: 5, Step: 1, World: 2, Parts: []PartRef{a, b}}, 1))
+	for i := range lost.Chunks {
+		lost.Chunks[i].Pack = nil
+	}
+	raw := mustJSON(lost)
+	nowhere := b
+	nowhere.Key, nowhere.Bytes, nowhere.Hash = b.Key+"-lost", int64(len(raw)), sum(raw)
+	must[blob.Info](t)(w.repo.put(ctx, nowhere.Key, raw))
 	propose := func(parts ...PartRef) Proposal { return Proposal{Generation: 5, Step: 1, World: 2, Parts: parts} }
 
 	for name, c := range map[string]struct {
@@ -97,7 +106,7 @@ func TestCommitRefuses(t *testing.T) {
 		"a rank comes twice": {propose(a, a), "Incomplete"},
 		"not finite":         {Proposal{Generation: 5, Step: 1, World: 2, Parts: []PartRef{a, b}, Metrics: map[string]float64{"x": nan()}}, "BadMetric"},
 		"another step":       {Proposal{Generation: 5, Step: 2, World: 2, Parts: []PartRef{a, b}}, "Damaged"},
-		"only one is here":   {Proposal{Generation: 5, Step: 1, World: 2, Parts: []PartRef{a, b}, Here: []uint32{1}}, "Damaged"}, // its chunks are with rank 0
+		"only one is here":   {Proposal{Generation: 5, Step: 1, World: 2, Parts: []PartRef{a, nowhere}, Here: []uint32{1}}, "Damaged"}, // its chunks are with rank 0
 	} {
 		if _, err := w.repo.Commit(ctx, c.p); fault.ReasonOf(err) != c.reason {
 			t.Errorf("%s: %v", name, err)

@@ -165,7 +165,11 @@ func TestOverS3ThatFails(t *testing.T) {
 	var slots [][]byte
 	for step := uint64(1); step <= 3; step++ {
 		slots = w.state(1, step, 2)
-		must[*Manifest](t)(save(ctx, w.repo, slots, nil))
+		if step == 2 {
+			must[*Manifest](t)(saveOn(ctx, w.repo, slots, 1, false))
+		} else {
+			must[*Manifest](t)(save(ctx, w.repo, slots, nil))
+		}
 	}
 	got, back, err := w.restored(2)
 	if err != nil || got.Step != 3 {

@@ -2,6 +2,7 @@ package ckpt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -29,16 +30,21 @@ type rankWriter struct {
 	made  int
 	free  chan []byte
 	cur   *pack // the one that grows
+	own   *pack // likewise, in a save that is shared: of what is likely the rank's own, so that it spoils no other pack
+
+	mu    sync.Mutex
+	ceded map[string]string // packs that others write: our key → theirs
+	spare uint64            // the bytes of those
 }
 
-func (w *rankWriter) write(ctx context.Context, lengths []int) error {
+func (w *rankWriter) write(ctx context.Context, chunks []stretch) error {
 	group, ctx := errgroup.WithContext(ctx)
 	hashing := min(hashers, runtime.GOMAXPROCS(0))
 	w.free = make(chan []byte, hashing+2*writers)
 	for range cap(w.free) {
 		w.free <- nil
 	}
-	in := &chunkReader{w: w, in: stream{s: w.slot}, tree: w.slot.Tree, lengths: lengths, read: make(chan *moving, cap(w.free))}
+	in := &chunkReader{w: w, in: stream{s: w.slot}, tree: w.slot.Tree, chunks: chunks, read: make(chan *moving, cap(w.free))}
 	var left sync.WaitGroup
 	for range hashing {
 		left.Add(1)
@@ -49,6 +55,9 @@ func (w *rankWriter) write(ctx context.Context, lengths []int) error {
 	}
 	group.Go(func() error { left.Wait(); close(in.read); return nil })
 	full := make(chan *pack, 1)
+	if w.save.shared {
+		full = make(chan *pack) // each is held whole
+	}
 	group.Go(func() error {
 		defer close(full)
 		return w.fill(ctx, in.read, full)
@@ -70,6 +79,7 @@ func (w *rankWriter) write(ctx context.Context, lengths []int) error {
 type moving struct {
 	buf        []byte
 	at, length int
+	little     bool
 	hash       Hash
 	err        error
 	done       chan struct{}
@@ -80,11 +90,11 @@ type chunkReader struct {
 	w    *rankWriter
 	read chan *moving // in their order; as many fit as there are buffers
 
-	mu      sync.Mutex
-	in      stream
-	tree    []byte
-	lengths []int
-	size    int // of the pack, if all of them go into packs
+	mu     sync.Mutex
+	in     stream
+	tree   []byte
+	chunks []stretch
+	size   int // of the pack, if all of them go into packs
 }
 
 // hash reads and hashes until nothing is left.
@@ -105,10 +115,10 @@ func (r *chunkReader) hash(ctx context.Context) error {
 func (r *chunkReader) next(ctx context.Context) (*moving, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.lengths) == 0 {
+	if len(r.chunks) == 0 {
 		return nil, nil
 	}
-	j := &moving{at: r.size % packAlign, length: r.lengths[0], done: make(chan struct{})}
+	j := &moving{at: r.size % packAlign, length: r.chunks[0].length, little: r.chunks[0].little, done: make(chan struct{})}
 	select {
 	case j.buf = <-r.w.free:
 	case <-ctx.Done():
@@ -123,12 +133,12 @@ func (r *chunkReader) next(ctx context.Context) (*moving, error) {
 	} else {
 		r.tree = r.tree[copy(b, r.tree):]
 	}
-	r.lengths = r.lengths[1:]
+	r.chunks = r.chunks[1:]
 	if r.size += j.length; r.size >= r.w.save.repo.cfg.PackBytes {
 		r.size = 0
 	}
 	if j.err != nil {
-		r.lengths = nil
+		r.chunks = nil
 	}
 	r.read <- j
 	return j, nil
@@ -168,34 +178,83 @@ func (w *rankWriter) fill(ctx context.Context, read <-chan *moving, full chan<- 
 			return err
 		}
 	}
+	if w.save.shared && ctx.Err() == nil {
+		return errors.Join(w.end(ctx, &w.cur, full), w.end(ctx, &w.own, full))
+	}
 	return ctx.Err()
 }
 
-// keep notes a chunk and, if it belongs there, adds it to the pack, which is given away with its first.
+// keep notes a chunk and, if it belongs there, adds it to a pack. That is given away with its first one; in a save that
+// is shared with its last, for only then it can be claimed.
 func (w *rankWriter) keep(ctx context.Context, j *moving, full chan<- *pack) error {
+	to := &w.cur
+	if w.save.shared && j.little {
+		to = &w.own
+	}
 	key, size := w.nextKey(), 0
-	if w.cur != nil {
-		key, size = w.cur.key, w.cur.size
+	if p := *to; p != nil {
+		key, size = p.key, p.size
 	}
 	if !w.chunk(j.hash, j.length, key, uint64(size)) {
 		w.free <- j.buf
 		return nil
 	}
-	if w.cur == nil {
+	if *to == nil {
 		w.made++
-		w.cur = newPack(key, w.free)
-		select {
-		case full <- w.cur:
-		case <-ctx.Done():
-			return ctx.Err()
+		*to = newPack(key, w.free)
+		if w.save.shared {
+			(*to).hold(w.room(to == &w.cur))
+		} else if err := give(ctx, *to, full); err != nil {
+			return err
 		}
 	}
-	w.cur.add(j)
-	if w.cur.size >= w.save.repo.cfg.PackBytes {
-		w.cur.end(nil)
-		w.cur = nil
+	(*to).add(j)
+	if w.enough(*to, j.hash) {
+		return w.end(ctx, to, full)
 	}
 	return nil
+}
+
+// enough says that a pack is full. In a save that is shared it then still waits, up to double the size, for a
+// chunk that says so itself: machines of which one has a chunk more come to the same packs again.
+func (w *rankWriter) enough(p *pack, last Hash) bool {
+	most := w.save.repo.cfg.PackBytes
+	return p.size >= most && (!w.save.shared || last[0]%32 == 0 || p.size >= 2*most)
+}
+
+// room is memory for a pack that is held. That of large ones is used again.
+func (w *rankWriter) room(large bool) []byte {
+	if !large {
+		return nil
+	}
+	select {
+	case room := <-w.save.rooms:
+		return room
+	default:
+		return make([]byte, 0, min(uint64(w.save.roomBytes()), w.part.Data))
+	}
+}
+
+// end lets a pack grow no more.
+func (w *rankWriter) end(ctx context.Context, at **pack, full chan<- *pack) error {
+	p := *at
+	if *at = nil; p == nil {
+		return nil
+	}
+	p.end(nil)
+	if w.save.shared {
+		return give(ctx, p, full)
+	}
+	return nil
+}
+
+func give(ctx context.Context, p *pack, to chan<- *pack) error {
+	select {
+	case to <- p:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (w *rankWriter) nextKey() string {
@@ -206,11 +265,24 @@ func (w *rankWriter) put(ctx context.Context, p *pack) error {
 	if err := w.save.keepLease(ctx); err != nil {
 		return err
 	}
+	if w.save.shared {
+		if other := w.save.claimPack(ctx, p); other != "" {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.ceded[p.key] = other
+			w.spare += uint64(p.size)
+			w.save.vacate(p)
+			return nil
+		}
+	}
 	_, err := w.save.repo.cfg.Store.Put(ctx, w.save.repo.key(p.key), p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
 		return p.err // the store failed only for that
+	}
+	if err == nil && w.save.shared {
+		w.save.vacate(p)
 	}
 	return err
 }
@@ -223,10 +295,13 @@ func (w *rankWriter) chunk(h Hash, length int, key string, at uint64) bool {
 		w.part.Chunks = append(w.part.Chunks, c)
 		return false
 	}
-	mine := w.save.claim(c.Hash)
+	where, mine := w.save.claim(c.Hash)
 	if mine {
-		c.Pack, c.At = w.index(key), at
+		where = place{key, at}
 		w.fresh += uint64(length)
+	}
+	if where.pack != "" {
+		c.Pack, c.At = w.index(where.pack), where.at
 	}
 	w.part.Chunks = append(w.part.Chunks, c)
 	return mine
@@ -240,4 +315,21 @@ func (w *rankWriter) index(key string) *int {
 		w.part.Packs = append(w.part.Packs, key)
 	}
 	return &i
+}
+
+// settle names what others write in the part, and tells the ranks after this one where its chunks lie.
+func (w *rankWriter) settle() {
+	w.fresh -= w.spare
+	for i, key := range w.part.Packs {
+		if other, ok := w.ceded[key]; ok {
+			w.part.Packs[i] = other
+		}
+	}
+	w.save.mu.Lock()
+	defer w.save.mu.Unlock()
+	for _, c := range w.part.Chunks {
+		if at, ok := w.save.claimed[c.Hash]; ok && at.pack == "" && c.Pack != nil {
+			w.save.claimed[c.Hash] = place{w.part.Packs[*c.Pack], c.At}
+		}
+	}
 }

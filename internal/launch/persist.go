@@ -234,8 +234,12 @@ func (l *launcher) write(ctx context.Context, tier string, job *persisting) (*ck
 	if err != nil {
 		return nil, nil, err
 	}
+	ranks := max(l.replica.Ranks, 1)
+	if tier == link.TierShared && ranks < job.world {
+		save.Share()
+	}
 	var refs []ckpt.PartRef
-	for local := range max(l.replica.Ranks, 1) {
+	for local := range ranks {
 		slot, err := l.slotWith(local, job.step)
 		if err != nil {
 			return save, nil, err

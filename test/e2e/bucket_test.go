@@ -43,6 +43,7 @@ func TestCheckpointsInABucket(t *testing.T) {
 		return t.Status.Rendezvous != nil && t.Status.Rendezvous.Origin != nil && t.Status.Rendezvous.Restore >= first
 	})
 	w.phase("lost", api.PhaseCompleted)
+	w.storedOnce(w.checkpoints("lost"), filepath.Join(dir, "ckpt", "fermi", w.task("lost").Meta.ID, "packs", "*", "*"))
 	next := work("next", "0s", &api.Checkpoints{From: &api.CheckpointFrom{Task: "lost"}})
 	next.Spec.Roles[0].Ranks = 1
 	w.submit(next)

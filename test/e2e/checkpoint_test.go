@@ -90,13 +90,15 @@ func TestACommitOutlivesItsServer(t *testing.T) {
 // TestATaskGoesOnFromAChosenCheckpoint: one that has completed is sent back to a step and comes to the very bits of the
 // first run; a kill of the server in between changes nothing. A new task begins there too, with fewer ranks.
 func TestATaskGoesOnFromAChosenCheckpoint(t *testing.T) {
-	w := up(t, "--demo", "--checkpoints-store", t.TempDir())
+	store := t.TempDir()
+	w := up(t, "--demo", "--checkpoints-store", store)
 	all := &api.CheckpointTier{EverySteps: 20, Keep: &api.CheckpointKeep{Last: 100}}
 	task := learner("back", "10ms", &api.Checkpoints{Local: &api.CheckpointTier{Disabled: true}, Shared: all})
 	task.Spec.Roles[0].Command = append(task.Spec.Roles[0].Command, "--shards", "4")
 	w.submit(task)
 	w.phase("back", api.PhaseCompleted)
 	want, list := w.model("back"), w.checkpoints("back")
+	w.storedOnce(list, filepath.Join(store, "objects", "task-*", "packs", "*", "*"))
 	chosen := list[len(list)/2]
 	w.must("train", "restore", "back", "--step", strconv.FormatInt(chosen.Step, 10))
 	w.Kill()
@@ -186,6 +188,30 @@ func (w *world) checkpoints(name string) []api.Checkpoint {
 		w.t.Fatal(list, err)
 	}
 	return list
+}
+
+// storedOnce fails unless the state that all four ranks hold, on two replicas, lies in the packs once for each checkpoint.
+func (w *world) storedOnce(list []api.Checkpoint, packs string) {
+	w.t.Helper()
+	var fresh, one, there int64
+	for _, c := range list {
+		fresh, one = fresh+int64(c.Tiers[0].New), one+int64(c.Size)/4
+	}
+	files, err := filepath.Glob(packs)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, path := range files {
+		info, err := os.Stat(path)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		there += info.Size()
+	}
+	w.t.Logf("%d checkpoints: a rank has %d bytes, %d were written, the store has %d", len(list), one, fresh, there)
+	if fresh > one || there > one+2*one/int64(len(list)) { // a step or two that came to nothing
+		w.t.Errorf("a rank has %d bytes, %d were written, the store has %d", one, fresh, there)
+	}
 }
 
 // began waits until a task runs from a checkpoint since it was asked to.
