@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -93,6 +94,15 @@ type Retention struct {
 	Held func(name string) bool
 }
 
+// Keeping is what a task asks for.
+func Keeping(keep api.CheckpointKeep) Retention {
+	k := Retention{Last: keep.Last, Every: uint64(keep.EverySteps)}
+	if b := keep.Best; b != nil {
+		k.Best, k.BestCount, k.Most = b.Metric, b.Count, b.Order == api.OrderMax
+	}
+	return k
+}
+
 // kept says which stay, by name. all is sorted, oldest first.
 func (k Retention) kept(all []Checkpoint) map[string]bool {
 	out := k.named(all)
@@ -125,7 +135,7 @@ func (k Retention) named(all []Checkpoint) map[string]bool {
 		if k.Most {
 			by = -by
 		}
-		return cmp.Or(by, cmp.Compare(b.Name, a.Name)) // of equals the newer
+		return cmp.Or(by, cmp.Compare(a.Name, b.Name)) // of equals the older: measured nearer to it
 	})
 	for _, c := range ranked[:min(max(k.BestCount, 1), len(ranked))] {
 		out[c.Name] = true

@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,17 +41,23 @@ func (a *app) trainCheckpointsCommand() *cobra.Command {
 			s.say("The task has no checkpoints.", "任务没有检查点。")
 			return nil
 		}
+		columns, scored := checkpointColumns, slices.ContainsFunc(list, func(c api.Checkpoint) bool { return len(c.Metrics) > 0 })
+		if scored {
+			columns = append(slices.Clone(columns), col("METRICS", "指标"))
+		}
 		rows := make([][]cell, len(list))
 		for i := range list {
 			if s.flags.output == "name" {
 				putLine(s.out, clean(list[i].Name))
 			}
-			rows[i] = s.checkpointRow(&list[i])
+			if rows[i] = s.checkpointRow(&list[i]); scored {
+				rows[i] = append(rows[i], text(metricsLine(list[i].Metrics)))
+			}
 		}
 		if s.flags.output == "name" {
 			return nil
 		}
-		return writeTable(s.out, checkpointColumns, rows, s.lang, screenOf(s.out))
+		return writeTable(s.out, columns, rows, s.lang, screenOf(s.out))
 	})
 	return cmd
 }
@@ -72,4 +81,20 @@ func (s *session) checkpointRow(c *api.Checkpoint) []cell {
 		text(strconv.FormatInt(c.Step, 10)), text(strconv.Itoa(c.Ranks)), text(size(int64(c.Size))), text(size(int64(fresh))),
 		text(strings.Join(tiers, ",")), text(s.ago(first)),
 	}
+}
+
+// metricsShown is how many there is room for; all are in the other formats.
+const metricsShown = 4
+
+// metricsLine is the first ones by name.
+func metricsLine(metrics map[string]float64) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(metrics)) {
+		if len(out) == metricsShown {
+			out = append(out, "…")
+			break
+		}
+		out = append(out, fmt.Sprintf("%s=%.5g", name, metrics[name]))
+	}
+	return strings.Join(out, " ")
 }

@@ -22,6 +22,16 @@ func TestFromNamesACheckpoint(t *testing.T) {
 	}
 }
 
+func TestMetricsLine(t *testing.T) {
+	for want, m := range map[string]map[string]float64{
+		"": nil, "acc=1 loss=0.33333": {"loss": 1. / 3, "acc": 1}, "a=1 b=1 c=1 d=1 …": {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1},
+	} {
+		if got := metricsLine(m); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
 func TestRestoreNeedsAStep(t *testing.T) {
 	f := newFake(t)
 	f.add(&api.TrainingTask{Meta: api.Meta{ID: "task-1", Name: "gpt-1", Project: "default"}})

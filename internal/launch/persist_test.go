@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
@@ -51,6 +53,27 @@ func TestWhatIsReadIsKept(t *testing.T) {
 	r.persisted(next, nil, map[string]error{link.TierLocal: errors.New("full")})
 	if p := r.said.Persisted; len(p) != 1 || p[0].Step != 9 || p[0].Error != "full" || c.out.keep != 0 {
 		t.Fatalf("%+v %+v", p, c.out)
+	}
+}
+
+// TestACheckpointHasItsMetrics: what rank 0 had reported by its step, also after it was saved, and nothing later.
+func TestACheckpointHasItsMetrics(t *testing.T) {
+	for first, want := range map[int]map[string]float64{0: {"loss": 0.5, "val": 3}, 2: nil} {
+		r := persistRanks()
+		r.now.FirstRank = first
+		report := func(local int, step int64, metrics map[string]float64) {
+			r.take(local, word{Progress: &wordProgress{Step: step, Metrics: metrics}})
+		}
+		report(0, 7, map[string]float64{"loss": 0.75, "val": 3})
+		r.watermark(wishing(9, 8))
+		report(0, 8, map[string]float64{"loss": 0.5})
+		report(1, 8, map[string]float64{"loss": 9})
+		report(0, 9, map[string]float64{"loss": 0.25})
+		job, _ := r.wantedNow()
+		r.persisted(job, map[string][]ckpt.PartRef{link.TierLocal: {{Rank: 0}}}, nil)
+		if d := cmp.Diff(want, r.said.Persisted[0].Metrics); d != "" {
+			t.Errorf("first rank %d: %s", first, d)
+		}
 	}
 }
 

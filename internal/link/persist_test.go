@@ -1,6 +1,8 @@
 package link
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,7 +26,7 @@ func TestPersistThereAndBack(t *testing.T) {
 	if d := cmp.Diff(w, watermarkOf(&m)); d != "" {
 		t.Error(d)
 	}
-	r := Ranks{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), ""}, {TierShared, 3, 8, nil, "full"}}, Refused: &Origin{"task-1", testCheckpoint}, Keeping: Keeping{engine.ReasonStopped, []Want{{TierShared, 8}, {"", 9}}, 7}}
+	r := Ranks{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), "", map[string]float64{"loss": 0.5}}, {TierShared, 3, 8, nil, "full", nil}}, Refused: &Origin{"task-1", testCheckpoint}, Keeping: Keeping{engine.ReasonStopped, []Want{{TierShared, 8}, {"", 9}}, 7}}
 	if err := checkRanks(r.message()); err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +63,9 @@ func TestPersistIsChecked(t *testing.T) {
 		"step":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1}}},
 		"parts":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Parts: make([]byte, maxParts+1)}}},
 		"error":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Error: strings.Repeat("x", maxText+1)}}},
+		"metrics": {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: manyMetrics()}}},
+		"metric":  {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: map[string]float64{"loss": math.NaN()}}}},
+		"name":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: map[string]float64{strings.Repeat("x", 129): 1}}}},
 		"many":    {Persisted: make([]*linkpb.Persisted, 3)},
 		"ended":   {Keeping: &linkpb.Keeping{Ended: "Bored"}},
 		"want":    {Keeping: &linkpb.Keeping{Wants: []*linkpb.Want{{Tier: "moon", Step: 1}}}},
@@ -74,4 +79,12 @@ func TestPersistIsChecked(t *testing.T) {
 			t.Error(name)
 		}
 	}
+}
+
+func manyMetrics() map[string]float64 {
+	out := map[string]float64{}
+	for i := range MaxMetrics + 1 {
+		out[strconv.Itoa(i)] = 1
+	}
+	return out
 }

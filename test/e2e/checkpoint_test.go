@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -145,6 +147,48 @@ func TestARunningTaskIsSentBack(t *testing.T) {
 	w.phase("long", api.PhaseStopped)
 }
 
+// TestTheBestStay: of all that the nodes' disks keep, the store has the newest and the two with the most loss, which are
+// old ones; each says the loss that its very step had.
+func TestTheBestStay(t *testing.T) {
+	w := up(t, "--demo", "--checkpoints-store", t.TempDir())
+	task := learner("best", "5ms", &api.Checkpoints{
+		Local:  &api.CheckpointTier{EverySteps: 20, Keep: &api.CheckpointKeep{Last: 1000}},
+		Shared: &api.CheckpointTier{EverySteps: 20, Keep: &api.CheckpointKeep{Last: 1, Best: &api.CheckpointBest{Metric: "loss", Order: api.OrderMax, Count: 2}}},
+	})
+	task.Spec.Roles[0].Command = append(task.Spec.Roles[0].Command, "--log-every", "1")
+	w.submit(task)
+	w.phase("best", api.PhaseCompleted)
+	all := w.checkpoints("best")
+	lost := map[int64]float64{}
+	for line := range bytes.Lines(w.written("best", "worker-0/metrics.jsonl")) {
+		var r struct {
+			Step int64
+			Loss float64
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		lost[r.Step] = r.Loss
+	}
+	var stayed []string
+	for _, c := range all {
+		if c.Metrics["loss"] != lost[c.Step] || c.Metrics["acc"] == 0 {
+			t.Errorf("step %d: %v, not %v", c.Step, c.Metrics, lost[c.Step])
+		}
+		if slices.ContainsFunc(c.Tiers, func(t api.CheckpointCopy) bool { return t.Tier == "shared" }) {
+			stayed = append(stayed, c.Name)
+		}
+	}
+	want := []string{all[len(all)-1].Name}
+	slices.SortStableFunc(all, func(a, b api.Checkpoint) int { return cmp.Compare(lost[b.Step], lost[a.Step]) })
+	want = append(want, all[0].Name, all[1].Name)
+	slices.Sort(want)
+	if len(all) < 5 || !slices.Equal(stayed, slices.Compact(want)) {
+		t.Errorf("of %d the store has %v, not %v", len(all), stayed, want)
+	}
+	contains(t, w.must("train", "checkpoints", "best"), "METRICS", "loss=")
+}
+
 // TestNodesKeepWhatIsPinned, and nothing else that the policy does not keep.
 func TestNodesKeepWhatIsPinned(t *testing.T) {
 	w := up(t, "--demo")
@@ -232,14 +276,20 @@ func (w *world) killLaunchers(task *api.TrainingTask) {
 // model is what a task learned.
 func (w *world) model(name string) []byte {
 	w.t.Helper()
+	return w.written(name, "worker-0/model.json")
+}
+
+// written waits for an output of a task.
+func (w *world) written(name, path string) []byte {
+	w.t.Helper()
 	var found client.Output
-	waitFor(w.t, "a model of "+name, func() bool {
+	waitFor(w.t, path+" of "+name, func() bool {
 		outs, err := w.api.Outputs(w.t.Context(), "default", name)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		for _, o := range outs {
-			if strings.HasSuffix(o.Path, "worker-0/model.json") {
+			if strings.HasSuffix(o.Path, path) {
 				found = o
 			}
 		}

@@ -153,10 +153,9 @@ func (c *Controller) commitCheckpoint(ctx context.Context, task *api.TrainingTas
 		known.add(task.Meta.ID, m.Name(), int64(m.Step))
 	}
 	c.mu.Unlock()
-	_, err = repo.Collect(ctx, ckpt.Retention{
-		Last: keep.Last, Every: uint64(keep.EverySteps), Abandoned: task.Spec.Restore.Abandons, Held: c.heldOf(task.Meta.ID),
-	})
-	if err != nil {
+	retain := ckpt.Keeping(*keep)
+	retain.Abandoned, retain.Held = task.Spec.Restore.Abandons, c.heldOf(task.Meta.ID)
+	if _, err = repo.Collect(ctx, retain); err != nil {
 		c.cfg.Log.Warn("old checkpoints were not deleted", "task", task.Meta.ID, "tier", tier, "error", err)
 	}
 	return nil

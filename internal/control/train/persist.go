@@ -173,6 +173,9 @@ func (s *seen) proposal(tier string, v *saving) (ckpt.Proposal, bool) {
 			return p, false
 		}
 		p.Parts = append(p.Parts, refs...)
+		if len(said.Metrics) > 0 { // who has rank 0 has them
+			p.Metrics = said.Metrics
+		}
 	}
 	step := int64(p.Step)
 	return p, step > 0 && step > v.committed[tier].Step && step != v.failed[tier]

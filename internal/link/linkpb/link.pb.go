@@ -1869,8 +1869,9 @@ type Persisted struct {
 	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
 	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
-	Parts         []byte                 `protobuf:"bytes,4,opt,name=parts,proto3" json:"parts,omitempty"` // JSON: what names them in the manifest
-	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"` // why there is none
+	Parts         []byte                 `protobuf:"bytes,4,opt,name=parts,proto3" json:"parts,omitempty"`                                                                                   // JSON: what names them in the manifest
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                                                                                   // why there is none
+	Metrics       map[string]float64     `protobuf:"bytes,100,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // what rank 0 had reported by the step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1938,6 +1939,13 @@ func (x *Persisted) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *Persisted) GetMetrics() map[string]float64 {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
 }
 
 // Persist asks for a step in tiers. A launcher that has all ranks may take a newer one.
@@ -4576,7 +4584,7 @@ const file_link_proto_rawDesc = "" +
 	"\x02zh\x18\x04 \x01(\tR\x02zh\"5\n" +
 	"\x06Origin\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x7f\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xfc\x01\n" +
 	"\tPersisted\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1e\n" +
 	"\n" +
@@ -4584,7 +4592,11 @@ const file_link_proto_rawDesc = "" +
 	"generation\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05parts\x18\x04 \x01(\fR\x05parts\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"G\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12?\n" +
+	"\ametrics\x18d \x03(\v2%.fermi.link.v1.Persisted.MetricsEntryR\ametrics\x1a:\n" +
+	"\fMetricsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"G\n" +
 	"\aPersist\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05tiers\x18\x02 \x03(\tR\x05tiers\x12\x12\n" +
@@ -4797,7 +4809,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),         // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),           // 1: fermi.link.v1.ToLauncher
@@ -4857,6 +4869,7 @@ var file_link_proto_goTypes = []any{
 	(*TailRequest)(nil),          // 55: fermi.link.v1.TailRequest
 	(*TailData)(nil),             // 56: fermi.link.v1.TailData
 	nil,                          // 57: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 58: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
@@ -4897,45 +4910,46 @@ var file_link_proto_depIdxs = []int32{
 	18, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
 	15, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
 	16, // 37: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	20, // 38: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	21, // 39: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	17, // 40: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	18, // 41: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	45, // 42: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	49, // 43: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	51, // 44: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	38, // 45: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	50, // 46: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	52, // 47: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	38, // 48: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	35, // 49: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	14, // 50: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	29, // 51: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 52: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	37, // 53: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	30, // 54: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	28, // 55: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 56: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	39, // 57: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	40, // 58: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	41, // 59: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	44, // 60: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	47, // 61: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	53, // 62: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	55, // 63: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 64: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	43, // 65: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	42, // 66: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	43, // 67: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	46, // 68: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	48, // 69: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	54, // 70: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	56, // 71: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	64, // [64:72] is the sub-list for method output_type
-	56, // [56:64] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	58, // 38: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	20, // 39: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	21, // 40: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	17, // 41: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	18, // 42: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	45, // 43: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	49, // 44: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	51, // 45: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	38, // 46: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	50, // 47: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	52, // 48: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	38, // 49: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	35, // 50: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	14, // 51: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	29, // 52: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 53: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	37, // 54: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	30, // 55: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	28, // 56: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 57: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	39, // 58: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	40, // 59: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	41, // 60: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	44, // 61: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	47, // 62: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	53, // 63: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	55, // 64: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 65: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	43, // 66: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	42, // 67: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	43, // 68: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	46, // 69: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	48, // 70: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	54, // 71: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	56, // 72: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	65, // [65:73] is the sub-list for method output_type
+	57, // [57:65] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -4983,7 +4997,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
