@@ -100,7 +100,11 @@ func (c *Controller) readCheckpoints(ctx context.Context, task *api.TrainingTask
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	open := func(tier string) (*ckpt.Repo, error) { return c.cfg.Repo(tier, task.Meta.ID) }
-	err := ckpt.EachIn(ctx, tiers, open, func(_ string, one ckpt.Checkpoint) { known.add(task.Meta.ID, one.Name, int64(one.Step)) })
+	err := ckpt.EachIn(ctx, tiers, open, func(_ string, one ckpt.Checkpoint) {
+		if !one.Verdict.Bad() {
+			known.add(task.Meta.ID, one.Name, int64(one.Step))
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
