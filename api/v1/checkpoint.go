@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // Checkpoints say how often what ranks save in memory is kept longer, and how much of it. Absent: the
@@ -239,10 +241,30 @@ type Checkpoint struct {
 	Tiers      []CheckpointCopy   `json:"tiers"`
 }
 
-// CheckpointCopy is a checkpoint in one tier. It exists: all bytes were hashed and durable before.
+// In says that a tier has it.
+func (c *Checkpoint) In(tier string) bool {
+	return slices.ContainsFunc(c.Tiers, func(t CheckpointCopy) bool { return t.Tier == tier })
+}
+
+// Whole says that a tier has it and it is not known to be damaged there; "" is any tier.
+func (c *Checkpoint) Whole(tier string) bool {
+	return slices.ContainsFunc(c.Tiers, func(t CheckpointCopy) bool { return (tier == "" || t.Tier == tier) && t.Damage == nil })
+}
+
+// CheckpointDamage is what was found when its bytes were read back.
+type CheckpointDamage struct {
+	At      time.Time  `json:"at"`
+	Message fault.Text `json:"message" doc:"What is wrong, and with which object."`
+}
+
+// CheckpointCopy is a checkpoint in one tier. It exists: all bytes were hashed and durable before. That is not to say
+// that they still are there.
 type CheckpointCopy struct {
-	Tier        string    `json:"tier" enum:"local,shared"`
-	CommittedAt time.Time `json:"committedAt"`
-	New         Bytes     `json:"new" doc:"What had to be written; the rest was there from an earlier one."`
-	Pinned      bool      `json:"pinned,omitempty" doc:"Kept whatever the policy says."`
+	Tier        string            `json:"tier" enum:"local,shared"`
+	CommittedAt time.Time         `json:"committedAt"`
+	New         Bytes             `json:"new" doc:"What had to be written; the rest was there from an earlier one."`
+	Pinned      bool              `json:"pinned,omitempty" doc:"Kept whatever the policy says."`
+	VerifiedAt  *time.Time        `json:"verifiedAt,omitempty" doc:"When every byte was read back last, and matched its hash. Absent: not since it was written."`
+	Damage      *CheckpointDamage `json:"damage,omitempty" doc:"What did not match instead. No restore takes it from here, and retention does not count it."`
+	Verifying   bool              `json:"verifying,omitempty" doc:"The server that answers reads it back, or is about to."`
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
@@ -187,6 +188,65 @@ func TestTheBestStay(t *testing.T) {
 		t.Errorf("of %d the store has %v, not %v", len(all), stayed, want)
 	}
 	contains(t, w.must("train", "checkpoints", "best"), "METRICS", "loss=")
+}
+
+// TestCheckpointsAreVerified: what was only written has not been verified; what was read back says when; one with a
+// flipped bit is found, named, refused, and nothing newer begins from it.
+func TestCheckpointsAreVerified(t *testing.T) {
+	store := t.TempDir()
+	w := up(t, "--demo", "--checkpoints-store", store)
+	task := learner("whole", "5ms", &api.Checkpoints{
+		Local: &api.CheckpointTier{Disabled: true}, Shared: &api.CheckpointTier{EverySteps: 100, Keep: &api.CheckpointKeep{Last: 100}},
+	})
+	w.submit(task)
+	w.phase("whole", api.PhaseCompleted)
+	all := w.checkpoints("whole")
+	if slices.ContainsFunc(all, func(c api.Checkpoint) bool { return c.Tiers[0].VerifiedAt != nil }) {
+		t.Errorf("nobody has read them: %+v", all)
+	}
+	w.must("train", "checkpoints", "whole", "--verify")
+	for _, c := range w.checkpoints("whole") {
+		if c.Tiers[0].VerifiedAt == nil || c.Tiers[0].Damage != nil {
+			t.Errorf("step %d: %+v", c.Step, c.Tiers)
+		}
+	}
+	newest := all[len(all)-1]
+	packs, err := filepath.Glob(filepath.Join(store, "objects", "task-*", "packs", "*", "*"))
+	if err != nil || len(packs) == 0 {
+		t.Fatal(packs, err)
+	}
+	slices.SortFunc(packs, func(a, b string) int { return changed(t, a).Compare(changed(t, b)) })
+	last := packs[len(packs)-1]
+	raw, err := os.ReadFile(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)/2] ^= 1
+	if err := errors.Join(os.Chmod(last, 0o600), os.WriteFile(last, raw, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	step := strconv.FormatInt(newest.Step, 10)
+	if r := w.fermi("train", "checkpoints", "whole", "--verify"); r.code == 0 || !strings.Contains(r.out, "damaged") || !strings.Contains(r.err, filepath.Base(last)) {
+		t.Errorf("%d %s %s", r.code, r.out, r.err)
+	}
+	if r := w.fermi("train", "restore", "whole", "--step", step); r.code == 0 || !strings.Contains(r.err, "damaged") {
+		t.Errorf("%d %s", r.code, r.err)
+	}
+	next := learner("next", "0s", &api.Checkpoints{From: &api.CheckpointFrom{Task: "whole"}})
+	w.submit(next)
+	if from := w.task("next").Status.From; from == nil || from.Step >= newest.Step {
+		t.Errorf("it begins from %+v, step %s is damaged", from, step)
+	}
+	w.phase("next", api.PhaseCompleted)
+}
+
+func changed(t *testing.T, path string) time.Time {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ModTime()
 }
 
 // TestNodesKeepWhatIsPinned, and nothing else that the policy does not keep.
