@@ -88,6 +88,19 @@ func (r *Repo) Judge(ctx context.Context, name string, v Verdict) error {
 	return nil
 }
 
+// Vouch keeps with a checkpoint that as many ranks as wrote it have read all of it at a time, unless there is a later
+// verdict. Another number of ranks need not have read every byte: that says nothing.
+func (r *Repo) Vouch(ctx context.Context, name string, world uint32, at time.Time) error {
+	m, err := r.Manifest(ctx, name)
+	if err != nil || m.World != world {
+		return err
+	}
+	if v, err := r.verdict(ctx, name); err != nil || !v.At.Before(at) {
+		return err
+	}
+	return r.Judge(ctx, name, Verdict{At: at})
+}
+
 // verdict is what was found of a checkpoint. A record that can't be read is none: it is found out again.
 func (r *Repo) verdict(ctx context.Context, name string) (Verdict, error) {
 	raw, err := r.read(ctx, verdictsDir+name, maxVerdict)

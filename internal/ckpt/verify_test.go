@@ -76,6 +76,39 @@ func TestWhatIsDamagedHoldsNothingUp(t *testing.T) {
 	}
 }
 
+// TestARestoreVouches: for what all who wrote it have read, and for no more, and never against a later verdict.
+func TestARestoreVouches(t *testing.T) {
+	w := newWorld(t, 7)
+	ctx := context.Background()
+	name := must[*Manifest](t)(save(ctx, w.repo, w.state(1, 1, 2), nil)).Name()
+	vouched := func(world uint32, at time.Time) time.Time {
+		t.Helper()
+		if err := w.repo.Vouch(ctx, name, world, at); err != nil {
+			t.Fatal(err)
+		}
+		return w.listed()[0].Verdict.At
+	}
+	now := w.clock.Now().UTC()
+	if at := vouched(3, now); !at.IsZero() {
+		t.Error("three need not read all that two wrote", at)
+	}
+	if at := vouched(2, now); !at.Equal(now) {
+		t.Error(at)
+	}
+	if at := vouched(2, now.Add(-time.Hour)); !at.Equal(now) {
+		t.Error("an older one counts", at)
+	}
+	if err := w.repo.Judge(ctx, name, Verdict{now.Add(time.Hour), fault.Text{EN: "a chunk"}}); err != nil {
+		t.Fatal(err)
+	}
+	if vouched(2, now.Add(time.Minute)); !w.listed()[0].Verdict.Bad() {
+		t.Error("later damage was taken back")
+	}
+	if err := w.repo.Vouch(ctx, manifestName(1, 9), 2, now); !fault.Is(err, fault.NotFound) {
+		t.Error(err)
+	}
+}
+
 func (w *world) listed() []Checkpoint {
 	w.t.Helper()
 	all, damaged, err := w.repo.List(context.Background())

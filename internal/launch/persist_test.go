@@ -121,30 +121,33 @@ func TestRestoreNearest(t *testing.T) {
 		stores[tier] = f
 	}
 	name := l.checkpoint(t, dir)
-	var repos []*ckpt.Repo
+	var repos []stored
 	for _, tier := range []string{link.TierLocal, link.TierShared} {
 		repo, err := l.repo(tier, "task-1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		repos = append(repos, repo)
+		repos = append(repos, stored{tier, repo})
 	}
 	to := ckpt.Target{Rank: 0, World: 1, Generation: 2, Path: l.slotPath(0, 1)}
 	packs, err := filepath.Glob(filepath.Join(dir, link.TierLocal, "objects/task-1/packs/*/*"))
 	if err != nil || len(packs) != 1 {
 		t.Fatal(packs, err)
 	}
-	for _, damage := range []func(){
-		func() {},
-		func() {
+	for _, c := range []struct {
+		tier   string
+		damage func()
+	}{
+		{link.TierLocal, func() {}},
+		{link.TierShared, func() {
 			if err := os.WriteFile(packs[0], []byte("garbage"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		},
+		}},
 	} {
-		damage()
-		if err := restoreNearest(t.Context(), repos, name, to); err != nil {
-			t.Fatal(err)
+		c.damage()
+		if from, err := restoreNearest(t.Context(), repos, name, to); err != nil || from != c.tier {
+			t.Fatal(from, err)
 		}
 		slot, err := ckpt.OpenSlot(to.Path)
 		if err != nil || slot.Header.Step != 5 || slot.Header.Generation != 2 {
@@ -152,10 +155,10 @@ func TestRestoreNearest(t *testing.T) {
 		}
 		slot.Close()
 	}
-	if _, err := repos[0].Manifest(t.Context(), name); err == nil {
+	if _, err := repos[0].repo.Manifest(t.Context(), name); err == nil {
 		t.Error("the damaged one is still there, and the next save would rely on it")
 	}
-	if err := restoreNearest(t.Context(), repos[:1], name, to); !final(err) {
+	if _, err := restoreNearest(t.Context(), repos[:1], name, to); !final(err) {
 		t.Errorf("what is nowhere is refused: %v", err)
 	}
 }

@@ -136,6 +136,9 @@ func checkPersisted(r *linkpb.Ranks) error {
 			}
 		}
 	}
+	if tier := r.GetRestored(); tier != "" && !knownTier(tier) || r.GetRestoredAtUnixNano() < 0 {
+		return refuse("ranks were restored from a tier that can't be")
+	}
 	if checkOrigin(r.GetRefused()) != nil {
 		return refuse("a refused checkpoint that can't be")
 	}

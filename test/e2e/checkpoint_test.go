@@ -39,7 +39,7 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 	w.phase("whole", api.PhaseCompleted)
 	want := w.model("whole")
 	w.must("delete", "task", "whole") // with what it saved last
-	often := &api.CheckpointTier{EverySteps: 10}
+	often := &api.CheckpointTier{EverySteps: 10, Keep: &api.CheckpointKeep{Last: 1000}}
 	off := &api.CheckpointTier{Disabled: true}
 	for name, keep := range map[string]*api.Checkpoints{"local": {Local: often, Shared: off}, "shared": {Local: off, Shared: often}} {
 		w.submit(learner(name, "10ms", keep))
@@ -48,7 +48,8 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 		back := w.until(name, "back from a checkpoint", func(t *api.TrainingTask) bool {
 			return t.Status.Rendezvous != nil && t.Status.Rendezvous.Origin != nil
 		})
-		if o := back.Status.Rendezvous.Origin; o.Step < first || o.TaskID != back.Meta.ID {
+		o := back.Status.Rendezvous.Origin
+		if o.Step < first || o.TaskID != back.Meta.ID {
 			t.Errorf("%s: from %+v, though step %d was there", name, o, first)
 		}
 		w.phase(name, api.PhaseCompleted)
@@ -57,6 +58,11 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 			t.Errorf("%s: other weights than without the interruption", name)
 		}
 		contains(t, w.must("train", "checkpoints", name), "STEP", name)
+		for _, c := range w.checkpoints(name) {
+			if read := c.Tiers[0].VerifiedAt != nil; read != (c.Name == o.Name) {
+				t.Errorf("%s: step %d, begun from %d, was read whole: %v", name, c.Step, o.Step, read)
+			}
+		}
 		w.must("delete", "task", name)
 	}
 	waitFor(t, "the checkpoints of deleted tasks to go", func() bool {

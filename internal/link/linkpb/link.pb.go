@@ -1336,41 +1336,43 @@ func (x *RoleTable) GetAddresses() []string {
 
 // Ranks is the newest about a launcher's ranks.
 type Ranks struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Generation        int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
-	Failed            *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
-	Held              []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
-	Port              int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
-	Step              int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
-	Watched           bool                   `protobuf:"varint,10,opt,name=watched,proto3" json:"watched,omitempty"`      // its ranks tell their progress, so that a hang can be seen
-	Hung              []*RankState           `protobuf:"bytes,11,rep,name=hung,proto3" json:"hung,omitempty"`             // all its ranks, while they make no progress
-	HungAtUnixNano    int64                  `protobuf:"varint,12,opt,name=hung_at_unix_nano,json=hungAtUnixNano,proto3" json:"hung_at_unix_nano,omitempty"`
-	Serve             int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                                                      // port that its ranks may serve others on, as long as the launcher lives
-	RoleTable         string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"`                              // the newest that it was told
-	Facts             *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                                                       // until it has started a generation
-	Preflight         *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                                               // likewise; the newest round
-	Ports             []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                                               // reserved for its processes for as long as it lives
-	Pace              *Pace                  `protobuf:"bytes,26,opt,name=pace,proto3" json:"pace,omitempty"`                                                         // of the generation so far; absent where ranks don't report
-	SteppedAtUnixNano int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
-	Frozen            bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                                                    // what is held stays: the next generation can go on from it
-	Use               *Use                   `protobuf:"bytes,50,opt,name=use,proto3" json:"use,omitempty"`                                                           // of the generation so far; absent until it was measured
-	Saves             *Saves                 `protobuf:"bytes,51,opt,name=saves,proto3" json:"saves,omitempty"`                                                       // since the launcher began
-	Parameters        float64                `protobuf:"fixed64,52,opt,name=parameters,proto3" json:"parameters,omitempty"`                                           // of the model, as ranks report
-	Kept              int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
-	Own               []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
-	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
-	Warm              bool                   `protobuf:"varint,60,opt,name=warm,proto3" json:"warm,omitempty"`                                                        // a spare's interpreter waits with its imports done
-	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
-	PeerPort          int32                  `protobuf:"varint,80,opt,name=peer_port,json=peerPort,proto3" json:"peer_port,omitempty"`                                // where other launchers hand it states, and are given them
-	Copies            []*Copy                `protobuf:"bytes,81,rep,name=copies,proto3" json:"copies,omitempty"`
-	Missed            int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"`      // a step to restore that could not be had
-	Persisted         []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"` // the newest of each tier
-	Refused           *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`     // the last checkpoint that could not be restored here
-	Keeping           *Keeping               `protobuf:"bytes,83,opt,name=keeping,proto3" json:"keeping,omitempty"`     // absent: nothing is asked
-	Mark              int64                  `protobuf:"varint,92,opt,name=mark,proto3" json:"mark,omitempty"`          // the watermark that it was told in this generation
-	Offer             int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`        // grows when a rank offers to give up steps, which held then has no more
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Generation         int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
+	Failed             *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
+	Held               []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
+	Port               int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
+	Step               int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	Watched            bool                   `protobuf:"varint,10,opt,name=watched,proto3" json:"watched,omitempty"`      // its ranks tell their progress, so that a hang can be seen
+	Hung               []*RankState           `protobuf:"bytes,11,rep,name=hung,proto3" json:"hung,omitempty"`             // all its ranks, while they make no progress
+	HungAtUnixNano     int64                  `protobuf:"varint,12,opt,name=hung_at_unix_nano,json=hungAtUnixNano,proto3" json:"hung_at_unix_nano,omitempty"`
+	Serve              int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                                                      // port that its ranks may serve others on, as long as the launcher lives
+	RoleTable          string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"`                              // the newest that it was told
+	Facts              *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                                                       // until it has started a generation
+	Preflight          *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                                               // likewise; the newest round
+	Ports              []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                                               // reserved for its processes for as long as it lives
+	Pace               *Pace                  `protobuf:"bytes,26,opt,name=pace,proto3" json:"pace,omitempty"`                                                         // of the generation so far; absent where ranks don't report
+	SteppedAtUnixNano  int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
+	Frozen             bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                                                    // what is held stays: the next generation can go on from it
+	Use                *Use                   `protobuf:"bytes,50,opt,name=use,proto3" json:"use,omitempty"`                                                           // of the generation so far; absent until it was measured
+	Saves              *Saves                 `protobuf:"bytes,51,opt,name=saves,proto3" json:"saves,omitempty"`                                                       // since the launcher began
+	Parameters         float64                `protobuf:"fixed64,52,opt,name=parameters,proto3" json:"parameters,omitempty"`                                           // of the model, as ranks report
+	Kept               int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
+	Own                []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
+	Printed            bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
+	Warm               bool                   `protobuf:"varint,60,opt,name=warm,proto3" json:"warm,omitempty"`                                                        // a spare's interpreter waits with its imports done
+	Prepared           bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
+	PeerPort           int32                  `protobuf:"varint,80,opt,name=peer_port,json=peerPort,proto3" json:"peer_port,omitempty"`                                // where other launchers hand it states, and are given them
+	Copies             []*Copy                `protobuf:"bytes,81,rep,name=copies,proto3" json:"copies,omitempty"`
+	Missed             int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"`                                                        // a step to restore that could not be had
+	Persisted          []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"`                                                   // the newest of each tier
+	Restored           string                 `protobuf:"bytes,101,opt,name=restored,proto3" json:"restored,omitempty"`                                                    // the one tier that all its ranks were filled from for this generation; "": several, or none
+	RestoredAtUnixNano int64                  `protobuf:"varint,102,opt,name=restored_at_unix_nano,json=restoredAtUnixNano,proto3" json:"restored_at_unix_nano,omitempty"` // when that was done
+	Refused            *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`                                                       // the last checkpoint that could not be restored here
+	Keeping            *Keeping               `protobuf:"bytes,83,opt,name=keeping,proto3" json:"keeping,omitempty"`                                                       // absent: nothing is asked
+	Mark               int64                  `protobuf:"varint,92,opt,name=mark,proto3" json:"mark,omitempty"`                                                            // the watermark that it was told in this generation
+	Offer              int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`                                                          // grows when a rank offers to give up steps, which held then has no more
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
@@ -1597,6 +1599,20 @@ func (x *Ranks) GetPersisted() []*Persisted {
 		return x.Persisted
 	}
 	return nil
+}
+
+func (x *Ranks) GetRestored() string {
+	if x != nil {
+		return x.Restored
+	}
+	return ""
+}
+
+func (x *Ranks) GetRestoredAtUnixNano() int64 {
+	if x != nil {
+		return x.RestoredAtUnixNano
+	}
+	return 0
 }
 
 func (x *Ranks) GetRefused() *Origin {
@@ -4530,7 +4546,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xd3\b\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xa2\t\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4565,7 +4581,9 @@ const file_link_proto_rawDesc = "" +
 	"\tpeer_port\x18P \x01(\x05R\bpeerPort\x12+\n" +
 	"\x06copies\x18Q \x03(\v2\x13.fermi.link.v1.CopyR\x06copies\x12\x16\n" +
 	"\x06missed\x18R \x01(\x03R\x06missed\x126\n" +
-	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12/\n" +
+	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12\x1a\n" +
+	"\brestored\x18e \x01(\tR\brestored\x121\n" +
+	"\x15restored_at_unix_nano\x18f \x01(\x03R\x12restoredAtUnixNano\x12/\n" +
 	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\x120\n" +
 	"\akeeping\x18S \x01(\v2\x16.fermi.link.v1.KeepingR\akeeping\x12\x12\n" +
 	"\x04mark\x18\\ \x01(\x03R\x04mark\x12\x14\n" +
