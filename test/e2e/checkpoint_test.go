@@ -39,7 +39,7 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 	w.phase("whole", api.PhaseCompleted)
 	want := w.model("whole")
 	w.must("delete", "task", "whole") // with what it saved last
-	often := &api.CheckpointTier{EverySteps: 10, Keep: &api.CheckpointKeep{Last: 1000}}
+	often := &api.CheckpointTier{EverySteps: 40, Keep: &api.CheckpointKeep{Last: 100}}
 	off := &api.CheckpointTier{Disabled: true}
 	for name, keep := range map[string]*api.Checkpoints{"local": {Local: often, Shared: off}, "shared": {Local: off, Shared: often}} {
 		w.submit(learner(name, "10ms", keep))
