@@ -43,3 +43,21 @@ func (c *Client) Pin(ctx context.Context, project, name string, step int64, pinn
 	}
 	return c.write(ctx, http.MethodPost, p, inProject(project), map[string]any{"step": step, "unpin": !pinned}, nil)
 }
+
+// Verify has the server read back every byte of the checkpoint of a step in the shared store, or of all with step 0. It
+// gives those that it begins with, as they were; Checkpoints tells when each is done.
+func (c *Client) Verify(ctx context.Context, project, name string, step int64) ([]api.Checkpoint, error) {
+	p, err := taskPath(name, "verify")
+	if err != nil {
+		return nil, err
+	}
+	body := map[string]any{}
+	if step != 0 {
+		body["step"] = step
+	}
+	var begun struct {
+		Items []api.Checkpoint `json:"items"`
+	}
+	err = c.write(ctx, http.MethodPost, p, inProject(project), body, &begun)
+	return begun.Items, err
+}

@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // Checkpoints say how often what ranks save in memory is kept longer, and how much of it. Absent: the
@@ -36,9 +40,27 @@ type CheckpointTier struct {
 
 // CheckpointKeep says which checkpoints stay: all that any rule names.
 type CheckpointKeep struct {
-	Last       int   `json:"last,omitempty" minimum:"0" maximum:"1000" doc:"How many of the newest."`
-	EverySteps int64 `json:"everySteps,omitempty" minimum:"0" doc:"Those whose step is a multiple of it."`
+	Last       int             `json:"last,omitempty" minimum:"0" maximum:"1000" doc:"How many of the newest."`
+	EverySteps int64           `json:"everySteps,omitempty" minimum:"0" doc:"Those whose step is a multiple of it."`
+	Best       *CheckpointBest `json:"best,omitempty" doc:"The best by a number that rank 0 reports."`
 }
+
+// CheckpointBest keeps the best by a metric. Of equals the older is the better one: a number counts until another
+// is reported, so that it was measured nearer to it.
+type CheckpointBest struct {
+	Metric string `json:"metric" doc:"As in fermi.report(step, loss=…). What rank 0 reported last, at the saved step or before, counts; a checkpoint without it is none of the best."`
+	Order  string `json:"order" enum:"min,max" doc:"Whether the least or the most is the best."`
+	Count  int    `json:"count,omitempty" explicit:"nonzero" minimum:"1" maximum:"1000" doc:"How many; 1 when absent."`
+}
+
+// The orders of a metric.
+const (
+	OrderMin = "min"
+	OrderMax = "max"
+)
+
+// MaxMetricName bounds the name of a metric, in bytes.
+const MaxMetricName = 128
 
 // CheckpointOrigin names a checkpoint for ever, whatever becomes of its task's name.
 type CheckpointOrigin struct {
@@ -183,6 +205,22 @@ func (f *faults) checkpointTier(at string, t *CheckpointTier) {
 	if t.Keep != nil {
 		f.count(at+".keep.last", t.Keep.Last, 0, maxCheckpointsKept)
 		f.notNegative(at+".keep.everySteps", t.Keep.EverySteps)
+		f.checkpointBest(at+".keep.best", t.Keep.Best)
+	}
+}
+
+func (f *faults) checkpointBest(at string, b *CheckpointBest) {
+	if b == nil {
+		return
+	}
+	if b.Metric == "" || len(b.Metric) > MaxMetricName || strings.ContainsFunc(b.Metric, unicode.IsControl) {
+		f.add(at+".metric", "Name the metric as it is reported, in 1 to %d bytes, such as loss.", "请填写所上报的指标名称（1 到 %d 字节），例如 loss。", MaxMetricName)
+	}
+	if b.Order != OrderMin && b.Order != OrderMax {
+		f.add(at+".order", "%q is neither min (the least is the best) nor max.", "%q 不是 min（越小越好）或 max（越大越好）。", b.Order)
+	}
+	if b.Count != 0 {
+		f.count(at+".count", b.Count, 1, maxCheckpointsKept)
 	}
 }
 
@@ -199,14 +237,34 @@ type Checkpoint struct {
 	Generation int64              `json:"generation"`
 	Ranks      int                `json:"ranks" doc:"How many wrote it; another number can restore it where tensors say how they are shared."`
 	Size       Bytes              `json:"size" doc:"Of the state of all ranks."`
-	Metrics    map[string]float64 `json:"metrics,omitempty"`
+	Metrics    map[string]float64 `json:"metrics,omitempty" doc:"What rank 0 reported last, at the step or before."`
 	Tiers      []CheckpointCopy   `json:"tiers"`
 }
 
-// CheckpointCopy is a checkpoint in one tier. It exists: all bytes were hashed and durable before.
+// In says that a tier has it.
+func (c *Checkpoint) In(tier string) bool {
+	return slices.ContainsFunc(c.Tiers, func(t CheckpointCopy) bool { return t.Tier == tier })
+}
+
+// Whole says that a tier has it and it is not known to be damaged there; "" is any tier.
+func (c *Checkpoint) Whole(tier string) bool {
+	return slices.ContainsFunc(c.Tiers, func(t CheckpointCopy) bool { return (tier == "" || t.Tier == tier) && t.Damage == nil })
+}
+
+// CheckpointDamage is what was found when its bytes were read back.
+type CheckpointDamage struct {
+	At      time.Time  `json:"at"`
+	Message fault.Text `json:"message" doc:"What is wrong, and with which object."`
+}
+
+// CheckpointCopy is a checkpoint in one tier. It exists: all bytes were hashed and durable before. That is not to say
+// that they still are there.
 type CheckpointCopy struct {
-	Tier        string    `json:"tier" enum:"local,shared"`
-	CommittedAt time.Time `json:"committedAt"`
-	New         Bytes     `json:"new" doc:"What had to be written; the rest was there from an earlier one."`
-	Pinned      bool      `json:"pinned,omitempty" doc:"Kept whatever the policy says."`
+	Tier        string            `json:"tier" enum:"local,shared"`
+	CommittedAt time.Time         `json:"committedAt"`
+	New         Bytes             `json:"new" doc:"What had to be written; the rest was there from an earlier one."`
+	Pinned      bool              `json:"pinned,omitempty" doc:"Kept whatever the policy says."`
+	VerifiedAt  *time.Time        `json:"verifiedAt,omitempty" doc:"When every byte was read back last, and matched its hash. Absent: not since it was written."`
+	Damage      *CheckpointDamage `json:"damage,omitempty" doc:"What did not match instead. No restore takes it from here, and retention does not count it."`
+	Verifying   bool              `json:"verifying,omitempty" doc:"The server that answers reads it back, or is about to."`
 }

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,12 @@ func TestCheckpointRules(t *testing.T) {
 		"too often":       {CheckpointTier{Every: 1}, "x.every"},
 		"negative steps":  {CheckpointTier{EverySteps: -1}, "x.everySteps"},
 		"too many":        {CheckpointTier{Keep: &CheckpointKeep{Last: 1001}}, "x.keep.last"},
+		"best":            {CheckpointTier{Keep: &CheckpointKeep{Best: &CheckpointBest{Metric: "val/loss", Order: OrderMin, Count: 3}}}, ""},
+		"best of nothing": {CheckpointTier{Keep: &CheckpointKeep{Best: &CheckpointBest{Order: OrderMax}}}, "x.keep.best.metric"},
+		"overlong metric": {CheckpointTier{Keep: &CheckpointKeep{Best: &CheckpointBest{Metric: strings.Repeat("m", 129), Order: OrderMax}}}, "x.keep.best.metric"},
+		"torn metric":     {CheckpointTier{Keep: &CheckpointKeep{Best: &CheckpointBest{Metric: "a\nb", Order: OrderMax}}}, "x.keep.best.metric"},
+		"no order":        {CheckpointTier{Keep: &CheckpointKeep{Best: &CheckpointBest{Metric: "loss"}}}, "x.keep.best.order"},
+		"best count":      {CheckpointTier{Keep: &CheckpointKeep{Best: &CheckpointBest{Metric: "loss", Order: OrderMin, Count: -1}}}, "x.keep.best.count"},
 		"negative keeper": {CheckpointTier{Keep: &CheckpointKeep{EverySteps: -1}}, "x.keep.everySteps"},
 	} {
 		var f faults

@@ -95,6 +95,7 @@ type part struct {
 	linkKey []byte
 	box     *seal.Box
 	shared  func() (ckpt.Store, error) // for checkpoints; nil, nil: there is none
+	checks  *checks
 	tenants *tenant.Register
 	walls   func() walls
 	place   *placement.Controller
@@ -114,7 +115,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Shared == "" {
 		cfg.Shared = cfg.Data
 	}
-	p := &part{cfg: cfg, collect: collectLater()}
+	p := &part{cfg: cfg, collect: collectLater(), checks: newChecks()}
 	defer p.collect()
 	defer p.close()
 	if err := p.open(ctx); err != nil {
@@ -278,6 +279,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	faces.Add("api", func(ctx context.Context) error { return p.api.Run(ctx, listener) })
 	faces.Add("start", p.bootstrap)
 	faces.Add("leader", p.campaign)
+	faces.Add("checks", p.runChecks)
 	err := faces.Run(above)
 	endBelow()
 	return errors.Join(<-baseEnd, err)

@@ -176,7 +176,14 @@ func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, erro
 				Name: c.Name, Step: int64(c.Step), Generation: int64(c.Generation), Ranks: int(c.World), Size: api.Bytes(c.Size), Metrics: c.Metrics,
 			})
 		}
-		out[i].Tiers = append(out[i].Tiers, api.CheckpointCopy{Tier: tier, CommittedAt: c.Committed.UTC(), New: api.Bytes(c.New), Pinned: c.Pinned})
+		one := api.CheckpointCopy{Tier: tier, CommittedAt: c.Committed.UTC(), New: api.Bytes(c.New), Pinned: c.Pinned}
+		if v := c.Verdict; v.Bad() {
+			one.Damage = &api.CheckpointDamage{At: v.At, Message: v.Damage}
+		} else if !v.At.IsZero() {
+			one.VerifiedAt = &v.At
+		}
+		one.Verifying = tier == link.TierShared && p.checks.has(check{taskID, c.Name})
+		out[i].Tiers = append(out[i].Tiers, one)
 	})
 	if err != nil {
 		return nil, err

@@ -110,6 +110,9 @@ func (r *Repo) Drop(ctx context.Context, name string) error {
 			return err
 		}
 	}
+	if err := r.delete(ctx, verdictsDir+name); err != nil {
+		return err
+	}
 	return r.delete(ctx, manifestsDir+name)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -38,9 +39,11 @@ func TestRetention(t *testing.T) {
 		"held":          {Retention{Last: 1, Held: func(name string) bool { return name == manifestName(1, 30) }}, []uint64{20, 30, 80}},
 		"more than all": {Retention{Last: 30}, []uint64{10, 20, 30, 40, 50, 60, 70, 80}},
 		"every":         {Retention{Last: 1, Every: 30}, []uint64{20, 30, 60, 80}},
-		"best":          {Retention{Best: "loss", BestCount: 1}, []uint64{20, 70, 80}},
+		"best":          {Retention{Best: "loss", BestCount: 1}, []uint64{20, 30, 80}},
 		"two best":      {Retention{Best: "loss", BestCount: 2}, []uint64{20, 30, 70, 80}},
-		"most":          {Retention{Best: "loss", Most: true}, []uint64{20, 80}},
+		"most":          {Retention{Best: "loss", Most: true}, []uint64{20, 40, 80}},
+		"as asked":      {Keeping(api.CheckpointKeep{Last: 2, EverySteps: 50, Best: &api.CheckpointBest{Metric: "loss", Order: api.OrderMin, Count: 2}}), []uint64{20, 30, 50, 70, 80}},
+		"most as asked": {Keeping(api.CheckpointKeep{Best: &api.CheckpointBest{Metric: "loss", Order: api.OrderMax}}), []uint64{20, 40, 80}},
 		"no such":       {Retention{Best: "f1"}, []uint64{20, 80}},
 	} {
 		kept := c.keep.kept(all)

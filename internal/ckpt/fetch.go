@@ -206,13 +206,13 @@ func (s *source) readPack(ctx context.Context, name string, jobs []*job, out sin
 		}
 		p := (*buf)[:j.chunk.Bytes]
 		if _, err := io.ReadFull(in, p); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return damaged("a pack is too short", "数据包过短").Because(err)
+			return damaged("the pack "+name+" is too short", "数据包 "+name+" 过短").Because(err)
 		} else if err != nil {
 			return fault.From(err)
 		}
 		at = j.at + uint64(len(p))
 		if sum(p) != j.chunk.Hash {
-			return damaged("a chunk does not match its hash", "数据块与其哈希不符")
+			return damaged("a chunk in "+name+" does not match its hash", name+" 中的数据块与其哈希不符")
 		}
 		for _, o := range j.out {
 			if err := out.WriteAt(p[o.from:o.from+o.length], o.to); err != nil {

@@ -24,6 +24,7 @@ const (
 	leasesDir      = "leases/"
 	condemnedDir   = "condemned/"
 	pinsDir        = "pins/"
+	verdictsDir    = "verdicts/"
 	generationsDir = "generations/"
 	claimsDir      = "claims/"
 	clockKey       = "clock"
@@ -172,7 +173,7 @@ func (r *Repo) part(ctx context.Context, m *Manifest, rank uint32) (*Part, error
 		return nil, err
 	}
 	if int64(len(raw)) != ref.Bytes || sum(raw) != ref.Hash {
-		return nil, damaged("the record of a rank does not match its sum", "某个进程的记录与其校验和不符")
+		return nil, damaged("the record "+ref.Key+" does not match its sum", "记录 "+ref.Key+" 与其校验和不符")
 	}
 	p, err := decodePart(raw)
 	if err != nil {

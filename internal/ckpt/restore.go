@@ -93,28 +93,6 @@ func RestoreNewest(ctx context.Context, tiers []*Repo, targets []Target) (*Resto
 		Because(errors.Join(whys...))
 }
 
-// Verify reads every byte of a checkpoint that its parts here name.
-func (r *Repo) Verify(ctx context.Context, name string) error {
-	src, err := r.open(ctx, name)
-	if err != nil {
-		return err
-	}
-	for rank := range src.m.World {
-		p, err := src.part(ctx, rank)
-		if err != nil {
-			return err
-		}
-		if err := src.fetch(ctx, []piece{{rank, 0, 0, p.Data + p.Tree}}, nowhere{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type nowhere struct{}
-
-func (nowhere) WriteAt([]byte, int64) error { return nil }
-
 func newestFirst(ctx context.Context, tiers []*Repo) ([]string, error) {
 	var names []string
 	for _, r := range tiers {

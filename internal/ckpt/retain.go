@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -19,6 +20,7 @@ type Checkpoint struct {
 	Size, New        uint64 // bytes of the state, and those written for it
 	Committed        time.Time
 	Pinned           bool
+	Verdict          Verdict
 }
 
 // List gives the committed checkpoints, oldest first, and the names of those that can't be read.
@@ -30,6 +32,10 @@ func (r *Repo) List(ctx context.Context) (all []Checkpoint, damaged []string, er
 	pinned := map[string]bool{}
 	for _, o := range pins {
 		pinned[path.Base(o.name)] = true
+	}
+	verdicts, err := r.verdicts(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
 	found, err := r.list(ctx, manifestsDir)
 	if err != nil {
@@ -48,7 +54,7 @@ func (r *Repo) List(ctx context.Context) (all []Checkpoint, damaged []string, er
 			continue
 		}
 		c := Checkpoint{
-			Name: name, Generation: m.Generation, Step: m.Step, World: m.World, Metrics: m.Metrics, Committed: o.modified, Pinned: pinned[name],
+			Name: name, Generation: m.Generation, Step: m.Step, World: m.World, Metrics: m.Metrics, Committed: o.modified, Pinned: pinned[name], Verdict: verdicts[name],
 		}
 		for _, p := range m.Parts {
 			c.Size += p.Size
@@ -76,7 +82,8 @@ func (r *Repo) Unpin(ctx context.Context, name string) error {
 	return r.delete(ctx, pinsDir+name)
 }
 
-// Retention says which checkpoints stay: those that any of the three names. The newest always does.
+// Retention says which checkpoints stay: those that any of the three names. The newest always does. One that is
+// known to be damaged is none of them, else good ones would go for it.
 type Retention struct {
 	// Last is how many of the newest stay.
 	Last int
@@ -93,6 +100,15 @@ type Retention struct {
 	Held func(name string) bool
 }
 
+// Keeping is what a task asks for.
+func Keeping(keep api.CheckpointKeep) Retention {
+	k := Retention{Last: keep.Last, Every: uint64(keep.EverySteps)}
+	if b := keep.Best; b != nil {
+		k.Best, k.BestCount, k.Most = b.Metric, b.Count, b.Order == api.OrderMax
+	}
+	return k
+}
+
 // kept says which stay, by name. all is sorted, oldest first.
 func (k Retention) kept(all []Checkpoint) map[string]bool {
 	out := k.named(all)
@@ -107,9 +123,9 @@ func (k Retention) kept(all []Checkpoint) map[string]bool {
 // named are those that a rule names.
 func (k Retention) named(all []Checkpoint) map[string]bool {
 	out := map[string]bool{}
-	if k.Abandoned != nil {
-		all = slices.DeleteFunc(slices.Clone(all), func(c Checkpoint) bool { return k.Abandoned(c.Name) })
-	}
+	all = slices.DeleteFunc(slices.Clone(all), func(c Checkpoint) bool {
+		return c.Verdict.Bad() || k.Abandoned != nil && k.Abandoned(c.Name)
+	})
 	for i, c := range all {
 		if i >= len(all)-max(k.Last, 1) || k.Every > 0 && c.Step%k.Every == 0 {
 			out[c.Name] = true
@@ -125,7 +141,7 @@ func (k Retention) named(all []Checkpoint) map[string]bool {
 		if k.Most {
 			by = -by
 		}
-		return cmp.Or(by, cmp.Compare(b.Name, a.Name)) // of equals the newer
+		return cmp.Or(by, cmp.Compare(a.Name, b.Name)) // of equals the older: measured nearer to it
 	})
 	for _, c := range ranked[:min(max(k.BestCount, 1), len(ranked))] {
 		out[c.Name] = true

@@ -68,6 +68,9 @@ func (s *Save) learn(ctx context.Context) error {
 		return err
 	}
 	for i := len(names) - 1; i >= 0 && len(s.known) == 0; i-- {
+		if v, err := s.repo.verdict(ctx, names[i]); err != nil || v.Bad() {
+			return err // older ones may have the same bytes
+		}
 		m, err := s.repo.Manifest(ctx, names[i])
 		if passing(ctx, err) {
 			return err

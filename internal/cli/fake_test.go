@@ -52,6 +52,8 @@ type fake struct {
 	shares  []api.QueueShare
 	lost    api.Outage
 	usage   client.Usage
+	// checkpoints are those of every task.
+	checkpoints []api.Checkpoint
 }
 
 func newFake(t *testing.T) *fake {
@@ -327,6 +329,14 @@ func (f *fake) task(w http.ResponseWriter, r *http.Request, path []string) {
 		}
 		fmt.Fprint(w, "event: end\ndata: {}\n\n")
 		f.mu.Lock()
+	case "checkpoints":
+		answer(w, map[string]any{"items": f.checkpoints})
+	case "verify": // it is done at once
+		answer(w, map[string]any{"items": f.checkpoints})
+		at := time.Now()
+		for i := range f.checkpoints {
+			f.checkpoints[i].Tiers[0].VerifiedAt = &at
+		}
 	case "stop":
 		if by := task.Status.InUseBy; by != "" && r.URL.Query().Get("force") != "true" {
 			refuse(w, fault.New(fault.Conflict, "InUse", fault.T("The task %q trains inside it.", "任务 %q 正在其中训练。", by)))

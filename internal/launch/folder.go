@@ -268,7 +268,7 @@ func (l *launcher) resumeFiles(ctx context.Context, g link.Generation) error {
 	}
 	place := filepath.Join(l.memory, "files")
 	defer os.Remove(place)
-	if err := restoreNearest(ctx, tiers, g.Origin.Name, ckpt.Target{World: 1, Generation: uint64(g.Number), Path: place}); err != nil {
+	if _, err := restoreNearest(ctx, tiers, g.Origin.Name, ckpt.Target{World: 1, Generation: uint64(g.Number), Path: place}); err != nil {
 		return err
 	}
 	slot, err := ckpt.OpenSlot(place)

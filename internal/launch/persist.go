@@ -33,6 +33,7 @@ type persisting struct {
 	world            int
 	tiers            []string
 	full             bool
+	metrics          map[string]float64
 	over             chan struct{} // closed when its generation has ended
 }
 
@@ -57,6 +58,7 @@ func (r *ranks) order(p *link.Persist) {
 		r.notePersisted(job, nil, errors.New("the ranks don't hold it any more"))
 		return
 	}
+	job.metrics = r.scores.at(job.step)
 	r.job = job
 	r.tellMark()
 	poke(r.persist)
@@ -93,6 +95,9 @@ func (r *ranks) persisted(job *persisting, parts map[string][]ckpt.PartRef, fail
 	if r.job != job {
 		return // of a generation that is over
 	}
+	if late := r.scores.at(job.step); late != nil { // it may have been reported after it was saved
+		job.metrics = late
+	}
 	for _, tier := range job.tiers {
 		one := *job
 		one.tiers = []string{tier}
@@ -108,7 +113,7 @@ func (r *ranks) persisted(job *persisting, parts map[string][]ckpt.PartRef, fail
 func (r *ranks) notePersisted(job *persisting, parts []ckpt.PartRef, failed error) {
 	list := slices.Clone(r.said.Persisted)
 	for _, tier := range job.tiers {
-		p := link.Persisted{Tier: tier, Generation: job.generation, Step: job.step}
+		p := link.Persisted{Tier: tier, Generation: job.generation, Step: job.step, Metrics: job.metrics}
 		raw, err := json.Marshal(parts)
 		if err = errors.Join(failed, err); err != nil {
 			p.Error = err.Error()
@@ -286,7 +291,9 @@ func (l *launcher) settle(ctx context.Context, c link.Committed, s saved) {
 		if err := l.adopt(ctx, repo, link.Origin{TaskID: l.replica.TaskID, Name: (&ckpt.Manifest{Generation: uint64(c.Generation), Step: uint64(c.Step)}).Name()}); err != nil {
 			return err
 		}
-		_, err = repo.Collect(ctx, ckpt.Retention{Last: l.replica.KeepLocal.Last, Every: uint64(l.replica.KeepLocal.EverySteps), Held: func(name string) bool { return l.recorded(ctx, name) }})
+		keep := ckpt.Keeping(l.replica.KeepLocal)
+		keep.Held = func(name string) bool { return l.recorded(ctx, name) }
+		_, err = repo.Collect(ctx, keep)
 		return err
 	}()
 	if err = errors.Join(err, s.save.End(ctx)); err != nil && ctx.Err() == nil {

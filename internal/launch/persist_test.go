@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
@@ -51,6 +53,27 @@ func TestWhatIsReadIsKept(t *testing.T) {
 	r.persisted(next, nil, map[string]error{link.TierLocal: errors.New("full")})
 	if p := r.said.Persisted; len(p) != 1 || p[0].Step != 9 || p[0].Error != "full" || c.out.keep != 0 {
 		t.Fatalf("%+v %+v", p, c.out)
+	}
+}
+
+// TestACheckpointHasItsMetrics: what rank 0 had reported by its step, also after it was saved, and nothing later.
+func TestACheckpointHasItsMetrics(t *testing.T) {
+	for first, want := range map[int]map[string]float64{0: {"loss": 0.5, "val": 3}, 2: nil} {
+		r := persistRanks()
+		r.now.FirstRank = first
+		report := func(local int, step int64, metrics map[string]float64) {
+			r.take(local, word{Progress: &wordProgress{Step: step, Metrics: metrics}})
+		}
+		report(0, 7, map[string]float64{"loss": 0.75, "val": 3})
+		r.watermark(wishing(9, 8))
+		report(0, 8, map[string]float64{"loss": 0.5})
+		report(1, 8, map[string]float64{"loss": 9})
+		report(0, 9, map[string]float64{"loss": 0.25})
+		job, _ := r.wantedNow()
+		r.persisted(job, map[string][]ckpt.PartRef{link.TierLocal: {{Rank: 0}}}, nil)
+		if d := cmp.Diff(want, r.said.Persisted[0].Metrics); d != "" {
+			t.Errorf("first rank %d: %s", first, d)
+		}
 	}
 }
 
@@ -98,30 +121,33 @@ func TestRestoreNearest(t *testing.T) {
 		stores[tier] = f
 	}
 	name := l.checkpoint(t, dir)
-	var repos []*ckpt.Repo
+	var repos []stored
 	for _, tier := range []string{link.TierLocal, link.TierShared} {
 		repo, err := l.repo(tier, "task-1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		repos = append(repos, repo)
+		repos = append(repos, stored{tier, repo})
 	}
 	to := ckpt.Target{Rank: 0, World: 1, Generation: 2, Path: l.slotPath(0, 1)}
 	packs, err := filepath.Glob(filepath.Join(dir, link.TierLocal, "objects/task-1/packs/*/*"))
 	if err != nil || len(packs) != 1 {
 		t.Fatal(packs, err)
 	}
-	for _, damage := range []func(){
-		func() {},
-		func() {
+	for _, c := range []struct {
+		tier   string
+		damage func()
+	}{
+		{link.TierLocal, func() {}},
+		{link.TierShared, func() {
 			if err := os.WriteFile(packs[0], []byte("garbage"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		},
+		}},
 	} {
-		damage()
-		if err := restoreNearest(t.Context(), repos, name, to); err != nil {
-			t.Fatal(err)
+		c.damage()
+		if from, err := restoreNearest(t.Context(), repos, name, to); err != nil || from != c.tier {
+			t.Fatal(from, err)
 		}
 		slot, err := ckpt.OpenSlot(to.Path)
 		if err != nil || slot.Header.Step != 5 || slot.Header.Generation != 2 {
@@ -129,10 +155,10 @@ func TestRestoreNearest(t *testing.T) {
 		}
 		slot.Close()
 	}
-	if _, err := repos[0].Manifest(t.Context(), name); err == nil {
+	if _, err := repos[0].repo.Manifest(t.Context(), name); err == nil {
 		t.Error("the damaged one is still there, and the next save would rely on it")
 	}
-	if err := restoreNearest(t.Context(), repos[:1], name, to); !final(err) {
+	if _, err := restoreNearest(t.Context(), repos[:1], name, to); !final(err) {
 		t.Errorf("what is nowhere is refused: %v", err)
 	}
 }

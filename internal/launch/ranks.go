@@ -53,6 +53,7 @@ type ranks struct {
 	gone      chan struct{}     // has one after a rank's connection ended
 	released  chan struct{}     // has one after the leader said that nothing more is persisted of ranks that ended
 	files     bool              // the script saves itself: what lies in memory is not persisted
+	scores    scores            // what rank 0 reported, if it is here
 }
 
 const (
@@ -71,6 +72,7 @@ func (r *ranks) begin(g link.Generation) {
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
 	r.abandon()
+	r.scores.rewind(g.Restore)
 	r.said.SteppedAt, r.said.Pace, r.said.Use, r.said.Printed = time.Time{}, link.Pace{}, link.Use{}, false
 	clear(r.linked)
 	for i := range r.held {
@@ -219,6 +221,9 @@ func (r *ranks) hear(i int, w word) {
 		addPace(&r.said.Pace, w.Progress, w.Progress.Step-r.steps[i])
 		r.said.Parameters = max(r.said.Parameters, min(w.Progress.Metrics["parameters"], 1e18))
 		r.own.note(i, w.Progress, w.Progress.Step-r.steps[i])
+		if r.now.FirstRank+i == 0 {
+			r.scores.note(w.Progress)
+		}
 		r.steps[i] = w.Progress.Step
 		if pause = progressPause; len(r.said.Hung) > 0 { // it goes on after all
 			r.said.Hung, r.said.HungAt, pause = nil, time.Time{}, 0

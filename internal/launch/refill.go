@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
@@ -18,6 +19,7 @@ const lookEvery = 100 * time.Millisecond
 // as they find what they saved themselves. False: it can't be had here, which the leader was told, or is
 // not wanted any more; another generation or a stop follows.
 func (l *launcher) refill(ctx context.Context, g link.Generation) (bool, error) {
+	l.ranks.restored("", time.Time{})
 	if l.resume = ""; g.Origin == nil {
 		return true, nil
 	}
@@ -78,6 +80,7 @@ func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
 	if err != nil {
 		return err
 	}
+	var from []string
 	for local := range max(l.replica.Ranks, 1) {
 		for n := range maxSlots {
 			if err := os.Remove(l.slotPath(local, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -85,20 +88,31 @@ func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
 			}
 		}
 		t := ckpt.Target{Rank: uint32(g.FirstRank + local), World: uint32(g.World), Generation: uint64(g.Number), Path: l.slotPath(local, 0)}
-		if err := restoreNearest(ctx, tiers, g.Origin.Name, t); err != nil {
+		tier, err := restoreNearest(ctx, tiers, g.Origin.Name, t)
+		if err != nil {
 			return err
 		}
 		if err := l.give(t.Path); err != nil {
 			return err
 		}
+		from = append(from, tier)
+	}
+	if slices.Sort(from); from[0] == from[len(from)-1] {
+		l.ranks.restored(from[0], l.clock.Now().UTC())
 	}
 	return nil
 }
 
+// stored is the checkpoints of a task in a tier.
+type stored struct {
+	tier string
+	repo *ckpt.Repo
+}
+
 // nearestFirst are the tiers that may have the checkpoint. What lies on the node's disk is of use only
 // with the record that the server keeps.
-func (l *launcher) nearestFirst(ctx context.Context, from link.Origin) ([]*ckpt.Repo, error) {
-	var out []*ckpt.Repo
+func (l *launcher) nearestFirst(ctx context.Context, from link.Origin) ([]stored, error) {
+	var out []stored
 	local, err := l.repo(link.TierLocal, from.TaskID)
 	if err != nil {
 		return nil, err
@@ -106,7 +120,7 @@ func (l *launcher) nearestFirst(ctx context.Context, from link.Origin) ([]*ckpt.
 	if local != nil {
 		switch err := l.adopt(ctx, local, from); {
 		case err == nil:
-			out = append(out, local)
+			out = append(out, stored{link.TierLocal, local})
 		case final(err), link.Permanent(err): // it is in the shared tier alone, or another one lies here under its name
 		default:
 			return nil, err
@@ -117,27 +131,34 @@ func (l *launcher) nearestFirst(ctx context.Context, from link.Origin) ([]*ckpt.
 		return nil, err
 	}
 	if shared != nil {
-		out = append(out, shared)
+		out = append(out, stored{link.TierShared, shared})
 	}
 	return out, nil
 }
 
-// restoreNearest takes the first tier that has it whole. One where it is damaged loses it, so that no save
+// restoreNearest takes the first tier that has it whole, and says which. One where it is damaged loses it, so that no save
 // relies on what is left.
-func restoreNearest(ctx context.Context, tiers []*ckpt.Repo, name string, t ckpt.Target) error {
+func restoreNearest(ctx context.Context, tiers []stored, name string, t ckpt.Target) (string, error) {
 	err := error(fault.New(fault.NotFound, "NoCheckpoint", fault.T("No tier here has the checkpoint.", "此处没有任何层级保存该检查点。")))
-	for _, repo := range tiers {
-		if err = repo.Restore(ctx, name, t); err == nil {
-			return nil
+	for _, s := range tiers {
+		if err = s.repo.Restore(ctx, name, t); err == nil {
+			return s.tier, nil
 		}
 		if !final(err) || fault.Is(err, fault.Full) {
-			return err
+			return "", err
 		}
 		if fault.ReasonOf(err) == "Damaged" || fault.Is(err, fault.NotFound) {
-			err = errors.Join(err, repo.Drop(ctx, name))
+			err = errors.Join(err, s.repo.Drop(ctx, name))
 		}
 	}
-	return err
+	return "", err
+}
+
+// restored is where all of the ranks' states were read, which the leader hears with the generation that begins from them.
+func (r *ranks) restored(tier string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Restored, r.said.RestoredAt = tier, at
 }
 
 // refuse tells the leader that a checkpoint can't be had here.

@@ -85,6 +85,8 @@ type Ranks struct {
 	Copies     []Copy            // states that it holds and keeps
 	Missed     int64             // a step to restore that could not be had; 0: none
 	Persisted  []Persisted       // the newest of each tier
+	Restored   string            // the one tier that all its ranks were filled from for this generation; "": several, or none
+	RestoredAt time.Time         // when that was done
 	Refused    *Origin           // the last checkpoint that could not be restored here
 	Keeping    Keeping
 	Mark       int64 // the watermark that it was told in this generation
@@ -259,7 +261,10 @@ func (r Ranks) message() *linkpb.Ranks {
 	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
 	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
 	out.Mark, out.Offer = r.Mark, r.Offer
-	out.Persisted, out.Refused, out.Keeping = persistedMessages(r.Persisted), r.Refused.message(), r.Keeping.message()
+	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedMessages(r.Persisted), r.Refused.message(), r.Restored, r.Keeping.message()
+	if r.Restored != "" {
+		out.RestoredAtUnixNano = r.RestoredAt.UnixNano()
+	}
 	if f := r.Failed; f != nil {
 		out.Failed = &linkpb.RankExit{
 			Rank: int32(f.Rank), Code: int32(f.Code), Signal: f.Signal, Reason: f.Reason,
@@ -288,7 +293,10 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
 	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
 	out.Mark, out.Offer = m.GetMark(), m.GetOffer()
-	out.Persisted, out.Refused, out.Keeping = persistedOf(m.GetPersisted()), originOf(m.GetRefused()), keepingOf(m.GetKeeping())
+	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedOf(m.GetPersisted()), originOf(m.GetRefused()), m.GetRestored(), keepingOf(m.GetKeeping())
+	if out.Restored != "" {
+		out.RestoredAt = time.Unix(0, m.GetRestoredAtUnixNano()).UTC()
+	}
 	if f := m.GetFailed(); f != nil {
 		out.Failed = &RankExit{
 			Rank: int(f.GetRank()), Code: int(f.GetCode()), Signal: f.GetSignal(), Reason: f.GetReason(),

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
@@ -28,6 +30,7 @@ var Tiers = []string{TierLocal, TierShared}
 const (
 	maxTiers    = 2
 	maxParts    = 256 << 10 // bytes of what names the parts of one launcher
+	MaxMetrics  = 64        // numbers of one step
 	MaxManifest = 256 << 20 // bytes of a checkpoint's record
 )
 
@@ -41,8 +44,9 @@ type Origin struct {
 type Persisted struct {
 	Tier             string
 	Generation, Step int64
-	Parts            []byte // JSON of what names them; not looked into here
-	Error            string // why there are none
+	Parts            []byte             // JSON of what names them; not looked into here
+	Error            string             // why there are none
+	Metrics          map[string]float64 // what rank 0 had reported by the step; nil where it is not here
 }
 
 // Persist asks for a step in tiers. A launcher that has all ranks may take a newer one.
@@ -99,7 +103,7 @@ func knownTier(tier string) bool { return tier == TierLocal || tier == TierShare
 func persistedMessages(list []Persisted) []*linkpb.Persisted {
 	var out []*linkpb.Persisted
 	for _, p := range list {
-		out = append(out, &linkpb.Persisted{Tier: p.Tier, Generation: p.Generation, Step: p.Step, Parts: p.Parts, Error: cutText(p.Error, maxText)})
+		out = append(out, &linkpb.Persisted{Tier: p.Tier, Generation: p.Generation, Step: p.Step, Parts: p.Parts, Error: cutText(p.Error, maxText), Metrics: p.Metrics})
 	}
 	return out
 }
@@ -107,7 +111,7 @@ func persistedMessages(list []Persisted) []*linkpb.Persisted {
 func persistedOf(list []*linkpb.Persisted) []Persisted {
 	var out []Persisted
 	for _, m := range list {
-		out = append(out, Persisted{m.GetTier(), m.GetGeneration(), m.GetStep(), m.GetParts(), m.GetError()})
+		out = append(out, Persisted{m.GetTier(), m.GetGeneration(), m.GetStep(), m.GetParts(), m.GetError(), m.GetMetrics()})
 	}
 	return out
 }
@@ -123,7 +127,17 @@ func checkPersisted(r *linkpb.Ranks) error {
 			return refuse("a persisted step that can't be")
 		case len(p.GetParts()) > maxParts || len(p.GetError()) > maxText:
 			return refuse("a persisted step has an overlong text")
+		case len(p.GetMetrics()) > MaxMetrics:
+			return refuse("a persisted step has too many metrics")
 		}
+		for name, v := range p.GetMetrics() {
+			if name == "" || len(name) > api.MaxMetricName || math.IsNaN(v) || math.IsInf(v, 0) {
+				return refuse("a persisted step has a metric that can't be")
+			}
+		}
+	}
+	if tier := r.GetRestored(); tier != "" && !knownTier(tier) || r.GetRestoredAtUnixNano() < 0 {
+		return refuse("ranks were restored from a tier that can't be")
 	}
 	if checkOrigin(r.GetRefused()) != nil {
 		return refuse("a refused checkpoint that can't be")

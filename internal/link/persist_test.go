@@ -1,8 +1,11 @@
 package link
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
@@ -24,12 +27,12 @@ func TestPersistThereAndBack(t *testing.T) {
 	if d := cmp.Diff(w, watermarkOf(&m)); d != "" {
 		t.Error(d)
 	}
-	r := Ranks{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), ""}, {TierShared, 3, 8, nil, "full"}}, Refused: &Origin{"task-1", testCheckpoint}, Keeping: Keeping{engine.ReasonStopped, []Want{{TierShared, 8}, {"", 9}}, 7}}
+	r := Ranks{Persisted: []Persisted{{TierLocal, 3, 8, []byte("[]"), "", map[string]float64{"loss": 0.5}}, {TierShared, 3, 8, nil, "full", nil}}, Refused: &Origin{"task-1", testCheckpoint}, Restored: TierShared, RestoredAt: time.Unix(5, 0).UTC(), Keeping: Keeping{engine.ReasonStopped, []Want{{TierShared, 8}, {"", 9}}, 7}}
 	if err := checkRanks(r.message()); err != nil {
 		t.Fatal(err)
 	}
 	back := ranksOf(r.message())
-	if d := cmp.Diff(r.Persisted, back.Persisted) + cmp.Diff(r.Keeping, back.Keeping); d != "" || *back.Refused != *r.Refused {
+	if d := cmp.Diff(r.Persisted, back.Persisted) + cmp.Diff(r.Keeping, back.Keeping); d != "" || *back.Refused != *r.Refused || back.Restored != TierShared || !back.RestoredAt.Equal(r.RestoredAt) {
 		t.Error(d, back.Refused)
 	}
 	g := generationOf(Generation{Number: 1, World: 1, Lead: "127.0.0.1:1", Origin: r.Refused}.order(1, 1))
@@ -57,21 +60,34 @@ func TestPersistIsChecked(t *testing.T) {
 		}
 	}
 	for name, r := range map[string]*linkpb.Ranks{
-		"tier":    {Persisted: []*linkpb.Persisted{{Tier: "moon", Generation: 1, Step: 1}}},
-		"step":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1}}},
-		"parts":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Parts: make([]byte, maxParts+1)}}},
-		"error":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Error: strings.Repeat("x", maxText+1)}}},
-		"many":    {Persisted: make([]*linkpb.Persisted, 3)},
-		"ended":   {Keeping: &linkpb.Keeping{Ended: "Bored"}},
-		"want":    {Keeping: &linkpb.Keeping{Wants: []*linkpb.Want{{Tier: "moon", Step: 1}}}},
-		"no want": {Keeping: &linkpb.Keeping{Wants: []*linkpb.Want{{}}}},
-		"file":    {Keeping: &linkpb.Keeping{File: -1}},
-		"wants":   {Keeping: &linkpb.Keeping{Wants: make([]*linkpb.Want, 4)}},
-		"refused": {Refused: &linkpb.Origin{TaskId: "task-1", Name: "../../etc"}},
-		"no task": {Refused: &linkpb.Origin{Name: testCheckpoint}},
+		"tier":     {Persisted: []*linkpb.Persisted{{Tier: "moon", Generation: 1, Step: 1}}},
+		"step":     {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1}}},
+		"parts":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Parts: make([]byte, maxParts+1)}}},
+		"error":    {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Error: strings.Repeat("x", maxText+1)}}},
+		"metrics":  {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: manyMetrics()}}},
+		"metric":   {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: map[string]float64{"loss": math.NaN()}}}},
+		"name":     {Persisted: []*linkpb.Persisted{{Tier: TierLocal, Generation: 1, Step: 1, Metrics: map[string]float64{strings.Repeat("x", 129): 1}}}},
+		"many":     {Persisted: make([]*linkpb.Persisted, 3)},
+		"ended":    {Keeping: &linkpb.Keeping{Ended: "Bored"}},
+		"want":     {Keeping: &linkpb.Keeping{Wants: []*linkpb.Want{{Tier: "moon", Step: 1}}}},
+		"no want":  {Keeping: &linkpb.Keeping{Wants: []*linkpb.Want{{}}}},
+		"file":     {Keeping: &linkpb.Keeping{File: -1}},
+		"wants":    {Keeping: &linkpb.Keeping{Wants: make([]*linkpb.Want, 4)}},
+		"restored": {Restored: "moon"},
+		"before":   {RestoredAtUnixNano: -1},
+		"refused":  {Refused: &linkpb.Origin{TaskId: "task-1", Name: "../../etc"}},
+		"no task":  {Refused: &linkpb.Origin{Name: testCheckpoint}},
 	} {
 		if checkRanks(r) == nil {
 			t.Error(name)
 		}
 	}
+}
+
+func manyMetrics() map[string]float64 {
+	out := map[string]float64{}
+	for i := range MaxMetrics + 1 {
+		out[strconv.Itoa(i)] = 1
+	}
+	return out
 }

@@ -161,7 +161,7 @@ func Train(ctx context.Context, o Options, out io.Writer) (Result, error) {
 		}
 		at.Step++
 		// Shown first: what was saved is never done again, so its line would be missing.
-		if err := errors.Join(t.show(&at, out, metrics), t.keep(kept, boss, at.Step)); err != nil {
+		if err := errors.Join(t.show(&at, out, metrics), t.keep(kept, boss, at)); err != nil {
 			return at, err
 		}
 		wait(ctx, o.StepTime)
@@ -171,13 +171,15 @@ func Train(ctx context.Context, o Options, out io.Writer) (Result, error) {
 
 // show prints how good the model is, every so many steps.
 func (t *trainer) show(at *Result, out io.Writer, metrics *metricsFile) error {
-	if at.Step%t.o.LogEvery != 0 && at.Step != t.o.Steps {
+	if !t.shown(at.Step) {
 		return nil
 	}
 	at.Loss, at.Accuracy = t.model.batch(t.work, t.data, nil)
 	fmt.Fprintf(out, "step=%d loss=%.4f acc=%.4f\n", at.Step, at.Loss, at.Accuracy)
 	return metrics.add(*at)
 }
+
+func (t *trainer) shown(step int) bool { return step%t.o.LogEvery == 0 || step == t.o.Steps }
 
 // finish saves, and says how far it came.
 func (t *trainer) finish(ctx context.Context, at Result, out io.Writer, metrics *metricsFile) (Result, error) {
@@ -223,11 +225,11 @@ func (t *trainer) resume(kept *slots, boss *launcher, around *ring) (at Result, 
 }
 
 // keep saves the state after a step where that can be done now, and tells the launcher.
-func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
+func (t *trainer) keep(kept *slots, boss *launcher, at Result) error {
 	if kept == nil || boss == nil {
 		return nil
 	}
-	begin := time.Now()
+	begin, step := time.Now(), at.Step
 	state, needed := t.state(), boss.mark()
 	pauses := boss.pauses(int64(step), needed.watermark)
 	if !pauses && kept.room(needed) {
@@ -240,10 +242,14 @@ func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
 			return err
 		}
 	}
-	progress := map[string]any{"step": step, "t": begin.Sub(t.last).Seconds()}
+	numbers := map[string]float64{}
 	if t.waited > 0 {
-		progress["metrics"] = map[string]float64{"peer_wait": t.waited.Seconds()}
+		numbers["peer_wait"] = t.waited.Seconds()
 	}
+	if t.shown(step) && !math.IsNaN(at.Loss) && !math.IsInf(at.Loss, 0) {
+		numbers["loss"], numbers["acc"] = at.Loss, at.Accuracy
+	}
+	progress := map[string]any{"step": step, "t": begin.Sub(t.last).Seconds(), "metrics": numbers}
 	t.waited = 0
 	boss.say("progress", progress)
 	t.last = begin

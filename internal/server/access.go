@@ -68,6 +68,7 @@ var access = map[string]rule{
 	"cloneTask":           {all, none, own, none, tasks, false},
 	"restoreTask":         {all, none, own, none, tasks, false},
 	"pinCheckpoint":       {all, none, own, none, tasks, false},
+	"verifyCheckpoints":   {all, none, own, none, tasks, false},
 	"moveTask":            {all, all, own, none, tasks, false},
 	"faultTask":           {all, all, own, none, tasks, false},
 	"profileTask":         {all, all, own, none, tasks, false},

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -79,4 +80,75 @@ func (s *Server) pinCheckpoint(ctx context.Context, c *call) (*reply, error) {
 	c.note.after(next)
 	s.tell(c, task, "CheckpointPinned", done)
 	return &reply{message: done, data: found, revision: task.Meta.Revision}, nil
+}
+
+// VerifyWish names the checkpoints that are to be read back.
+type VerifyWish struct {
+	Step int64 `json:"step,omitempty" explicit:"nonzero" minimum:"1" doc:"Of a checkpoint that the task has in the shared store; all of them when absent."`
+}
+
+func (s *Server) verifyRoute(reg *schemas, row api.KindInfo, one string) *route {
+	return &route{
+		method: http.MethodPost, path: one + "/verify", id: "verifyCheckpoints", tag: row.Plural,
+		summary: "Have every byte of checkpoints in the shared store read back and checked. It begins now; the list of checkpoints has the result of each.",
+		kind:    row.Kind, verb: "verify", query: []param{paramProject}, data: checkpointsSchema(reg), handle: s.verifyCheckpoints,
+		body: &bodySpec{schema: schemaOf[VerifyWish](reg), media: []string{"application/json"}, required: true},
+	}
+}
+
+func (s *Server) verifyCheckpoints(ctx context.Context, c *call) (*reply, error) {
+	var wish VerifyWish
+	if err := c.readJSON(&wish, "step"); err != nil {
+		return nil, err
+	}
+	_, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayWrite(ctx, c.who, task); err != nil {
+		return nil, err
+	}
+	items, err := s.toVerify(ctx, task, wish.Step)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, one := range items {
+		names = append(names, one.Name)
+	}
+	if err := s.Checkpoints.Verify(ctx, task.Meta.ID, names); err != nil {
+		return nil, err
+	}
+	begun := fault.T("%d checkpoints are being verified.", "正在校验 %d 个检查点。", len(names))
+	next := store.Clone(task) // for the audit: what was asked
+	next.Status.Message = begun
+	c.note.before(task)
+	c.note.after(next)
+	return &reply{message: begun, data: map[string]any{"items": items}, revision: task.Meta.Revision}, nil
+}
+
+// toVerify are the checkpoints that the server can read: it reaches the shared store, and no disks of nodes.
+func (s *Server) toVerify(ctx context.Context, task *api.TrainingTask, step int64) ([]api.Checkpoint, error) {
+	if step < 0 {
+		return nil, invalid("step", fault.T("At least 1; all when absent.", "至少为 1；省略则校验全部。"))
+	}
+	var all []api.Checkpoint
+	if step > 0 {
+		one, err := s.checkpointOf(ctx, task, step)
+		if err != nil {
+			return nil, err
+		}
+		all = []api.Checkpoint{*one}
+	} else if s.Checkpoints != nil {
+		var err error
+		if all, err = s.Checkpoints.List(ctx, task.Meta.ID); err != nil {
+			return nil, err
+		}
+	}
+	all = slices.DeleteFunc(all, func(c api.Checkpoint) bool { return !c.In("shared") })
+	if len(all) == 0 {
+		return nil, invalid("step", fault.T("There is no such checkpoint in the shared store; those on nodes' disks are verified when they are restored.",
+			"共享存储中没有该检查点；节点磁盘上的检查点在恢复时校验。"))
+	}
+	return all, nil
 }

@@ -183,7 +183,7 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		name := fmt.Sprintf("env-%d", m.n)
 		environment(m.world, "lab", name, "z", uint32(10_000+m.n), 1)
 		return []ask{{path + "?project=lab", `{"taskName":"t","launchMode":"existing","distributedConfig":{"nodeIds":["` + name + `"]}}`, p.inside}}
-	case "restoreTask", "pinCheckpoint":
+	case "restoreTask", "pinCheckpoint", "verifyCheckpoints":
 		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", `{"step":20}`, p.inside}}
 	case "moveTask":
 		zone := m.target(api.KindZone, "").GetMeta().Name

@@ -50,6 +50,9 @@ func (s *Server) restoreTask(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !found.Whole("") {
+		return nil, spoiled("step", found)
+	}
 	if err := c.freeOf(task); err != nil {
 		return nil, err
 	}
@@ -103,6 +106,9 @@ func (s *Server) beginsFrom(ctx context.Context, c *call, t *api.TrainingTask) (
 	if err != nil {
 		return nil, err
 	}
+	if !found.Whole("shared") {
+		return nil, spoiled(at+".step", found)
+	}
 	return &api.CheckpointOrigin{TaskID: f.Meta.ID, Name: found.Name, Step: found.Step}, nil
 }
 
@@ -149,12 +155,10 @@ func (s *Server) checkpointAt(ctx context.Context, task *api.TrainingTask, at st
 	}
 	near := len(all)
 	if shared {
-		all = slices.DeleteFunc(all, func(c api.Checkpoint) bool {
-			return !slices.ContainsFunc(c.Tiers, func(t api.CheckpointCopy) bool { return t.Tier == "shared" })
-		})
+		all = slices.DeleteFunc(all, func(c api.Checkpoint) bool { return !c.In("shared") })
 	}
 	for i := len(all) - 1; i >= 0; i-- {
-		if (step == 0 || all[i].Step == step) && !task.Spec.Restore.Abandons(all[i].Name) {
+		if (step == 0 && (!shared || all[i].Whole("shared")) || all[i].Step == step) && !task.Spec.Restore.Abandons(all[i].Name) {
 			return &all[i], nil
 		}
 	}
@@ -169,8 +173,24 @@ func (s *Server) checkpointAt(ctx context.Context, task *api.TrainingTask, at st
 			"%q 的检查点仅存于其节点磁盘；新任务需要共享存储中的检查点（fermi up --checkpoints-store）。", task.Meta.Name))
 	case len(all) == 0:
 		return nil, invalid(at, fault.T("The task %q has no checkpoints.", "任务 %q 没有检查点。", task.Meta.Name))
+	case step == 0:
+		return nil, spoiled(at, &all[len(all)-1])
 	}
 	return nil, invalid(at, fault.T("The task %q has no checkpoint of step %d; it has those of steps %s.", "任务 %q 没有第 %d 步的检查点；现有步数：%s。", task.Meta.Name, step, stepsOf(all)))
+}
+
+// spoiled refuses a checkpoint that is known to be damaged.
+func spoiled(at string, c *api.Checkpoint) error {
+	var damage fault.Text
+	for _, t := range c.Tiers {
+		if t.Damage != nil {
+			damage = t.Damage.Message
+		}
+	}
+	return invalid(at, fault.Text{
+		EN: fmt.Sprintf("The checkpoint of step %d can't be read whole; choose another. %s", c.Step, damage.EN),
+		ZH: fmt.Sprintf("第 %d 步的检查点无法完整读取，请另选一个。%s", c.Step, damage.ZH),
+	})
 }
 
 // stepsOf names the newest steps, at most 20.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // shelf has the same checkpoints for every task: of steps 10, 20 and 30, the last on nodes' disks only.
@@ -15,6 +16,8 @@ type shelf struct {
 	mu    sync.Mutex
 	empty bool
 	pins  map[string]bool
+	bad   map[string]bool // damaged in the shared store
+	read  []string        // what was to be verified
 }
 
 func (s *shelf) List(context.Context, string) ([]api.Checkpoint, error) {
@@ -26,7 +29,11 @@ func (s *shelf) List(context.Context, string) ([]api.Checkpoint, error) {
 	one := func(step int64, name string, tiers ...string) api.Checkpoint {
 		c := api.Checkpoint{Name: name, Step: step, Generation: 1, Ranks: 1}
 		for _, t := range tiers {
-			c.Tiers = append(c.Tiers, api.CheckpointCopy{Tier: t, Pinned: s.pins[name]})
+			one := api.CheckpointCopy{Tier: t, Pinned: s.pins[name]}
+			if t == "shared" && s.bad[name] {
+				one.Damage = &api.CheckpointDamage{Message: fault.T("a chunk in packs/00/x", "packs/00/x 中的数据块")}
+			}
+			c.Tiers = append(c.Tiers, one)
 		}
 		return c
 	}
@@ -42,6 +49,22 @@ func (s *shelf) Pin(_ context.Context, _, name string, pinned bool) error {
 	}
 	s.pins[name] = pinned
 	return nil
+}
+
+func (s *shelf) Verify(_ context.Context, _ string, names []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read = names
+	return nil
+}
+
+func (s *shelf) spoil(names ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bad = map[string]bool{}
+	for _, name := range names {
+		s.bad[name] = true
+	}
 }
 
 func (s *shelf) Erase(context.Context, string) error { return nil }
@@ -159,4 +182,51 @@ func TestPinRoute(t *testing.T) {
 	}
 	w.refused("POST", path, `{"step":7}`, 400, "InvalidField")
 	w.refused("POST", path, `{"step":20,"more":1}`, 400, "BadBody")
+}
+
+func TestVerifyRoute(t *testing.T) {
+	w := newWorld(t)
+	w.submit("t")
+	path := "/api/v1/training-tasks/t/verify"
+	const ten, twenty = "0000000000000000001-0000000000000000010", "0000000000000000001-0000000000000000020"
+	for body, want := range map[string][]string{`{}`: {ten, twenty}, `{"step":20}`: {twenty}} {
+		var begun struct{ Items []api.Checkpoint }
+		w.ok("POST", path, body, &begun)
+		if !slices.Equal(w.shelf.read, want) || len(begun.Items) != len(want) {
+			t.Errorf("%s: %v", body, w.shelf.read)
+		}
+	}
+	for _, body := range []string{`{"step":7}`, `{"step":-1}`, `{"step":30}`} { // the last is on nodes' disks only
+		w.refused("POST", path, body, 400, "InvalidField")
+	}
+	w.refused("POST", path, `{"steps":20}`, 400, "BadBody")
+	w.shelf.clear()
+	w.refused("POST", path, `{}`, 400, "InvalidField")
+}
+
+// TestADamagedCheckpointIsNotChosen: one that is damaged everywhere is refused, and a new task begins from the newest
+// that is whole.
+func TestADamagedCheckpointIsNotChosen(t *testing.T) {
+	w := newWorld(t)
+	const ten, twenty = "0000000000000000001-0000000000000000010", "0000000000000000001-0000000000000000020"
+	w.shelf.spoil(ten)
+	w.change(w.submit("t"), func(t *api.TrainingTask) { t.Status.Phase = api.PhaseStopped })
+	w.refused("POST", "/api/v1/training-tasks/t/restore", `{"step":10}`, 400, "InvalidField")
+	w.ok("POST", "/api/v1/training-tasks/t/pin", `{"step":10}`, nil)
+	w.shelf.spoil(twenty) // the nodes' disks have it
+	w.ok("POST", "/api/v1/training-tasks/t/restore", `{"step":20}`, nil)
+	from := func(name string, step int64) *api.TrainingTask {
+		return &api.TrainingTask{Meta: api.Meta{Name: name}, Spec: api.TrainingTaskSpec{
+			Roles: []api.Role{{Command: []string{"true"}}}, Checkpoint: &api.Checkpoints{From: &api.CheckpointFrom{Task: "t", Step: step}},
+		}}
+	}
+	w.refused("POST", "/api/v1/training-tasks", from("a", 20), 400, "InvalidField")
+	w.ok("POST", "/api/v1/training-tasks", from("b", 0), nil)
+	var b api.TrainingTask
+	w.ok("GET", "/api/v1/training-tasks/b", nil, &b)
+	if b.Status.From == nil || b.Status.From.Name != ten {
+		t.Errorf("from %+v", b.Status.From)
+	}
+	w.shelf.spoil(ten, twenty)
+	w.refused("POST", "/api/v1/training-tasks", from("c", 0), 400, "InvalidField")
 }

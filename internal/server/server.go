@@ -76,6 +76,9 @@ type Checkpoints interface {
 	List(ctx context.Context, taskID string) ([]api.Checkpoint, error)
 	// Pin keeps one whatever the policy says, in every tier that has it, or no longer.
 	Pin(ctx context.Context, taskID, name string, pinned bool) error
+	// Verify has the server read every byte of those in the shared store, beside all else; List tells when
+	// that is done. Fault Unavailable when too many wait.
+	Verify(ctx context.Context, taskID string, names []string) error
 	// Erase deletes all of them; it may be said again.
 	Erase(ctx context.Context, taskID string) error
 }

@@ -46,7 +46,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 			body: &bodySpec{schema: schemaOf[cloneBody](reg), media: []string{"application/json"}}, handle: s.cloneTask,
 		},
 		s.moveRoute(reg, row, one),
-		s.restoreRoute(reg, row, one), s.pinRoute(reg, row, one),
+		s.restoreRoute(reg, row, one), s.pinRoute(reg, row, one), s.verifyRoute(reg, row, one),
 		logs,
 		read("events", "listTaskEvents", "What happened to the task.", append(eventPage, both...), eventsSchema(reg), s.taskEvents),
 		read("why", "explainTask", "Why the task is where it is.", both, schemaOf[Explanation](reg), s.why),

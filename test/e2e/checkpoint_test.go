@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
@@ -36,7 +39,7 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 	w.phase("whole", api.PhaseCompleted)
 	want := w.model("whole")
 	w.must("delete", "task", "whole") // with what it saved last
-	often := &api.CheckpointTier{EverySteps: 10}
+	often := &api.CheckpointTier{EverySteps: 40, Keep: &api.CheckpointKeep{Last: 100}}
 	off := &api.CheckpointTier{Disabled: true}
 	for name, keep := range map[string]*api.Checkpoints{"local": {Local: often, Shared: off}, "shared": {Local: off, Shared: often}} {
 		w.submit(learner(name, "10ms", keep))
@@ -45,7 +48,8 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 		back := w.until(name, "back from a checkpoint", func(t *api.TrainingTask) bool {
 			return t.Status.Rendezvous != nil && t.Status.Rendezvous.Origin != nil
 		})
-		if o := back.Status.Rendezvous.Origin; o.Step < first || o.TaskID != back.Meta.ID {
+		o := back.Status.Rendezvous.Origin
+		if o.Step < first || o.TaskID != back.Meta.ID {
 			t.Errorf("%s: from %+v, though step %d was there", name, o, first)
 		}
 		w.phase(name, api.PhaseCompleted)
@@ -54,6 +58,11 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 			t.Errorf("%s: other weights than without the interruption", name)
 		}
 		contains(t, w.must("train", "checkpoints", name), "STEP", name)
+		for _, c := range w.checkpoints(name) {
+			if read := c.Tiers[0].VerifiedAt != nil; read != (c.Name == o.Name) {
+				t.Errorf("%s: step %d, begun from %d, was read whole: %v", name, c.Step, o.Step, read)
+			}
+		}
 		w.must("delete", "task", name)
 	}
 	waitFor(t, "the checkpoints of deleted tasks to go", func() bool {
@@ -145,6 +154,107 @@ func TestARunningTaskIsSentBack(t *testing.T) {
 	})
 	w.must("train", "stop", "long")
 	w.phase("long", api.PhaseStopped)
+}
+
+// TestTheBestStay: of all that the nodes' disks keep, the store has the newest and the two with the most loss, which are
+// old ones; each says the loss that its very step had.
+func TestTheBestStay(t *testing.T) {
+	w := up(t, "--demo", "--checkpoints-store", t.TempDir())
+	task := learner("best", "5ms", &api.Checkpoints{
+		Local:  &api.CheckpointTier{EverySteps: 20, Keep: &api.CheckpointKeep{Last: 1000}},
+		Shared: &api.CheckpointTier{EverySteps: 20, Keep: &api.CheckpointKeep{Last: 1, Best: &api.CheckpointBest{Metric: "loss", Order: api.OrderMax, Count: 2}}},
+	})
+	task.Spec.Roles[0].Command = append(task.Spec.Roles[0].Command, "--log-every", "1")
+	w.submit(task)
+	w.phase("best", api.PhaseCompleted)
+	all := w.checkpoints("best")
+	lost := map[int64]float64{}
+	for line := range bytes.Lines(w.written("best", "worker-0/metrics.jsonl")) {
+		var r struct {
+			Step int64
+			Loss float64
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		lost[r.Step] = r.Loss
+	}
+	var stayed []string
+	for _, c := range all {
+		if c.Metrics["loss"] != lost[c.Step] || c.Metrics["acc"] == 0 {
+			t.Errorf("step %d: %v, not %v", c.Step, c.Metrics, lost[c.Step])
+		}
+		if slices.ContainsFunc(c.Tiers, func(t api.CheckpointCopy) bool { return t.Tier == "shared" }) {
+			stayed = append(stayed, c.Name)
+		}
+	}
+	want := []string{all[len(all)-1].Name}
+	slices.SortStableFunc(all, func(a, b api.Checkpoint) int { return cmp.Compare(lost[b.Step], lost[a.Step]) })
+	want = append(want, all[0].Name, all[1].Name)
+	slices.Sort(want)
+	if len(all) < 5 || !slices.Equal(stayed, slices.Compact(want)) {
+		t.Errorf("of %d the store has %v, not %v", len(all), stayed, want)
+	}
+	contains(t, w.must("train", "checkpoints", "best"), "METRICS", "loss=")
+}
+
+// TestCheckpointsAreVerified: what was only written has not been verified; what was read back says when; one with a
+// flipped bit is found, named, refused, and nothing newer begins from it.
+func TestCheckpointsAreVerified(t *testing.T) {
+	store := t.TempDir()
+	w := up(t, "--demo", "--checkpoints-store", store)
+	task := learner("whole", "5ms", &api.Checkpoints{
+		Local: &api.CheckpointTier{Disabled: true}, Shared: &api.CheckpointTier{EverySteps: 100, Keep: &api.CheckpointKeep{Last: 100}},
+	})
+	w.submit(task)
+	w.phase("whole", api.PhaseCompleted)
+	all := w.checkpoints("whole")
+	if slices.ContainsFunc(all, func(c api.Checkpoint) bool { return c.Tiers[0].VerifiedAt != nil }) {
+		t.Errorf("nobody has read them: %+v", all)
+	}
+	w.must("train", "checkpoints", "whole", "--verify")
+	for _, c := range w.checkpoints("whole") {
+		if c.Tiers[0].VerifiedAt == nil || c.Tiers[0].Damage != nil {
+			t.Errorf("step %d: %+v", c.Step, c.Tiers)
+		}
+	}
+	newest := all[len(all)-1]
+	packs, err := filepath.Glob(filepath.Join(store, "objects", "task-*", "packs", "*", "*"))
+	if err != nil || len(packs) == 0 {
+		t.Fatal(packs, err)
+	}
+	slices.SortFunc(packs, func(a, b string) int { return changed(t, a).Compare(changed(t, b)) })
+	last := packs[len(packs)-1]
+	raw, err := os.ReadFile(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)/2] ^= 1
+	if err := errors.Join(os.Chmod(last, 0o600), os.WriteFile(last, raw, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	step := strconv.FormatInt(newest.Step, 10)
+	if r := w.fermi("train", "checkpoints", "whole", "--verify"); r.code == 0 || !strings.Contains(r.out, "damaged") || !strings.Contains(r.err, filepath.Base(last)) {
+		t.Errorf("%d %s %s", r.code, r.out, r.err)
+	}
+	if r := w.fermi("train", "restore", "whole", "--step", step); r.code == 0 || !strings.Contains(r.err, "damaged") {
+		t.Errorf("%d %s", r.code, r.err)
+	}
+	next := learner("next", "0s", &api.Checkpoints{From: &api.CheckpointFrom{Task: "whole"}})
+	w.submit(next)
+	if from := w.task("next").Status.From; from == nil || from.Step >= newest.Step {
+		t.Errorf("it begins from %+v, step %s is damaged", from, step)
+	}
+	w.phase("next", api.PhaseCompleted)
+}
+
+func changed(t *testing.T, path string) time.Time {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ModTime()
 }
 
 // TestNodesKeepWhatIsPinned, and nothing else that the policy does not keep.
@@ -258,14 +368,20 @@ func (w *world) killLaunchers(task *api.TrainingTask) {
 // model is what a task learned.
 func (w *world) model(name string) []byte {
 	w.t.Helper()
+	return w.written(name, "worker-0/model.json")
+}
+
+// written waits for an output of a task.
+func (w *world) written(name, path string) []byte {
+	w.t.Helper()
 	var found client.Output
-	waitFor(w.t, "a model of "+name, func() bool {
+	waitFor(w.t, path+" of "+name, func() bool {
 		outs, err := w.api.Outputs(w.t.Context(), "default", name)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		for _, o := range outs {
-			if strings.HasSuffix(o.Path, "worker-0/model.json") {
+			if strings.HasSuffix(o.Path, path) {
 				found = o
 			}
 		}

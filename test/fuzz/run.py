@@ -33,9 +33,11 @@ class Server:
             self.base = f"http://127.0.0.1:{s.getsockname()[1]}"
         self.log = folder / "log"
         self.data = folder / "d"
+        store = folder / "store"
+        store.mkdir()
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [binary, "up", "--data", self.data, "--listen", self.base[7:]], stdout=log, stderr=log)
+                [binary, "up", "--data", self.data, "--listen", self.base[7:], "--checkpoints-store", store], stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while True:
             try:

@@ -168,7 +168,7 @@ class Walk:
 
     def checkpoints(self):
         """A task that saves; it is over before others need its cores."""
-        learner = {"metadata": {"name": "learner"}, "spec": {"checkpoint": {"local": {"everySteps": 5}}, "roles": [
+        learner = {"metadata": {"name": "learner"}, "spec": {"checkpoint": {"local": {"everySteps": 5}, "shared": {"everySteps": 5}}, "roles": [
             {"command": ["fermi", "sample", "train", "--steps", "100000", "--step-time", "5ms"], "ranks": 2}]}}
         self.call("createTrainingTask", body=learner)
         kept = lambda: self.call("listTaskCheckpoints", name="learner").json()["data"]["items"]
@@ -179,6 +179,8 @@ class Walk:
         self.until(lambda: phase() == "Stopped")
         step = kept()[-1]["step"]
         self.call("pinCheckpoint", name="learner", body={"step": step})
+        self.call("verifyCheckpoints", name="learner", body={})
+        self.call("verifyCheckpoints", expect=400, name="learner", body={"step": step + 1})
         self.call("pinCheckpoint", expect=400, name="learner", body={"step": step + 1})
         self.call("restoreTask", expect=400, name="learner", body={"step": step + 1})
         self.call("restoreTask", name="learner", body={"step": step})

@@ -40,6 +40,13 @@ export async function seeCheckpoints(scene, name) {
     kept?.tiers.every((x) => x.pinned),
     `step ${step} is not pinned: ${JSON.stringify(kept)}`,
   );
+  await page.getByRole("button", { name: t["checkpoints.verifyLabel"].replace("{{step}}", step), exact: true }).click();
+  const copyOf = async () =>
+    (await sharedOf(call, id)).find((c) => c.step === step).tiers.find((x) => x.tier === "shared");
+  for (let copy = await copyOf(); !copy.verifiedAt; copy = await copyOf()) {
+    must(!copy.damage, `step ${step}: ${JSON.stringify(copy)}`);
+    await pause();
+  }
   await accessible(page, "checkpoints");
   await picture(page, `checkpoints-${name}`);
   await page

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Task } from "./api/client";
-import { abandoned, type Checkpoint, committed, marksOf, pinned } from "./checkpoints";
+import { abandoned, type Checkpoint, committed, marksOf, metricsOf, pinned, verdict } from "./checkpoints";
 
 const name = (generation: number, step: number) =>
   `${String(generation).padStart(19, "0")}-${String(step).padStart(19, "0")}`;
@@ -56,4 +56,27 @@ test("the first commit counts, and any pin", () => {
   expect(committed(one(1, 1, ["local", "shared"]))).toBe("2026-11-16T08:00:00Z");
   expect(pinned(one(1, 1, ["local"], true))).toBe(true);
   expect(pinned(one(1, 1, ["local"]))).toBe(false);
+});
+
+test("damage in any tier counts more than that another was verified", () => {
+  const c = one(1, 1, ["local", "shared"]);
+  expect(verdict(c)).toEqual({ damage: undefined, verifying: false, at: "" });
+  const [local, shared] = c.tiers ?? [];
+  if (!local || !shared) throw new Error("two tiers");
+  local.verifiedAt = "2026-11-16T10:00:00Z";
+  shared.verifiedAt = "2026-11-16T11:00:00Z";
+  expect(verdict(c).at).toBe("2026-11-16T11:00:00Z");
+  const message = { en: "a chunk", zh: "数据块" };
+  shared.damage = { at: "2026-11-16T12:00:00Z", message };
+  shared.verifying = true;
+  expect(verdict(c)).toMatchObject({ damage: message, verifying: true });
+});
+
+test("metrics are few, short and in order", () => {
+  const c = one(1, 1, ["local"]);
+  expect(metricsOf(c)).toBe("");
+  c.metrics = { loss: 1 / 3, acc: 1 };
+  expect(metricsOf(c)).toBe("acc=1 loss=0.33333");
+  c.metrics = { a: 1, b: 1, c: 1, d: 1, e: 1 };
+  expect(metricsOf(c)).toBe("a=1 b=1 c=1 d=1 …");
 });

@@ -1,4 +1,4 @@
-import type { Schemas, Task } from "./api/client";
+import type { Schemas, Task, Text } from "./api/client";
 
 export type Checkpoint = Schemas["Checkpoint"];
 export const tiers = ["local", "shared"] as const;
@@ -50,4 +50,25 @@ export function marksOf(list: readonly Checkpoint[], task: Task): { tier: Tier; 
 /** When it became a checkpoint first, in any tier. */
 export function committed(c: Checkpoint): string {
   return (c.tiers ?? []).map((t) => t.committedAt).sort()[0] ?? "";
+}
+
+/** What is known of its bytes since they were written: the first damage of any tier, else when they were last read back. */
+export function verdict(c: Checkpoint): { damage?: Text; verifying: boolean; at: string } {
+  const tiers = c.tiers ?? [];
+  return {
+    damage: tiers.find((t) => t.damage)?.damage?.message,
+    verifying: tiers.some((t) => t.verifying),
+    at:
+      tiers
+        .map((t) => t.verifiedAt ?? "")
+        .sort()
+        .at(-1) ?? "",
+  };
+}
+
+/** Its metrics by name, as many as there is room for. */
+export function metricsOf(c: Checkpoint, most = 4): string {
+  const names = Object.keys(c.metrics ?? {}).sort();
+  const shown = names.slice(0, most).map((n) => `${n}=${Number((c.metrics?.[n] ?? 0).toPrecision(5))}`);
+  return [...shown, ...(names.length > most ? ["…"] : [])].join(" ");
 }

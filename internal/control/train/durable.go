@@ -100,7 +100,11 @@ func (c *Controller) readCheckpoints(ctx context.Context, task *api.TrainingTask
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	open := func(tier string) (*ckpt.Repo, error) { return c.cfg.Repo(tier, task.Meta.ID) }
-	err := ckpt.EachIn(ctx, tiers, open, func(_ string, one ckpt.Checkpoint) { known.add(task.Meta.ID, one.Name, int64(one.Step)) })
+	err := ckpt.EachIn(ctx, tiers, open, func(_ string, one ckpt.Checkpoint) {
+		if !one.Verdict.Bad() {
+			known.add(task.Meta.ID, one.Name, int64(one.Step))
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -153,10 +157,9 @@ func (c *Controller) commitCheckpoint(ctx context.Context, task *api.TrainingTas
 		known.add(task.Meta.ID, m.Name(), int64(m.Step))
 	}
 	c.mu.Unlock()
-	_, err = repo.Collect(ctx, ckpt.Retention{
-		Last: keep.Last, Every: uint64(keep.EverySteps), Abandoned: task.Spec.Restore.Abandons, Held: c.heldOf(task.Meta.ID),
-	})
-	if err != nil {
+	retain := ckpt.Keeping(*keep)
+	retain.Abandoned, retain.Held = task.Spec.Restore.Abandons, c.heldOf(task.Meta.ID)
+	if _, err = repo.Collect(ctx, retain); err != nil {
 		c.cfg.Log.Warn("old checkpoints were not deleted", "task", task.Meta.ID, "tier", tier, "error", err)
 	}
 	return nil

@@ -106,8 +106,9 @@ func TestACheckpointNeedsEveryLauncher(t *testing.T) {
 		t.Error("two steps")
 	}
 	s := persistedSeen(5, 5)
+	s.members[0].said.Persisted[0].Metrics = map[string]float64{"loss": 0.5}
 	p, ok := s.proposal(link.TierLocal, v)
-	if !ok || p.Step != 5 || p.Generation != 2 || len(p.Parts) != 2 {
+	if !ok || p.Step != 5 || p.Generation != 2 || len(p.Parts) != 2 || p.Metrics["loss"] != 0.5 {
 		t.Fatalf("%v %+v", ok, p)
 	}
 	if _, ok := s.proposal(link.TierLocal, newSaving(3, 0, now)); ok {

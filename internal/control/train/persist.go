@@ -30,6 +30,7 @@ type saving struct {
 	failed     map[string]int64          // by tier: the step that came to nothing
 	urgent     int64                     // the step that was ordered because ranks had ended; 0: none
 	parted     bool                      // what became of it was told
+	vouched    bool                      // for the checkpoint that the generation began from
 }
 
 // lastSave is from when on the next one is counted.
@@ -64,6 +65,7 @@ func (c *Controller) persist(ctx context.Context, w *watermarks, s *seen, mark *
 	for _, done := range w.outcomes(id) {
 		v.settle(done, now)
 	}
+	c.vouch(ctx, w, s, v)
 	for _, tier := range tiers {
 		if p, ok := s.proposal(tier, v); ok && !v.busy[tier] {
 			v.busy[tier] = true
@@ -173,6 +175,9 @@ func (s *seen) proposal(tier string, v *saving) (ckpt.Proposal, bool) {
 			return p, false
 		}
 		p.Parts = append(p.Parts, refs...)
+		if len(said.Metrics) > 0 { // who has rank 0 has them
+			p.Metrics = said.Metrics
+		}
 	}
 	step := int64(p.Step)
 	return p, step > 0 && step > v.committed[tier].Step && step != v.failed[tier]

@@ -1336,42 +1336,44 @@ func (x *RoleTable) GetAddresses() []string {
 
 // Ranks is the newest about a launcher's ranks.
 type Ranks struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Generation        int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
-	Failed            *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
-	Held              []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
-	Port              int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
-	Step              int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
-	Watched           bool                   `protobuf:"varint,10,opt,name=watched,proto3" json:"watched,omitempty"`      // its ranks tell their progress, so that a hang can be seen
-	Hung              []*RankState           `protobuf:"bytes,11,rep,name=hung,proto3" json:"hung,omitempty"`             // all its ranks, while they make no progress
-	HungAtUnixNano    int64                  `protobuf:"varint,12,opt,name=hung_at_unix_nano,json=hungAtUnixNano,proto3" json:"hung_at_unix_nano,omitempty"`
-	Serve             int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                                                      // port that its ranks may serve others on, as long as the launcher lives
-	RoleTable         string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"`                              // the newest that it was told
-	Facts             *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                                                       // until it has started a generation
-	Preflight         *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                                               // likewise; the newest round
-	Ports             []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                                               // reserved for its processes for as long as it lives
-	Pace              *Pace                  `protobuf:"bytes,26,opt,name=pace,proto3" json:"pace,omitempty"`                                                         // of the generation so far; absent where ranks don't report
-	SteppedAtUnixNano int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
-	Frozen            bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                                                    // what is held stays: the next generation can go on from it
-	Use               *Use                   `protobuf:"bytes,50,opt,name=use,proto3" json:"use,omitempty"`                                                           // of the generation so far; absent until it was measured
-	Saves             *Saves                 `protobuf:"bytes,51,opt,name=saves,proto3" json:"saves,omitempty"`                                                       // since the launcher began
-	Parameters        float64                `protobuf:"fixed64,52,opt,name=parameters,proto3" json:"parameters,omitempty"`                                           // of the model, as ranks report
-	Kept              int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
-	Own               []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
-	Printed           bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
-	Warm              bool                   `protobuf:"varint,60,opt,name=warm,proto3" json:"warm,omitempty"`                                                        // a spare's interpreter waits with its imports done
-	Prepared          bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
-	PeerPort          int32                  `protobuf:"varint,80,opt,name=peer_port,json=peerPort,proto3" json:"peer_port,omitempty"`                                // where other launchers hand it states, and are given them
-	Copies            []*Copy                `protobuf:"bytes,81,rep,name=copies,proto3" json:"copies,omitempty"`
-	Missed            int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"`      // a step to restore that could not be had
-	Persisted         []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"` // the newest of each tier
-	Refused           *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`     // the last checkpoint that could not be restored here
-	Keeping           *Keeping               `protobuf:"bytes,83,opt,name=keeping,proto3" json:"keeping,omitempty"`     // absent: nothing is asked
-	Mark              int64                  `protobuf:"varint,92,opt,name=mark,proto3" json:"mark,omitempty"`          // the watermark that it was told in this generation
-	Offer             int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`        // grows when a rank offers to give up steps, which held then has no more
-	Epoch             int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`       // the highest it had seen when it said so: nothing of an earlier leader comes after
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Generation         int64                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // the last one that was started
+	Failed             *RankExit              `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`          // the first rank of it that failed
+	Held               []int64                `protobuf:"varint,3,rep,packed,name=held,proto3" json:"held,omitempty"`      // steps that all its ranks hold whole in memory, rising
+	Port               int32                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`             // reserved for the next generation, should this launcher lead it
+	Step               int64                  `protobuf:"varint,5,opt,name=step,proto3" json:"step,omitempty"`             // that the slowest of its ranks reported
+	Watched            bool                   `protobuf:"varint,10,opt,name=watched,proto3" json:"watched,omitempty"`      // its ranks tell their progress, so that a hang can be seen
+	Hung               []*RankState           `protobuf:"bytes,11,rep,name=hung,proto3" json:"hung,omitempty"`             // all its ranks, while they make no progress
+	HungAtUnixNano     int64                  `protobuf:"varint,12,opt,name=hung_at_unix_nano,json=hungAtUnixNano,proto3" json:"hung_at_unix_nano,omitempty"`
+	Serve              int32                  `protobuf:"varint,15,opt,name=serve,proto3" json:"serve,omitempty"`                                                      // port that its ranks may serve others on, as long as the launcher lives
+	RoleTable          string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"`                              // the newest that it was told
+	Facts              *NodeFacts             `protobuf:"bytes,17,opt,name=facts,proto3" json:"facts,omitempty"`                                                       // until it has started a generation
+	Preflight          *PreflightReport       `protobuf:"bytes,18,opt,name=preflight,proto3" json:"preflight,omitempty"`                                               // likewise; the newest round
+	Ports              []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                                               // reserved for its processes for as long as it lives
+	Pace               *Pace                  `protobuf:"bytes,26,opt,name=pace,proto3" json:"pace,omitempty"`                                                         // of the generation so far; absent where ranks don't report
+	SteppedAtUnixNano  int64                  `protobuf:"varint,25,opt,name=stepped_at_unix_nano,json=steppedAtUnixNano,proto3" json:"stepped_at_unix_nano,omitempty"` // when all its ranks had reported a step of this generation; 0: not yet
+	Frozen             bool                   `protobuf:"varint,21,opt,name=frozen,proto3" json:"frozen,omitempty"`                                                    // what is held stays: the next generation can go on from it
+	Use                *Use                   `protobuf:"bytes,50,opt,name=use,proto3" json:"use,omitempty"`                                                           // of the generation so far; absent until it was measured
+	Saves              *Saves                 `protobuf:"bytes,51,opt,name=saves,proto3" json:"saves,omitempty"`                                                       // since the launcher began
+	Parameters         float64                `protobuf:"fixed64,52,opt,name=parameters,proto3" json:"parameters,omitempty"`                                           // of the model, as ranks report
+	Kept               int32                  `protobuf:"varint,31,opt,name=kept,proto3" json:"kept,omitempty"`                                                        // of its ranks, that kept their process from the last generation
+	Own                []*RankOwn             `protobuf:"bytes,40,rep,name=own,proto3" json:"own,omitempty"`                                                           // of ranks that tell what they wait for others
+	Printed            bool                   `protobuf:"varint,41,opt,name=printed,proto3" json:"printed,omitempty"`                                                  // how far they are is read from what they print
+	Warm               bool                   `protobuf:"varint,60,opt,name=warm,proto3" json:"warm,omitempty"`                                                        // a spare's interpreter waits with its imports done
+	Prepared           bool                   `protobuf:"varint,20,opt,name=prepared,proto3" json:"prepared,omitempty"`                                                // code and folders are there: a generation would start at once
+	PeerPort           int32                  `protobuf:"varint,80,opt,name=peer_port,json=peerPort,proto3" json:"peer_port,omitempty"`                                // where other launchers hand it states, and are given them
+	Copies             []*Copy                `protobuf:"bytes,81,rep,name=copies,proto3" json:"copies,omitempty"`
+	Missed             int64                  `protobuf:"varint,82,opt,name=missed,proto3" json:"missed,omitempty"`                                                        // a step to restore that could not be had
+	Persisted          []*Persisted           `protobuf:"bytes,70,rep,name=persisted,proto3" json:"persisted,omitempty"`                                                   // the newest of each tier
+	Restored           string                 `protobuf:"bytes,101,opt,name=restored,proto3" json:"restored,omitempty"`                                                    // the one tier that all its ranks were filled from for this generation; "": several, or none
+	RestoredAtUnixNano int64                  `protobuf:"varint,102,opt,name=restored_at_unix_nano,json=restoredAtUnixNano,proto3" json:"restored_at_unix_nano,omitempty"` // when that was done
+	Refused            *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`                                                       // the last checkpoint that could not be restored here
+	Keeping            *Keeping               `protobuf:"bytes,83,opt,name=keeping,proto3" json:"keeping,omitempty"`                                                       // absent: nothing is asked
+	Mark               int64                  `protobuf:"varint,92,opt,name=mark,proto3" json:"mark,omitempty"`                                                            // the watermark that it was told in this generation
+	Offer              int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`                                                          // grows when a rank offers to give up steps, which held then has no more
+	Epoch              int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                         // the highest it had seen when it said so: nothing of an earlier leader comes after
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Ranks) Reset() {
@@ -1598,6 +1600,20 @@ func (x *Ranks) GetPersisted() []*Persisted {
 		return x.Persisted
 	}
 	return nil
+}
+
+func (x *Ranks) GetRestored() string {
+	if x != nil {
+		return x.Restored
+	}
+	return ""
+}
+
+func (x *Ranks) GetRestoredAtUnixNano() int64 {
+	if x != nil {
+		return x.RestoredAtUnixNano
+	}
+	return 0
 }
 
 func (x *Ranks) GetRefused() *Origin {
@@ -1877,8 +1893,9 @@ type Persisted struct {
 	Tier          string                 `protobuf:"bytes,1,opt,name=tier,proto3" json:"tier,omitempty"`
 	Generation    int64                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Step          int64                  `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
-	Parts         []byte                 `protobuf:"bytes,4,opt,name=parts,proto3" json:"parts,omitempty"` // JSON: what names them in the manifest
-	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"` // why there is none
+	Parts         []byte                 `protobuf:"bytes,4,opt,name=parts,proto3" json:"parts,omitempty"`                                                                                   // JSON: what names them in the manifest
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`                                                                                   // why there is none
+	Metrics       map[string]float64     `protobuf:"bytes,100,rep,name=metrics,proto3" json:"metrics,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // what rank 0 had reported by the step
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1946,6 +1963,13 @@ func (x *Persisted) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *Persisted) GetMetrics() map[string]float64 {
+	if x != nil {
+		return x.Metrics
+	}
+	return nil
 }
 
 // Persist asks for a step in tiers. A launcher that has all ranks may take a newer one.
@@ -4530,7 +4554,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xe9\b\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xb8\t\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4565,7 +4589,9 @@ const file_link_proto_rawDesc = "" +
 	"\tpeer_port\x18P \x01(\x05R\bpeerPort\x12+\n" +
 	"\x06copies\x18Q \x03(\v2\x13.fermi.link.v1.CopyR\x06copies\x12\x16\n" +
 	"\x06missed\x18R \x01(\x03R\x06missed\x126\n" +
-	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12/\n" +
+	"\tpersisted\x18F \x03(\v2\x18.fermi.link.v1.PersistedR\tpersisted\x12\x1a\n" +
+	"\brestored\x18e \x01(\tR\brestored\x121\n" +
+	"\x15restored_at_unix_nano\x18f \x01(\x03R\x12restoredAtUnixNano\x12/\n" +
 	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\x120\n" +
 	"\akeeping\x18S \x01(\v2\x16.fermi.link.v1.KeepingR\akeeping\x12\x12\n" +
 	"\x04mark\x18\\ \x01(\x03R\x04mark\x12\x14\n" +
@@ -4585,7 +4611,7 @@ const file_link_proto_rawDesc = "" +
 	"\x02zh\x18\x04 \x01(\tR\x02zh\"5\n" +
 	"\x06Origin\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x7f\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xfc\x01\n" +
 	"\tPersisted\x12\x12\n" +
 	"\x04tier\x18\x01 \x01(\tR\x04tier\x12\x1e\n" +
 	"\n" +
@@ -4593,7 +4619,11 @@ const file_link_proto_rawDesc = "" +
 	"generation\x12\x12\n" +
 	"\x04step\x18\x03 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05parts\x18\x04 \x01(\fR\x05parts\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"G\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12?\n" +
+	"\ametrics\x18d \x03(\v2%.fermi.link.v1.Persisted.MetricsEntryR\ametrics\x1a:\n" +
+	"\fMetricsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"G\n" +
 	"\aPersist\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05tiers\x18\x02 \x03(\tR\x05tiers\x12\x12\n" +
@@ -4806,7 +4836,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_link_proto_goTypes = []any{
 	(*FromLauncher)(nil),         // 0: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),           // 1: fermi.link.v1.ToLauncher
@@ -4866,6 +4896,7 @@ var file_link_proto_goTypes = []any{
 	(*TailRequest)(nil),          // 55: fermi.link.v1.TailRequest
 	(*TailData)(nil),             // 56: fermi.link.v1.TailData
 	nil,                          // 57: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 58: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
@@ -4906,45 +4937,46 @@ var file_link_proto_depIdxs = []int32{
 	18, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
 	15, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
 	16, // 37: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	20, // 38: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	21, // 39: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	17, // 40: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	18, // 41: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	45, // 42: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	49, // 43: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	51, // 44: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	38, // 45: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	50, // 46: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	52, // 47: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	38, // 48: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	35, // 49: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	14, // 50: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	29, // 51: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 52: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	37, // 53: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	30, // 54: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	28, // 55: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 56: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	39, // 57: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	40, // 58: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	41, // 59: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	44, // 60: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	47, // 61: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	53, // 62: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	55, // 63: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 64: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	43, // 65: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	42, // 66: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	43, // 67: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	46, // 68: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	48, // 69: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	54, // 70: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	56, // 71: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	64, // [64:72] is the sub-list for method output_type
-	56, // [56:64] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	58, // 38: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	20, // 39: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	21, // 40: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	17, // 41: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	18, // 42: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	45, // 43: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	49, // 44: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	51, // 45: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	38, // 46: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	50, // 47: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	52, // 48: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	38, // 49: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	35, // 50: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	14, // 51: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	29, // 52: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	4,  // 53: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	37, // 54: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	30, // 55: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	28, // 56: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	0,  // 57: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	39, // 58: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	40, // 59: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	41, // 60: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	44, // 61: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	47, // 62: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	53, // 63: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	55, // 64: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	1,  // 65: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	43, // 66: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	42, // 67: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	43, // 68: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	46, // 69: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	48, // 70: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	54, // 71: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	56, // 72: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	65, // [65:73] is the sub-list for method output_type
+	57, // [57:65] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -4992,7 +5024,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   58,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -23,6 +23,15 @@ export function usePin(name: string) {
   });
 }
 
+export function useVerify(name: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (body: { step?: number }) =>
+      dataOf(api.POST("/api/v1/training-tasks/{name}/verify", { ...one(name), body })),
+    onSuccess: () => client.invalidateQueries({ queryKey: key(name) }),
+  });
+}
+
 export function useRestore(name: string) {
   const client = useQueryClient();
   return useMutation({

@@ -803,6 +803,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/verify": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Have every byte of checkpoints in the shared store read back and checked. It begins now; the list of checkpoints has the result of each. */
+        post: operations["verifyCheckpoints"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/why": {
         parameters: {
             query?: never;
@@ -1292,6 +1309,7 @@ export interface components {
         Checkpoint: {
             /** Format: int64 */
             generation: number;
+            /** @description What rank 0 reported last, at the step or before. */
             metrics?: {
                 [key: string]: number;
             };
@@ -1311,9 +1329,25 @@ export interface components {
             step: number;
             tiers: components["schemas"]["CheckpointCopy"][] | null;
         };
+        CheckpointBest: {
+            /**
+             * Format: int64
+             * @description How many; 1 when absent.
+             */
+            count?: number;
+            /** @description As in fermi.report(step, loss=…). What rank 0 reported last, at the saved step or before, counts; a checkpoint without it is none of the best. */
+            metric: string;
+            /**
+             * @description Whether the least or the most is the best.
+             * @enum {string}
+             */
+            order: "min" | "max";
+        };
         CheckpointCopy: {
             /** Format: date-time */
             committedAt: string;
+            /** @description What did not match instead. No restore takes it from here, and retention does not count it. */
+            damage?: components["schemas"]["CheckpointDamage"];
             /**
              * @description What had to be written; the rest was there from an earlier one.
              * @example 16Gi
@@ -1323,6 +1357,19 @@ export interface components {
             pinned?: boolean;
             /** @enum {string} */
             tier: "local" | "shared";
+            /**
+             * Format: date-time
+             * @description When every byte was read back last, and matched its hash. Absent: not since it was written.
+             */
+            verifiedAt?: string;
+            /** @description The server that answers reads it back, or is about to. */
+            verifying?: boolean;
+        };
+        CheckpointDamage: {
+            /** Format: date-time */
+            at: string;
+            /** @description What is wrong, and with which object. */
+            message: components["schemas"]["Text"];
         };
         CheckpointFrom: {
             /**
@@ -1334,6 +1381,8 @@ export interface components {
             task: string;
         };
         CheckpointKeep: {
+            /** @description The best by a number that rank 0 reports. */
+            best?: components["schemas"]["CheckpointBest"];
             /**
              * Format: int64
              * @description Those whose step is a multiple of it.
@@ -3375,6 +3424,13 @@ export interface components {
              * @description How often all sessions were ended.
              */
             signOuts?: number;
+        };
+        VerifyWish: {
+            /**
+             * Format: int64
+             * @description Of a checkpoint that the task has in the shared store; all of them when absent.
+             */
+            step?: number;
         };
         VersionInfo: {
             api: string;
@@ -6624,6 +6680,58 @@ export interface operations {
             403: components["responses"]["Refused"];
             404: components["responses"]["Refused"];
             409: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    verifyCheckpoints: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VerifyWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Checkpoint"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];

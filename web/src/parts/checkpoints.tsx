@@ -1,11 +1,11 @@
 import { Badge, Button, Group, Modal, Stack, Table, Text } from "@mantine/core";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { useCheckpoints, usePin, useRestore } from "../api/checkpoints";
+import { useCheckpoints, usePin, useRestore, useVerify } from "../api/checkpoints";
 import type { Task } from "../api/client";
 import { useWhoami } from "../api/queries";
-import { abandoned, type Checkpoint, committed, marksOf, pinned } from "../checkpoints";
-import { bytes, moment, quantity } from "../format";
+import { abandoned, type Checkpoint, committed, marksOf, metricsOf, pinned, verdict } from "../checkpoints";
+import { bytes, moment, quantity, said } from "../format";
 import type { Language } from "../i18n/setup";
 import { Empty, Failure, View } from "./states";
 
@@ -17,6 +17,7 @@ export default function Checkpoints({ name, task, lang }: { name: string; task: 
   const read = useCheckpoints(name);
   const role = useWhoami().data?.role ?? "";
   const pin = usePin(name);
+  const verify = useVerify(name);
   const [chosen, choose] = useState<Checkpoint>();
   return (
     <View read={read} empty={(d) => d.length === 0} whenEmpty={<Empty text={t("checkpoints.empty")} />}>
@@ -24,12 +25,14 @@ export default function Checkpoints({ name, task, lang }: { name: string; task: 
         <Stack gap="md">
           <Plot list={list} task={task} />
           {pin.error && <Failure error={pin.error} />}
+          {verify.error && <Failure error={verify.error} />}
           <Rows
             list={list}
             task={task}
             lang={lang}
             may={role === "admin" || role === "member"}
             onPin={(c) => pin.mutate({ step: c.step, unpin: pinned(c) })}
+            onVerify={(c) => verify.mutate({ step: c.step })}
             onRestore={choose}
           />
           {chosen && <Restore name={name} task={task} chosen={chosen} close={() => choose(undefined)} />}
@@ -91,11 +94,13 @@ interface RowsProps {
   lang: Language;
   may: boolean;
   onPin: (c: Checkpoint) => void;
+  onVerify: (c: Checkpoint) => void;
   onRestore: (c: Checkpoint) => void;
 }
 
-function Rows({ list, task, lang, may, onPin, onRestore }: RowsProps) {
+function Rows({ list, task, lang, may, onPin, onVerify, onRestore }: RowsProps) {
   const { t } = useTranslation();
+  const scored = list.some((c) => metricsOf(c) !== "");
   return (
     <Table.ScrollContainer minWidth={640}>
       <Table>
@@ -107,6 +112,8 @@ function Rows({ list, task, lang, may, onPin, onRestore }: RowsProps) {
             <Table.Th ta="right">{t("checkpoints.new")}</Table.Th>
             <Table.Th>{t("checkpoints.tiers")}</Table.Th>
             <Table.Th>{t("checkpoints.committed")}</Table.Th>
+            <Table.Th>{t("checkpoints.verified")}</Table.Th>
+            {scored && <Table.Th>{t("checkpoints.metrics")}</Table.Th>}
             {may && <Table.Th>{t("checkpoints.actions")}</Table.Th>}
           </Table.Tr>
         </Table.Thead>
@@ -125,6 +132,10 @@ function Rows({ list, task, lang, may, onPin, onRestore }: RowsProps) {
                 </Group>
               </Table.Td>
               <Table.Td>{moment(committed(c), lang)}</Table.Td>
+              <Table.Td>
+                <Verified c={c} lang={lang} />
+              </Table.Td>
+              {scored && <Table.Td>{metricsOf(c)}</Table.Td>}
               {may && (
                 <Table.Td>
                   <Group gap={6} wrap="nowrap">
@@ -144,6 +155,17 @@ function Rows({ list, task, lang, may, onPin, onRestore }: RowsProps) {
                     >
                       {t(pinned(c) ? "checkpoints.unpin" : "checkpoints.pin")}
                     </Button>
+                    {(c.tiers ?? []).some((x) => x.tier === "shared") && (
+                      <Button
+                        size="compact-xs"
+                        variant="default"
+                        disabled={verdict(c).verifying}
+                        aria-label={t("checkpoints.verifyLabel", { step: c.step })}
+                        onClick={() => onVerify(c)}
+                      >
+                        {t("checkpoints.verify")}
+                      </Button>
+                    )}
                   </Group>
                 </Table.Td>
               )}
@@ -152,6 +174,20 @@ function Rows({ list, task, lang, may, onPin, onRestore }: RowsProps) {
         </Table.Tbody>
       </Table>
     </Table.ScrollContainer>
+  );
+}
+
+/** What is known of its bytes since they were written. */
+function Verified({ c, lang }: { c: Checkpoint; lang: Language }) {
+  const { t } = useTranslation();
+  const { damage, verifying, at } = verdict(c);
+  if (verifying) return <>{t("checkpoints.verifying")}</>;
+  if (!damage) return <>{at === "" ? t("checkpoints.unverified") : moment(at, lang)}</>;
+  return (
+    <>
+      <Mark text={t("checkpoints.damaged")} color="red" />
+      <Text size="xs">{said(damage, lang)}</Text>
+    </>
   );
 }
 
