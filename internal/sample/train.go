@@ -161,7 +161,7 @@ func Train(ctx context.Context, o Options, out io.Writer) (Result, error) {
 		}
 		at.Step++
 		// Shown first: what was saved is never done again, so its line would be missing.
-		if err := errors.Join(t.show(&at, out, metrics), t.keep(kept, boss, at.Step)); err != nil {
+		if err := errors.Join(t.show(&at, out, metrics), t.keep(kept, boss, at.Step, stopped || at.Step == o.Steps)); err != nil {
 			return at, err
 		}
 		wait(ctx, o.StepTime)
@@ -222,14 +222,14 @@ func (t *trainer) resume(kept *slots, boss *launcher, around *ring) (at Result, 
 	return at, nil
 }
 
-// keep saves the state after a step where that can be done now, and tells the launcher.
-func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
+// keep saves the state after a step where that can be done now and is due, as the last one always is, and tells the launcher.
+func (t *trainer) keep(kept *slots, boss *launcher, step int, last bool) error {
 	if kept == nil || boss == nil {
 		return nil
 	}
 	begin := time.Now()
 	state, needed := t.state(), boss.mark()
-	pauses := boss.pauses(int64(step), needed.watermark)
+	pauses := boss.pauses(int64(step), needed.watermark) || needed.every > 0 && int64(step)%needed.every != 0 && !last
 	if !pauses && kept.room(needed) {
 		boss.say("saving", map[string]any{"step": step})
 	}
@@ -240,10 +240,14 @@ func (t *trainer) keep(kept *slots, boss *launcher, step int) error {
 			return err
 		}
 	}
-	progress := map[string]any{"step": step, "t": begin.Sub(t.last).Seconds()}
-	if t.waited > 0 {
-		progress["metrics"] = map[string]float64{"peer_wait": t.waited.Seconds()}
+	metrics := map[string]float64{}
+	if saved {
+		metrics["save_stall"] = time.Since(begin).Seconds()
 	}
+	if t.waited > 0 {
+		metrics["peer_wait"] = t.waited.Seconds()
+	}
+	progress := map[string]any{"step": step, "t": begin.Sub(t.last).Seconds(), "metrics": metrics}
 	t.waited = 0
 	boss.say("progress", progress)
 	t.last = begin
