@@ -64,6 +64,9 @@ func (s *seen) tuned(status *api.TrainingTaskStatus, tier string, now time.Time)
 		}
 		c.Stall, least = c.Drain/writeShare, 2*c.Drain
 	}
+	if old := status.Interval(tier); old != nil && old.Lost > 0 {
+		c.Was = uint64(max(old.Steps, 0))
+	}
 	seen := failuresOf(status, now, tier != api.MemoryTier)
 	c.Seen, c.Over, c.Recovery = seen.count, seen.over, seen.back
 	c.MTBF = ckpt.MTBF(seen.count, seen.over, failurePrior/time.Duration(max(s.nodes(), 1)))

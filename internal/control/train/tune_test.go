@@ -39,6 +39,10 @@ func TestTheIntervalIsTunedWithThePace(t *testing.T) {
 	if got == nil || got.Steps < 850 || got.Steps > 900 || got.Every != api.Duration(got.Steps)*api.Duration(200*time.Millisecond) {
 		t.Fatalf("%+v", got)
 	}
+	y.said[1].Saves.Stall = 0.014
+	if y.turn(40 * time.Second); y.task.Status.Interval(api.MemoryTier).Steps != got.Steps || !strings.Contains(y.task.Status.Interval(api.MemoryTier).Why.EN, "for 14 ms") {
+		t.Errorf("a little more stall changed %d steps to %+v", got.Steps, y.task.Status.Interval(api.MemoryTier))
+	}
 	if !strings.Contains(got.Why.EN, "a save stalls training for 12 ms, a failure that needs it comes about every 15 d (0 seen in 2 min).") || !strings.Contains(got.Why.ZH, "停顿 12 毫秒") {
 		t.Error(got.Why)
 	}
@@ -142,6 +146,17 @@ func TestWhatIsNotTunedStaysSo(t *testing.T) {
 	y.task.Spec.Checkpoint.Auto = false
 	if y.turn(time.Second); y.task.Status.Pace == nil || y.task.Status.Intervals != nil || y.last.goAhead != nil {
 		t.Errorf("that nobody asked for: %+v", y.task.Status.Intervals)
+	}
+}
+
+func TestWhatWritingTookIsOfTasksThatThereAre(t *testing.T) {
+	c := New(Config{})
+	c.keys, c.took = map[string]api.Key{"task-1": {}}, map[string]map[string]time.Duration{}
+	c.wrote("task-1", link.TierLocal, time.Second)
+	c.wrote("task-1", link.TierLocal, 2*time.Second)
+	c.wrote("gone", link.TierLocal, time.Second)
+	if d := cmp.Diff(map[string]time.Duration{link.TierLocal: 2 * time.Second}, c.tookOf("task-1")); d != "" || len(c.took) != 1 {
+		t.Error(d, c.took)
 	}
 }
 
