@@ -19,6 +19,7 @@ type Checkpoints struct {
 	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints-store): survives nodes."`
 	From   *CheckpointFrom `json:"from,omitempty" doc:"Begin from a checkpoint of another task of the project, which must be in the shared store."`
 	Peer   bool            `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
+	Auto   bool            `json:"auto,omitempty" doc:"Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report()."`
 	Folder string          `json:"folder,omitempty" doc:"A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts."`
 }
 
@@ -28,6 +29,37 @@ func (s *TrainingTaskSpec) CheckpointFolder() string {
 		return ""
 	}
 	return s.Checkpoint.Folder
+}
+
+// MemoryTier is what ranks save themselves, in memory, beside the tiers that follow from it.
+const MemoryTier = "memory"
+
+// SaveInterval is how often a task with checkpoint.auto saves in a tier, and why.
+type SaveInterval struct {
+	Tier  string     `json:"tier" enum:"memory,local,shared"`
+	Steps int64      `json:"steps" doc:"Between two; of memory, what should_checkpoint() answers by."`
+	Every Duration   `json:"every" doc:"What so many steps take."`
+	Lost  float64    `json:"lost,omitempty" doc:"Share of the time that saves, failures and what they undo take at this interval; absent until it was measured."`
+	Why   fault.Text `json:"why" doc:"What was measured, and how often that makes it."`
+}
+
+// Interval is how often the task saves in a tier; nil: not tuned, or not yet.
+func (s *TrainingTaskStatus) Interval(tier string) *SaveInterval {
+	for i := range s.Intervals {
+		if s.Intervals[i].Tier == tier {
+			return &s.Intervals[i]
+		}
+	}
+	return nil
+}
+
+// Tunes says that how often a tier, or memory, is used follows from what is measured.
+func (s *TrainingTaskSpec) Tunes(tier string) bool {
+	if s.Checkpoint == nil || !s.Checkpoint.Auto {
+		return false
+	}
+	t := map[string]*CheckpointTier{"local": s.Checkpoint.Local, "shared": s.Checkpoint.Shared}[tier]
+	return t == nil || !t.Disabled && t.Every == 0 && t.EverySteps == 0
 }
 
 // CheckpointTier is how one tier is used.
@@ -152,6 +184,20 @@ func (f *faults) checkpoints(s *TrainingTaskSpec) {
 	f.peerMemory(s)
 	f.checkpointFrom(s)
 	f.checkpointFolder(s)
+	f.checkpointAuto(s)
+}
+
+func (f *faults) checkpointAuto(s *TrainingTaskSpec) {
+	at := "spec.checkpoint.auto"
+	if !s.Checkpoint.Auto {
+		return
+	}
+	if s.Checkpoint.Folder != "" {
+		f.add(at, "A script with a folder of its own decides itself when it saves; give one or the other.", "使用自有目录的脚本自行决定何时保存，请二选一。")
+	}
+	if slices.ContainsFunc(s.Roles, func(r Role) bool { return r.Alone() }) {
+		f.add(at, "Tasks with a role that restarts by itself have no interval in common; leave it out.", "含有单独重启角色的任务没有统一的保存间隔，请去掉该设置。")
+	}
 }
 
 func (f *faults) checkpointFrom(s *TrainingTaskSpec) {

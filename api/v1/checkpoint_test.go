@@ -20,6 +20,33 @@ func TestCheckpointTiers(t *testing.T) {
 	}
 }
 
+func TestWhichTiersAreTuned(t *testing.T) {
+	s := TrainingTaskSpec{}
+	tuned := func() (out []string) {
+		for _, tier := range []string{MemoryTier, "local", "shared"} {
+			if s.Tunes(tier) {
+				out = append(out, tier)
+			}
+		}
+		return out
+	}
+	if got := tuned(); got != nil {
+		t.Error("without a word of it", got)
+	}
+	s.Checkpoint = &Checkpoints{Local: &CheckpointTier{Keep: &CheckpointKeep{Last: 1}}}
+	if got := tuned(); got != nil {
+		t.Error("without auto", got)
+	}
+	s.Checkpoint.Auto = true
+	if d := cmp.Diff([]string{MemoryTier, "local", "shared"}, tuned()); d != "" {
+		t.Error(d)
+	}
+	s.Checkpoint.Local.EverySteps, s.Checkpoint.Shared = 10, &CheckpointTier{Disabled: true}
+	if d := cmp.Diff([]string{MemoryTier}, tuned()); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestCheckpointRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		tier CheckpointTier

@@ -57,7 +57,7 @@ func whole() map[Kind]Object {
 				},
 				Topology: &Topology{TopologyBounded, 2}, ExpectedTime: Duration(6 * time.Hour), Deadline: &at, Preemptible: true, Deferrable: DeferGreen,
 				Checkpoint: &Checkpoints{
-					&CheckpointTier{true, Duration(time.Minute), 100, &CheckpointKeep{2, 1000, &CheckpointBest{"loss", OrderMin, 2}}}, &CheckpointTier{true, Duration(time.Hour), 1000, &CheckpointKeep{3, 5000, &CheckpointBest{"acc", OrderMax, 1}}}, &CheckpointFrom{"source", 40}, true, "ckpt",
+					&CheckpointTier{true, Duration(time.Minute), 100, &CheckpointKeep{2, 1000, &CheckpointBest{"loss", OrderMin, 2}}}, &CheckpointTier{true, Duration(time.Hour), 1000, &CheckpointKeep{3, 5000, &CheckpointBest{"acc", OrderMax, 1}}}, &CheckpointFrom{"source", 40}, true, true, "ckpt",
 				},
 				Timeouts: &Timeouts{Duration(time.Hour), Duration(24 * time.Hour), Duration(30 * time.Second)},
 				Image:    "image", Datasets: []AssetRef{{"corpus", "v1", "data"}}, Models: []AssetRef{{"base", "v2", "model"}},
@@ -73,7 +73,8 @@ func whole() map[Kind]Object {
 				Roles:         []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29502}, map[string]int{"reward": 2}, []int{1}, []Seat{{1, 1}}, []int{1}, []int{1}, []int{1}}}},
 				Pace:          &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1},
 				Use:           &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
-				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, 3, at, at, &at, &at, &at, &at, &at}}},
+				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, true, 3, at, at, &at, &at, &at, &at, &at}}},
+				Intervals:     []SaveInterval{{MemoryTier, 40, Duration(8 * time.Second), 0.0015, text}},
 				InUseBy:       "train-1",
 				Faults:        []PastFault{{at, 2, "worker", "node-1", "rack-1", "leaf-1", "beijing-1", "device-lost", "00", 7}},
 				Stragglers:    []Straggler{{3, "task-1-worker-0-2", "worker", "node-1", Duration(time.Second), Duration(time.Second / 2), 16, 2, at, true}},

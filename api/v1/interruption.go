@@ -25,6 +25,7 @@ type Recovery struct {
 	Generation   int        `json:"generation,omitempty" doc:"That answered it."`
 	Step         int64      `json:"step,omitempty" doc:"The newest that any rank had reported."`
 	Restore      int64      `json:"restore,omitempty" doc:"The step that it went on from."`
+	Reloaded     bool       `json:"reloaded,omitempty" doc:"It went on from a checkpoint of a tier: memory had no step whole."`
 	Kept         int        `json:"kept,omitempty" doc:"Ranks that kept their process: a partial restart. 0: all were started again."`
 	FailedAt     time.Time  `json:"failedAt"`
 	SeenAt       time.Time  `json:"seenAt" doc:"The leader knew of it."`

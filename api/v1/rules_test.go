@@ -316,6 +316,11 @@ func TestPrepareRefuses(t *testing.T) {
 		{"checkpoint folder and peer", spec(func(s *TrainingTaskSpec) {
 			s.Checkpoint, s.Roles[0].Replicas = &Checkpoints{Folder: "ckpt", Peer: true}, 2
 		}), "spec.checkpoint.folder", "one or the other"},
+		{"checkpoint auto and folder", spec(func(s *TrainingTaskSpec) { s.Checkpoint = &Checkpoints{Folder: "ckpt", Auto: true} }), "spec.checkpoint.auto", "one or the other"},
+		{"checkpoint auto alone", spec(func(s *TrainingTaskSpec) {
+			s.Roles = append(s.Roles, s.Roles[0])
+			s.Roles[0].Name, s.Roles[1].Name, s.Roles[1].Restart, s.Checkpoint = "a", "b", RestartRole, &Checkpoints{Auto: true}
+		}), "spec.checkpoint.auto", "no interval in common"},
 		{"output logs", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Logs: "/var"} }), "spec.outputs.logs", "relative"},
 		{"output keep", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Keep: -1} }), "spec.outputs.keep", "10 years"},
 

@@ -373,6 +373,8 @@ type TrainingTaskStatus struct {
 	Roles     []RoleStatus     `json:"roles,omitempty" doc:"Roles with restart: role, which have attempts and generations of their own."`
 	Pace      *Pace            `json:"pace,omitempty" doc:"How fast it trains, as its ranks report; absent where they don't."`
 	Use       *Use             `json:"use,omitempty" doc:"What it uses, as its launchers see it."`
+	// Intervals are of memory first, then the tiers; each by itself.
+	Intervals []SaveInterval `json:"intervals,omitempty" doc:"Tasks with checkpoint.auto: how often they save, and why; absent until steps were timed."`
 	// Interruptions is nil while nothing failed.
 	Interruptions *Interruptions `json:"interruptions,omitempty" doc:"What failures cost; absent while nothing failed."`
 	// InUseBy is who trains inside this task: an environment with ranks is never idle.

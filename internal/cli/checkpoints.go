@@ -47,35 +47,73 @@ func (a *app) trainCheckpointsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if s.structured() {
-			return s.data(map[string]any{"items": append([]api.Checkpoint{}, list...)})
-		}
-		if len(list) == 0 {
-			s.say("The task has no checkpoints.", "任务没有检查点。")
-			return nil
-		}
-		columns, scored := checkpointColumns, slices.ContainsFunc(list, func(c api.Checkpoint) bool { return len(c.Metrics) > 0 })
-		if scored {
-			columns = append(slices.Clone(columns), col("METRICS", "指标"))
-		}
-		rows := make([][]cell, len(list))
-		for i := range list {
-			if s.flags.output == "name" {
-				putLine(s.out, clean(list[i].Name))
-			}
-			if rows[i] = s.checkpointRow(&list[i]); scored {
-				rows[i] = append(rows[i], text(metricsLine(list[i].Metrics)))
-			}
-		}
-		if s.flags.output == "name" {
-			return nil
-		}
-		if err := writeTable(s.out, columns, rows, s.lang, screenOf(s.out)); err != nil || !verify {
+		if err := s.showCheckpoints(ctx, args[0], list); err != nil || !verify {
 			return err
 		}
 		return s.damaged(list, step)
 	})
 	return cmd
+}
+
+func (s *session) showCheckpoints(ctx context.Context, name string, list []api.Checkpoint) error {
+	if s.structured() {
+		return s.data(map[string]any{"items": append([]api.Checkpoint{}, list...)})
+	}
+	if s.flags.output == "name" {
+		for i := range list {
+			putLine(s.out, clean(list[i].Name))
+		}
+		return nil
+	}
+	if err := s.checkpointTable(list); err != nil {
+		return err
+	}
+	return s.checkpointIntervals(ctx, name)
+}
+
+func (s *session) checkpointTable(list []api.Checkpoint) error {
+	if len(list) == 0 {
+		s.say("The task has no checkpoints.", "任务没有检查点。")
+		return nil
+	}
+	columns, scored := checkpointColumns, slices.ContainsFunc(list, func(c api.Checkpoint) bool { return len(c.Metrics) > 0 })
+	if scored {
+		columns = append(slices.Clone(columns), col("METRICS", "指标"))
+	}
+	rows := make([][]cell, len(list))
+	for i := range list {
+		if rows[i] = s.checkpointRow(&list[i]); scored {
+			rows[i] = append(rows[i], text(metricsLine(list[i].Metrics)))
+		}
+	}
+	return writeTable(s.out, columns, rows, s.lang, screenOf(s.out))
+}
+
+// checkpointIntervals shows how often a task that tunes that itself makes more.
+func (s *session) checkpointIntervals(ctx context.Context, name string) error {
+	obj, err := s.client.Get(ctx, api.KindTrainingTask, s.project(api.KindTrainingTask), name)
+	if err != nil {
+		return err
+	}
+	d := &sheetWriter{w: s.out, s: s}
+	if t, ok := obj.(*api.TrainingTask); ok && len(t.Status.Intervals) > 0 {
+		putLine(s.out, "")
+		s.describeIntervals(d, t.Status.Intervals)
+	}
+	d.flush()
+	return nil
+}
+
+var intervalTitles = map[string]api.Text{
+	api.MemoryTier: api.T("Saves in memory", "内存保存"), "local": api.T("Saves on disk", "磁盘保存"), "shared": api.T("Saves in the store", "共享存储保存"),
+}
+
+// describeIntervals says how often a task saves, and why.
+func (s *session) describeIntervals(d *sheetWriter, list []api.SaveInterval) {
+	for i := range list {
+		title := intervalTitles[list[i].Tier]
+		d.add(title.EN, title.ZH, list[i].Why.In(s.lang))
+	}
 }
 
 const (

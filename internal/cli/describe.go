@@ -143,6 +143,7 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 	s.describePace(d, st.Pace)
 	s.describeUse(d, st.Use)
 	s.describeStragglers(d, st.Stragglers)
+	s.describeIntervals(d, st.Intervals)
 	s.describeRecoveries(d, t)
 	if c := t.Spec.Code; c != nil {
 		d.add("Code", "代码", first(c.Archive, c.Folder))

@@ -308,6 +308,7 @@ func (l *launcher) Go(epoch int64, g link.Generation) {
 	}
 	l.orders.give(order{epoch, g})
 	l.ranks.tellRoles(g)
+	l.ranks.tellInterval(g)
 	l.ranks.freeze(g.Number, g.Frozen)
 }
 

@@ -26,6 +26,7 @@ type ranks struct {
 	memory  string          // the folder of that; "": none
 	sealing []sync.Mutex    // of each local rank: held while a slot of it is summed
 	begun   [][]int64       // saves of each that are under way
+	stalls  [][]float64     // how long each waited for its last saves, in seconds
 	mark    int64           // the watermark of now
 	pinned  []int64         // steps that stay besides, rising
 	copies  []link.Copy     // what is held for other launchers' ranks
@@ -62,7 +63,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, log: slog.New(slog.DiscardHandler), held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), at: make([]int64, n), sealing: make([]sync.Mutex, n), begun: make([][]int64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), persist: make(chan struct{}, 1), offers: map[int][]int64{}, wants: map[int]link.Want{}, released: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
+	return &ranks{tell: tell, log: slog.New(slog.DiscardHandler), held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), at: make([]int64, n), sealing: make([]sync.Mutex, n), begun: make([][]int64, n), stalls: make([][]float64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), persist: make(chan struct{}, 1), offers: map[int][]int64{}, wants: map[int]link.Want{}, released: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -220,6 +221,7 @@ func (r *ranks) hear(i int, w word) {
 	case w.Progress != nil:
 		addPace(&r.said.Pace, w.Progress, w.Progress.Step-r.steps[i])
 		r.said.Parameters = max(r.said.Parameters, min(w.Progress.Metrics["parameters"], 1e18))
+		r.stalled(i, w.Progress.Metrics["save_stall"])
 		r.own.note(i, w.Progress, w.Progress.Step-r.steps[i])
 		if r.now.FirstRank+i == 0 {
 			r.scores.note(w.Progress)
@@ -339,6 +341,9 @@ func (r *ranks) join(c *rankConn, h *wordHello) (welcome answer, ok bool) {
 	}
 	if r.stopped != nil {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })
+	}
+	if every := r.said.Every; every > 0 {
+		c.post(func(out *rankOutbox) { out.interval = &wordInterval{every} })
 	}
 	if r.roles != nil && r.said.RoleTable != r.now.RoleTable { // it was started with others
 		roles := r.roles

@@ -26,7 +26,7 @@ type score struct {
 
 // unscored are the metrics that say how fast or how well it runs, not how good the state is.
 var unscored = map[string]bool{
-	"samples": true, "tokens": true, "flops": true, "parameters": true, "data_wait": true, "peer_wait": true, "loss_scale": true, "skipped_steps": true, "saves_skipped": true,
+	"samples": true, "tokens": true, "flops": true, "parameters": true, "data_wait": true, "peer_wait": true, "loss_scale": true, "skipped_steps": true, "saves_skipped": true, "save_stall": true,
 }
 
 func (s *scores) note(p *wordProgress) {

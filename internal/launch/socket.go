@@ -112,6 +112,7 @@ type rankOutbox struct {
 	stop      *wordStop
 	roles     map[string]wordRole
 	durable   *wordDurable
+	interval  *wordInterval
 }
 
 func (c *rankConn) post(change func(*rankOutbox)) {
@@ -225,6 +226,9 @@ func (c *rankConn) write(welcome answer) {
 		}
 		if out.durable != nil {
 			lines = append(lines, answer{Durable: out.durable}.line()...)
+		}
+		if out.interval != nil {
+			lines = append(lines, answer{Interval: out.interval}.line()...)
 		}
 		if _, err := c.conn.Write(lines); err != nil {
 			return

@@ -170,6 +170,7 @@ type answer struct {
 	Pin       *wordPin            `json:"pin,omitempty"`
 	Roles     map[string]wordRole `json:"roles,omitempty"`
 	Durable   *wordDurable        `json:"durable,omitempty"`
+	Interval  *wordInterval       `json:"interval,omitempty"`
 }
 
 type wordWelcome struct {

@@ -53,6 +53,7 @@ type Generation struct {
 	Sources   []Source
 	// Origin is the checkpoint that holds the step to restore; nil: ranks hold it in memory.
 	Origin *Origin
+	Every  int64 // steps between two saves that ranks are asked for; 0: they are not
 }
 
 // Ranks is the newest a launcher said about its ranks.
@@ -90,6 +91,7 @@ type Ranks struct {
 	Refused    *Origin           // the last checkpoint that could not be restored here
 	Keeping    Keeping
 	Mark       int64 // the watermark that it was told in this generation
+	Every      int64 // of Generation, as it was told last
 	Offer      int64 // grows when a rank offers to give up steps, which Held then has no more
 	Fresh      bool  // said to this leader, so that no word of an earlier one can still reach the launcher
 }
@@ -119,7 +121,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World), Group: int32(g.Group), Groups: int32(g.Groups),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
-		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Origin: g.Origin.message(), Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources),
+		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Origin: g.Origin.message(), Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources), Every: g.Every,
 	}
 }
 
@@ -127,7 +129,7 @@ func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Group: int(m.GetGroup()), Groups: int(m.GetGroups()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
-		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Origin: originOf(m.GetOrigin()), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()),
+		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Origin: originOf(m.GetOrigin()), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()), Every: m.GetEvery(),
 	}
 }
 
@@ -157,7 +159,7 @@ func checkGo(g *linkpb.Go) error {
 	switch {
 	case g.GetEpoch() <= 0 || g.GetAttempt() < 0:
 		return fmt.Errorf("go without an epoch")
-	case g.GetGeneration() <= 0 || g.GetRestore() < 0:
+	case g.GetGeneration() <= 0 || g.GetRestore() < 0 || g.GetEvery() < 0:
 		return fmt.Errorf("go for no generation")
 	case g.GetWorld() < 1 || g.GetWorld() > MaxWorld || g.GetFirstRank() < 0 || g.GetFirstRank() >= g.GetWorld():
 		return fmt.Errorf("go for rank %d of %d", g.GetFirstRank(), g.GetWorld())
@@ -207,8 +209,8 @@ func checkRanks(r *linkpb.Ranks) error {
 	if badPorts(r.GetPorts()) {
 		return refuse("ranks have ports that can't be")
 	}
-	if r.GetMark() < 0 || r.GetOffer() < 0 || r.GetEpoch() < 0 {
-		return refuse("a watermark, an offer or an epoch that can't be")
+	if r.GetMark() < 0 || r.GetOffer() < 0 || r.GetEpoch() < 0 || r.GetEvery() < 0 {
+		return refuse("a watermark, an offer, an epoch or an interval that can't be")
 	}
 	if badSteps(r.GetHeld()) {
 		return refuse("ranks hold steps that can't be")
@@ -260,7 +262,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
 	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
-	out.Mark, out.Offer = r.Mark, r.Offer
+	out.Mark, out.Offer, out.Every = r.Mark, r.Offer, r.Every
 	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedMessages(r.Persisted), r.Refused.message(), r.Restored, r.Keeping.message()
 	if r.Restored != "" {
 		out.RestoredAtUnixNano = r.RestoredAt.UnixNano()
@@ -285,14 +287,14 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
-	out.Use, out.Saves, out.Parameters = useOf(m.GetUse()), Saves{m.GetSaves().GetBegun(), m.GetSaves().GetWhole()}, m.GetParameters()
+	out.Use, out.Saves, out.Parameters = useOf(m.GetUse()), savesOf(m.GetSaves()), m.GetParameters()
 	out.Pace, out.Own, out.Printed = paceOf(m.GetPace()), ownOf(m.GetOwn()), m.GetPrinted()
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
 	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
-	out.Mark, out.Offer = m.GetMark(), m.GetOffer()
+	out.Mark, out.Offer, out.Every = m.GetMark(), m.GetOffer(), m.GetEvery()
 	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedOf(m.GetPersisted()), originOf(m.GetRefused()), m.GetRestored(), keepingOf(m.GetKeeping())
 	if out.Restored != "" {
 		out.RestoredAt = time.Unix(0, m.GetRestoredAtUnixNano()).UTC()

@@ -25,7 +25,7 @@ var someRanks = Ranks{
 	PeerPort: 4004, Copies: []Copy{{First: 2, Ranks: 2, Steps: []int64{4, 6}}}, Missed: 9,
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
-	Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8}, Parameters: 7e9,
+	Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8, 0.012}, Parameters: 7e9, Every: 40,
 	Watched: true, HungAt: time.Unix(5, 7).UTC(), Printed: true, Own: []RankOwn{{Rank: 2, Seconds: 0.5, Steps: 16}},
 	Hung:      []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Silent: time.Second, Waits: "w"}},
 	Facts:     &preflight.Facts{Versions: map[string]string{"torch": "2"}, FreeDisk: 3, SharedMemory: 4},
@@ -36,7 +36,7 @@ func TestGenerationMessages(t *testing.T) {
 	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Group: 1, Groups: 3, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Key: "k", Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}},
+	g := Generation{Number: 4, FirstRank: 2, World: 8, Group: 1, Groups: 3, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Every: 40, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Key: "k", Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}},
 		Preflight: &preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "worker-0", Address: "127.0.0.1:7", Bandwidth: true}}},
 		Roles:     []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}}
 	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
@@ -56,6 +56,7 @@ func TestGenerationMessages(t *testing.T) {
 		"lead":        func(m *linkpb.Go) { m.Lead = "127.0.0.1" },
 		"lead's port": func(m *linkpb.Go) { m.Lead = "127.0.0.1:99999" },
 		"restore":     func(m *linkpb.Go) { m.Restore = -1 },
+		"every":       func(m *linkpb.Go) { m.Every = -1 },
 		"table":       func(m *linkpb.Go) { m.Table = strings.Repeat("a", maxTable+1) },
 		"role table":  func(m *linkpb.Go) { m.RoleTable = strings.Repeat("a", maxTable+1) },
 		"roles":       func(m *linkpb.Go) { m.Roles = make([]*linkpb.RoleTable, maxRoles+1) },

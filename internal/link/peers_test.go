@@ -142,7 +142,9 @@ func TestForwarding(t *testing.T) {
 	eventually(t, "usage", func() bool { u, ok := leader.Usage(testName); return ok && u.RSS == 10 && u.Processes == 3 })
 
 	cl.Ranks(Ranks{Generation: 1, Mark: 3, Offer: 1})
-	fresh := func(h *Hub) func() bool { return func() bool { r, _ := h.Ranks(testName); return r.Offer == 1 && r.Fresh } }
+	fresh := func(h *Hub) func() bool {
+		return func() bool { r, _ := h.Ranks(testName); return r.Offer == 1 && r.Fresh }
+	}
 	eventually(t, "ranks", fresh(leader))
 
 	streams := cl.streams()

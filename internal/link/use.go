@@ -15,7 +15,14 @@ type Use struct {
 }
 
 // Saves counts checkpoints of ranks.
-type Saves struct{ Begun, Whole int64 }
+type Saves struct {
+	Begun, Whole int64
+	Stall        float64 // seconds that training usually waits for one, on the slowest rank; 0: not known
+}
+
+func savesOf(m *linkpb.Saves) Saves {
+	return Saves{Begun: m.GetBegun(), Whole: m.GetWhole(), Stall: m.GetStall()}
+}
 
 // sane refuses what no sum can be; NaN too.
 func (u Use) sane() bool {
@@ -49,12 +56,15 @@ func (s Saves) message() *linkpb.Saves {
 	if s == (Saves{}) {
 		return nil
 	}
-	return &linkpb.Saves{Begun: s.Begun, Whole: s.Whole}
+	return &linkpb.Saves{Begun: s.Begun, Whole: s.Whole, Stall: s.Stall}
 }
 
 func checkUse(r *linkpb.Ranks) error {
 	if s := r.GetSaves(); s.GetWhole() < 0 || s.GetBegun() < s.GetWhole() {
 		return refuse("more saves are whole than were begun")
+	}
+	if stall := r.GetSaves().GetStall(); !(stall >= 0 && stall <= 1e9) {
+		return refuse("the stall of a save is out of range")
 	}
 	if p := r.GetParameters(); !useOf(r.GetUse()).sane() || !(p >= 0 && p <= 1e18) {
 		return refuse("what ranks use is out of range")

@@ -36,6 +36,7 @@ type marks struct {
 	watermark int64   // newest step that every rank holds
 	keep      int64   // a step that the launcher reads; 0: none
 	pinned    []int64 // a copy of them is needed, or on its way
+	every     int64   // steps between two saves; 0: after each
 }
 
 // heard is what a launcher may say; what this version does not know is skipped.
@@ -53,6 +54,9 @@ type heard struct {
 		Keep int64 `json:"keep"`
 		Held bool  `json:"held"`
 	} `json:"watermark"`
+	Interval *struct {
+		Steps int64 `json:"steps"`
+	} `json:"interval"`
 }
 
 const maxLine = 64 << 10
@@ -100,6 +104,9 @@ func (l *launcher) listen(lines *bufio.Scanner) {
 		}
 		if w.Pin != nil {
 			l.marks.pinned = w.Pin.Steps
+		}
+		if w.Interval != nil {
+			l.marks.every = w.Interval.Steps
 		}
 		l.mu.Unlock()
 	}

@@ -161,7 +161,7 @@ func Train(ctx context.Context, o Options, out io.Writer) (Result, error) {
 		}
 		at.Step++
 		// Shown first: what was saved is never done again, so its line would be missing.
-		if err := errors.Join(t.show(&at, out, metrics), t.keep(kept, boss, at)); err != nil {
+		if err := errors.Join(t.show(&at, out, metrics), t.keep(kept, boss, at, stopped || at.Step == o.Steps)); err != nil {
 			return at, err
 		}
 		wait(ctx, o.StepTime)
@@ -224,14 +224,14 @@ func (t *trainer) resume(kept *slots, boss *launcher, around *ring) (at Result, 
 	return at, nil
 }
 
-// keep saves the state after a step where that can be done now, and tells the launcher.
-func (t *trainer) keep(kept *slots, boss *launcher, at Result) error {
+// keep saves the state after a step where that can be done now and is due, as the last one always is, and tells the launcher.
+func (t *trainer) keep(kept *slots, boss *launcher, at Result, last bool) error {
 	if kept == nil || boss == nil {
 		return nil
 	}
 	begin, step := time.Now(), at.Step
 	state, needed := t.state(), boss.mark()
-	pauses := boss.pauses(int64(step), needed.watermark)
+	pauses := boss.pauses(int64(step), needed.watermark) || needed.every > 0 && int64(step)%needed.every != 0 && !last
 	if !pauses && kept.room(needed) {
 		boss.say("saving", map[string]any{"step": step})
 	}
@@ -243,6 +243,9 @@ func (t *trainer) keep(kept *slots, boss *launcher, at Result) error {
 		}
 	}
 	numbers := map[string]float64{}
+	if saved {
+		numbers["save_stall"] = time.Since(begin).Seconds()
+	}
 	if t.waited > 0 {
 		numbers["peer_wait"] = t.waited.Seconds()
 	}

@@ -82,9 +82,10 @@ type Controller struct {
 	bases map[string]base      // by work
 	bills map[string]uint64    // task id → what the usage rows of this leader say
 
-	durable map[string]*checkpoints         // task id → its checkpoints
-	away    map[string]time.Time            // task id → until when it is not asked for them again
-	held    map[string]api.CheckpointOrigin // task id → the checkpoint of another that it begins from
+	durable map[string]*checkpoints             // task id → its checkpoints
+	away    map[string]time.Time                // task id → until when it is not asked for them again
+	held    map[string]api.CheckpointOrigin     // task id → the checkpoint of another that it begins from
+	took    map[string]map[string]time.Duration // task id → tier → how long the last checkpoint took to get there
 }
 
 // New makes a controller; it starts nothing.
@@ -100,6 +101,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	c.stays, c.paces, c.bills = map[string]int{}, map[api.Key]pace{}, map[string]uint64{}
 	c.lent, c.bases = map[string]api.Key{}, map[string]base{}
 	c.durable, c.away, c.held = map[string]*checkpoints{}, map[string]time.Time{}, map[string]api.CheckpointOrigin{}
+	c.took = map[string]map[string]time.Duration{}
 	marks := newWatermarks()
 	c.marks = marks
 	c.mu.Unlock()
@@ -176,6 +178,7 @@ func (c *Controller) change(ch store.Change) {
 			delete(c.durable, ch.Old.GetMeta().ID)
 			delete(c.away, ch.Old.GetMeta().ID)
 			delete(c.held, ch.Old.GetMeta().ID)
+			delete(c.took, ch.Old.GetMeta().ID)
 			delete(c.paces, ch.Key)
 		}
 		c.loop.Add(ch.Key)
@@ -267,7 +270,7 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 	}
 	c.muster(&s, known)
 	s.table()
-	s.durable = c.keeps(s.task)
+	s.durable, s.took = c.keeps(s.task), c.tookOf(s.task.Meta.ID)
 	s.origins, s.unread = c.origins(ctx, &s)
 	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
 		if _, err := c.recipe(s, s.task); err != nil {

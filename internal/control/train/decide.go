@@ -42,6 +42,7 @@ func decide(s seen, now time.Time) plan {
 	}
 	s.interruptions(&p, now)
 	s.speed(&p, now)
+	s.tunes(&p, now)
 	s.uses(&p, now)
 	s.stragglers(&p, now)
 	return p

@@ -154,7 +154,7 @@ func (s *seen) follow(p *plan) {
 	}
 	_, table := s.all().addresses()
 	for i := range s.members {
-		if m := &s.members[i]; m.attached && !m.ended() && (m.said.Generation < int64(p.status.Generation) || m.said.RoleTable != table) {
+		if m := &s.members[i]; m.attached && !m.ended() && (m.said.Generation < int64(p.status.Generation) || m.said.RoleTable != table || m.said.Every != every(&p.status)) {
 			p.goAhead = append(p.goAhead, i)
 		}
 	}
@@ -268,7 +268,7 @@ func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Ge
 	}
 	g := link.Generation{
 		Origin: origin, Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Group: s.members[i].group, Groups: s.members[i].groups, Lead: r.Lead, Table: r.Members,
-		Restore: r.Restore, Hold: hold, Ports: r.Ports,
+		Restore: r.Restore, Hold: hold, Ports: r.Ports, Every: every(&status),
 	}
 	s.introduce(i, &g)
 	return g

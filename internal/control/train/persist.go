@@ -24,6 +24,7 @@ const fullEvery = 32
 type saving struct {
 	generation int64
 	order      *link.Persist
+	ordered    time.Time                 // when
 	last       map[string]lastSave       // by tier
 	committed  map[string]link.Committed // by tier
 	busy       map[string]bool           // tiers that are being committed
@@ -63,6 +64,9 @@ func (c *Controller) persist(ctx context.Context, w *watermarks, s *seen, mark *
 		w.saving[id] = v
 	}
 	for _, done := range w.outcomes(id) {
+		if v.order != nil && done.err == nil && done.Generation == v.generation && done.Step >= v.order.Step {
+			c.wrote(id, done.Tier, now.Sub(v.ordered))
+		}
 		v.settle(done, now)
 	}
 	c.vouch(ctx, w, s, v)
@@ -85,6 +89,7 @@ func (c *Controller) persist(ctx context.Context, w *watermarks, s *seen, mark *
 	mark.Denied = denied
 	if v.order == nil && end != hopeless && mark.Step > s.task.Status.Rendezvous.Restore {
 		atOnce := func(tier string) bool { return end == complete || want[tier] > 0 && mark.Step >= want[tier] }
+		v.ordered = now
 		if v.order = c.due(s.task, v, mark.Step, now, atOnce); v.order != nil && end == complete {
 			v.urgent = mark.Step
 		}
@@ -101,8 +106,8 @@ func (c *Controller) persist(ctx context.Context, w *watermarks, s *seen, mark *
 // due is the next order; nil: none yet. What is wanted in a tier at once does not wait for its interval.
 func (c *Controller) due(task *api.TrainingTask, v *saving, step int64, now time.Time, atOnce func(tier string) bool) *link.Persist {
 	p := link.Persist{Step: step}
-	for tier, t := range map[string]api.CheckpointTier{link.TierLocal: task.Spec.LocalTier(), link.TierShared: task.Spec.SharedTier()} {
-		last := v.last[tier]
+	for _, tier := range tiers {
+		t, last := tierOf(task, tier), v.last[tier]
 		enough := t.EverySteps > 0 && step-last.step >= t.EverySteps || t.Every > 0 && now.Sub(last.at) >= t.Every.Std() && step > last.step || atOnce(tier) && step > last.step
 		if t.Disabled || !enough || v.busy[tier] {
 			continue

@@ -191,7 +191,7 @@ func (s *seen) advance(p *plan, in *api.Interruptions, r *api.Recovery, now time
 	was, _ := openIn(&s.task.Status, r.Role)
 	generation, open := openIn(&p.status, r.Role)
 	if r.OpenedAt == nil && generation > was && open != nil {
-		r.OpenedAt, r.Generation, r.Restore = &now, generation, open.Restore
+		r.OpenedAt, r.Generation, r.Restore, r.Reloaded = &now, generation, open.Restore, open.Origin != nil
 		if r.AttributedAt == nil { // the generation changed anyway; nobody asks any more whose fault it was
 			r.AttributedAt = &now
 		}

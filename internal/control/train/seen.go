@@ -38,6 +38,8 @@ type seen struct {
 	origins []api.CheckpointOrigin
 	unread  bool
 	durable bool // states of it may outlive its memory
+	// took is how long the last checkpoint took until a tier had it.
+	took map[string]time.Duration
 	// archiveAfter is how long a finished task stays in the store.
 	archiveAfter time.Duration
 

@@ -24,12 +24,8 @@ func (s *seen) wants() map[string]int64 {
 
 // usable says that a task's steps may go to a tier.
 func (c *Controller) usable(s *seen, tier string) bool {
-	t := s.task.Spec.LocalTier()
-	if tier == link.TierShared {
-		t = s.task.Spec.SharedTier()
-	}
 	repo, err := c.cfg.Repo(tier, s.task.Meta.ID)
-	return !t.Disabled && (repo != nil || err != nil) // one that can't be opened now is not one that is not there
+	return !tierOf(s.task, tier).Disabled && (repo != nil || err != nil) // one that can't be opened now is not one that is not there
 }
 
 // wanted are the steps to persist now, by tier, and the wants that come to nothing.

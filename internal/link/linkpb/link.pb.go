@@ -569,6 +569,7 @@ type Go struct {
 	Origin        *Origin                `protobuf:"bytes,70,opt,name=origin,proto3" json:"origin,omitempty"`                        // the checkpoint that holds the step to restore; absent: ranks hold it in memory
 	Group         int32                  `protobuf:"varint,90,opt,name=group,proto3" json:"group,omitempty"`                         // which launcher this is, in the order of ranks; they may have different numbers of them
 	Groups        int32                  `protobuf:"varint,91,opt,name=groups,proto3" json:"groups,omitempty"`                       // launchers in all
+	Every         int64                  `protobuf:"varint,96,opt,name=every,proto3" json:"every,omitempty"`                         // steps between two saves that ranks are asked for; 0: not asked. Said again when it changes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -746,6 +747,13 @@ func (x *Go) GetGroup() int32 {
 func (x *Go) GetGroups() int32 {
 	if x != nil {
 		return x.Groups
+	}
+	return 0
+}
+
+func (x *Go) GetEvery() int64 {
+	if x != nil {
+		return x.Every
 	}
 	return 0
 }
@@ -1370,6 +1378,7 @@ type Ranks struct {
 	Refused            *Origin                `protobuf:"bytes,71,opt,name=refused,proto3" json:"refused,omitempty"`                                                       // the last checkpoint that could not be restored here
 	Keeping            *Keeping               `protobuf:"bytes,83,opt,name=keeping,proto3" json:"keeping,omitempty"`                                                       // absent: nothing is asked
 	Mark               int64                  `protobuf:"varint,92,opt,name=mark,proto3" json:"mark,omitempty"`                                                            // the watermark that it was told in this generation
+	Every              int64                  `protobuf:"varint,97,opt,name=every,proto3" json:"every,omitempty"`                                                          // as it was told last
 	Offer              int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`                                                          // grows when a rank offers to give up steps, which held then has no more
 	Epoch              int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                         // the highest it had seen when it said so: nothing of an earlier leader comes after
 	unknownFields      protoimpl.UnknownFields
@@ -1633,6 +1642,13 @@ func (x *Ranks) GetKeeping() *Keeping {
 func (x *Ranks) GetMark() int64 {
 	if x != nil {
 		return x.Mark
+	}
+	return 0
+}
+
+func (x *Ranks) GetEvery() int64 {
+	if x != nil {
+		return x.Every
 	}
 	return 0
 }
@@ -2284,6 +2300,7 @@ type Saves struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Begun         int64                  `protobuf:"varint,1,opt,name=begun,proto3" json:"begun,omitempty"`
 	Whole         int64                  `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`
+	Stall         float64                `protobuf:"fixed64,95,opt,name=stall,proto3" json:"stall,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2328,6 +2345,13 @@ func (x *Saves) GetBegun() int64 {
 func (x *Saves) GetWhole() int64 {
 	if x != nil {
 		return x.Whole
+	}
+	return 0
+}
+
+func (x *Saves) GetStall() float64 {
+	if x != nil {
+		return x.Stall
 	}
 	return 0
 }
@@ -4484,7 +4508,7 @@ const file_link_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
 	"\n" +
-	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xe5\x04\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xfb\x04\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -4510,7 +4534,8 @@ const file_link_proto_rawDesc = "" +
 	"\asources\x18R \x03(\v2\x15.fermi.link.v1.SourceR\asources\x12-\n" +
 	"\x06origin\x18F \x01(\v2\x15.fermi.link.v1.OriginR\x06origin\x12\x14\n" +
 	"\x05group\x18Z \x01(\x05R\x05group\x12\x16\n" +
-	"\x06groups\x18[ \x01(\x05R\x06groups\"N\n" +
+	"\x06groups\x18[ \x01(\x05R\x06groups\x12\x14\n" +
+	"\x05every\x18` \x01(\x03R\x05every\"N\n" +
 	"\x06Source\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x18\n" +
@@ -4554,7 +4579,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xb8\t\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xce\t\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4595,6 +4620,7 @@ const file_link_proto_rawDesc = "" +
 	"\arefused\x18G \x01(\v2\x15.fermi.link.v1.OriginR\arefused\x120\n" +
 	"\akeeping\x18S \x01(\v2\x16.fermi.link.v1.KeepingR\akeeping\x12\x12\n" +
 	"\x04mark\x18\\ \x01(\x03R\x04mark\x12\x14\n" +
+	"\x05every\x18a \x01(\x03R\x05every\x12\x14\n" +
 	"\x05offer\x18] \x01(\x03R\x05offer\x12\x14\n" +
 	"\x05epoch\x18n \x01(\x03R\x05epoch\"^\n" +
 	"\aKeeping\x12\x14\n" +
@@ -4649,10 +4675,11 @@ const file_link_proto_rawDesc = "" +
 	"\x04busy\x18\x05 \x01(\x01R\x04busy\x12\x18\n" +
 	"\awatched\x18\x06 \x01(\x01R\awatched\x12#\n" +
 	"\rdevice_memory\x18\a \x01(\x03R\fdeviceMemory\x12!\n" +
-	"\fdevice_total\x18\b \x01(\x03R\vdeviceTotal\"3\n" +
+	"\fdevice_total\x18\b \x01(\x03R\vdeviceTotal\"I\n" +
 	"\x05Saves\x12\x14\n" +
 	"\x05begun\x18\x01 \x01(\x03R\x05begun\x12\x14\n" +
-	"\x05whole\x18\x02 \x01(\x03R\x05whole\"M\n" +
+	"\x05whole\x18\x02 \x01(\x03R\x05whole\x12\x14\n" +
+	"\x05stall\x18_ \x01(\x01R\x05stall\"M\n" +
 	"\aRankOwn\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x14\n" +

@@ -199,6 +199,17 @@ class Sessions(unittest.TestCase):
         self.assertEqual(session.link.sent, [("left", {"generation": 2, "why": ""})])
         self.assertEqual((session.generation, session.rank, session.world, session.restore), (3, 0, 2, 7))
 
+    def test_what_a_save_cost_is_told_with_the_next_report(self):
+        session = self.session()
+        session.stalled = 0.5
+        session.report(1, {"loss": 2.0})
+        session.report(2, {"loss": 2.0})
+        session.stalled = 0.5
+        session.report(3, {str(i): 1.0 for i in range(64)})  # no room: the script's own come first
+        told = [body["metrics"] for _, body in session.link.sent]
+        self.assertEqual([t.get("save_stall") for t in told], [0.5, None, None])
+        self.assertEqual(session.stalled, 0.0)
+
     def test_bad_environments_are_named(self):
         for environ, why in (({"RANK": "x"}, "RANK is 'x'"), ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK is 4 of WORLD_SIZE 4")):
             with self.assertRaisesRegex(ValueError, why):
@@ -213,6 +224,36 @@ class Alone(unittest.TestCase):
         self.assertEqual([agreement.should_save(s) for s in (1, 2, 3)], [True, False, False])
         session.link.said = [("checkpoint", {}), ("stop", {})]
         self.assertEqual([(agreement.should_save(s), agreement.should_stop(s)) for s in (4, 5)], [(True, True), (False, True)])
+
+    def test_a_save_is_due_at_multiples_of_the_interval(self):
+        session = _session.Session({})
+        session.restore, session.link = 17, Fake(("interval", {"steps": 10}))
+        agreement = _agree.Agreement(session)
+
+        def saves(steps):
+            return [s for s in steps if (agreement.should_stop(s), agreement.should_save(s))[1]]
+
+        self.assertEqual(saves(range(18, 51)), [20, 30, 40, 50])
+        self.assertEqual(saves(range(53, 90, 3)), [62, 71, 80])  # who asks at few steps saves at the next that it asks at
+        session.link.said = [("interval", {"steps": 25})]
+        self.assertEqual(saves(range(90, 151)), [100, 125, 150])
+        session.link.said = [("interval", {"steps": 0}), ("checkpoint", {})]
+        self.assertEqual(saves(range(151, 300)), [151])
+
+    def test_ranks_that_hear_of_an_interval_one_after_the_other_save_the_same_steps(self):
+        ranks, _ = self.pair()
+        saves = ([], [])
+        for step in range(1, 60):
+            for rank in (0, 1):
+                if step == 10 + 7 * rank:
+                    ranks[rank].session.link.said = [("interval", {"steps": 5})]
+                if step == 40 - 3 * rank:
+                    ranks[rank].session.link.said = [("interval", {"steps": 3})]
+                if ranks[rank].should_save(step):
+                    saves[rank].append(step)
+        self.assertEqual(saves[0], saves[1])
+        self.assertEqual(saves[0][:4], [12, 17, 22, 27])
+        self.assertGreater(len([s for s in saves[0] if s >= 40]), 5)
 
     def pair(self):
         class Store(dict):

@@ -201,8 +201,11 @@ class Saves(Folder):
         for step in (1, 2, 3):
             self.assertTrue(memory.save(step, state_of(step, 100)))
         memory.flush()
+        self.assertGreater(session.stalled, 0)
+        session.stalled = 0
         full = memory.save(4, state_of(4, 100))
         self.assertFalse(full)
+        self.assertEqual(session.stalled, 0)  # nothing was copied
         self.assertIn("[1, 2, 3]", full.why)
         session.watermark = 1  # step 1 is what everybody would restore: it stays
         self.assertFalse(memory.save(4, state_of(4, 100)))

@@ -1418,6 +1418,8 @@ export interface components {
             keep?: components["schemas"]["CheckpointKeep"];
         };
         Checkpoints: {
+            /** @description Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report(). */
+            auto?: boolean;
             /** @description A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts. */
             folder?: string;
             /** @description Begin from a checkpoint of another task of the project, which must be in the shared store. */
@@ -2519,6 +2521,8 @@ export interface components {
              * @description The next generation was decided.
              */
             openedAt?: string;
+            /** @description It went on from a checkpoint of a tier: memory had no step whole. */
+            reloaded?: boolean;
             /**
              * Format: int64
              * @description The step that it went on from.
@@ -2830,6 +2834,27 @@ export interface components {
             generation?: number;
             name: string;
             rendezvous?: components["schemas"]["Rendezvous"];
+        };
+        SaveInterval: {
+            /**
+             * @description What so many steps take.
+             * @example 1h30m
+             */
+            every: string;
+            /**
+             * Format: double
+             * @description Share of the time that saves, failures and what they undo take at this interval; absent until it was measured.
+             */
+            lost?: number;
+            /**
+             * Format: int64
+             * @description Between two; of memory, what should_checkpoint() answers by.
+             */
+            steps: number;
+            /** @enum {string} */
+            tier: "memory" | "local" | "shared";
+            /** @description What was measured, and how often that makes it. */
+            why: components["schemas"]["Text"];
         };
         Scaling: {
             /**
@@ -3258,6 +3283,8 @@ export interface components {
             inUseBy?: string;
             /** @description What failures cost; absent while nothing failed. */
             interruptions?: components["schemas"]["Interruptions"];
+            /** @description Tasks with checkpoint.auto: how often they save, and why; absent until steps were timed. */
+            intervals?: components["schemas"]["SaveInterval"][] | null;
             message?: components["schemas"]["Text"];
             /** @description How fast it trains, as its ranks report; absent where they don't. */
             pace?: components["schemas"]["Pace"];

@@ -2,7 +2,7 @@ import { Badge, Button, Group, Modal, Stack, Table, Text } from "@mantine/core";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useCheckpoints, usePin, useRestore, useVerify } from "../api/checkpoints";
-import type { Task } from "../api/client";
+import type { Schemas, Task } from "../api/client";
 import { useWhoami } from "../api/queries";
 import { abandoned, type Checkpoint, committed, marksOf, metricsOf, pinned, verdict } from "../checkpoints";
 import { bytes, moment, quantity, said } from "../format";
@@ -20,26 +20,42 @@ export default function Checkpoints({ name, task, lang }: { name: string; task: 
   const verify = useVerify(name);
   const [chosen, choose] = useState<Checkpoint>();
   return (
-    <View read={read} empty={(d) => d.length === 0} whenEmpty={<Empty text={t("checkpoints.empty")} />}>
-      {(list) => (
-        <Stack gap="md">
-          <Plot list={list} task={task} />
-          {pin.error && <Failure error={pin.error} />}
-          {verify.error && <Failure error={verify.error} />}
-          <Rows
-            list={list}
-            task={task}
-            lang={lang}
-            may={role === "admin" || role === "member"}
-            onPin={(c) => pin.mutate({ step: c.step, unpin: pinned(c) })}
-            onVerify={(c) => verify.mutate({ step: c.step })}
-            onRestore={choose}
-          />
-          {chosen && <Restore name={name} task={task} chosen={chosen} close={() => choose(undefined)} />}
-        </Stack>
-      )}
-    </View>
+    <Stack gap="md">
+      <Intervals list={task.status?.intervals ?? []} lang={lang} />
+      <View read={read} empty={(d) => d.length === 0} whenEmpty={<Empty text={t("checkpoints.empty")} />}>
+        {(list) => (
+          <Stack gap="md">
+            <Plot list={list} task={task} />
+            {pin.error && <Failure error={pin.error} />}
+            {verify.error && <Failure error={verify.error} />}
+            <Rows
+              list={list}
+              task={task}
+              lang={lang}
+              may={role === "admin" || role === "member"}
+              onPin={(c) => pin.mutate({ step: c.step, unpin: pinned(c) })}
+              onVerify={(c) => verify.mutate({ step: c.step })}
+              onRestore={choose}
+            />
+            {chosen && <Restore name={name} task={task} chosen={chosen} close={() => choose(undefined)} />}
+          </Stack>
+        )}
+      </View>
+    </Stack>
   );
+}
+
+/** How often a task that tunes that itself saves, and why. */
+export function Intervals({ list, lang }: { list: Schemas["SaveInterval"][]; lang: Language }) {
+  const { t } = useTranslation();
+  return list.map((i) => (
+    <div key={i.tier}>
+      <Text size="sm" fw={500}>
+        {t(`checkpoints.saves.${i.tier}`)}
+      </Text>
+      <Text size="sm">{said(i.why, lang)}</Text>
+    </div>
+  ));
 }
 
 /** Each checkpoint at its step, a row a tier. */

@@ -4,6 +4,7 @@ import type { ReactNode } from "react";
 import { afterEach, beforeAll, expect, test, vi } from "vitest";
 import { Refused } from "../api/client";
 import { startLanguages } from "../i18n/setup";
+import { Intervals } from "./checkpoints";
 import { LogView, plain } from "./log-view";
 import { PhaseBadge } from "./phase";
 import { View } from "./states";
@@ -35,6 +36,13 @@ test("a view has four faces", () => {
   cleanup();
   show(view({ ...read, data: ["a", "b"] }));
   expect(screen.getByText("a,b")).toBeTruthy();
+});
+
+test("how often a task saves is told with its reason", () => {
+  const why = { en: "Every 40 steps (8 s): a save stalls training for 12 ms.", zh: "每 40 步（8 秒）保存一次。" };
+  show(<Intervals list={[{ tier: "memory", steps: 40, every: "8s", why }]} lang="zh" />);
+  expect(screen.getByText("内存保存")).toBeTruthy();
+  expect(screen.getByText(why.zh)).toBeTruthy();
 });
 
 test("a hostile log line is text", () => {

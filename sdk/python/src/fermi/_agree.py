@@ -26,6 +26,8 @@ class Agreement:
         self.stop_at = self.save_at = 0
         self.saved_for = 0  # the last save_at that was answered with a save
         self.last = 0  # the step of rank 0's question before this one
+        self.counted = session.restore or 0  # up to which step the interval was looked at
+        self.due = 0  # how often it has passed
         self.calls = {}
         _take_sigterm(session)
 
@@ -58,14 +60,22 @@ class Agreement:
     def poll(self, step):
         """(step to stop at, step to save at), 0 for none, as all ranks have it at this step."""
         self.session.poll()
-        wish = (self.session.checkpoints, self.session.stop is not None)
         store = self._store()
+        self._count(step, store)
+        wish = (self.session.checkpoints + self.due, self.session.stop is not None)
         if store is None:
             self._alone(step, wish)
             return self.stop_at, self.save_at
         if self.seen[0] != step and not self.seen[1][0]:  # who knows the last step asks no more: rank 0, and the store with it, may be gone
             self.seen = (step, self._meet(store, step, wish))
         return self.seen[1]
+
+    def _count(self, step, store):
+        """Whenever the interval has passed a save is due: at multiples of it, so that ranks that decide alone save the same steps.
+        In a process group only rank 0 says so: the others may not have heard of the same interval yet."""
+        every, before, self.counted = self.session.every, self.counted, step
+        if every and step // every > before // every and (store is None or self.session.rank == 0):
+            self.due += 1
 
     def _alone(self, step, wish):
         if wish[1] and not self.stop_at:

@@ -46,6 +46,8 @@ class Session:
         self.released = False  # the coordinator knows of the steps this rank offered to give up
         self.stop = None  # {"grace", "reason"} once asked
         self.checkpoints = 0  # how often one was asked for
+        self.every = 0  # steps between two that are asked for; 0: the platform asks for none
+        self.stalled = 0.0  # seconds that the longest save since the last report took
         self.may_leave = False  # inside fermi.rejoin
         self.leave = None  # the generation to leave
         self.next = None  # the next generation, as the launcher sent it
@@ -111,6 +113,8 @@ class Session:
             self.stop = {"grace": body.get("grace", 0), "reason": str(body.get("reason", "stopped"))}
         elif name == "checkpoint":
             self.checkpoints += 1
+        elif name == "interval":
+            self.every = _whole(body, "steps", 0)
         elif name == "leave":
             self.leave = _whole(body, "generation", self.generation)
         elif name == "generation":
@@ -132,6 +136,9 @@ class Session:
             metrics = dict(metrics, data_wait=self.waited)
             self.waited = 0.0
         progress = {"step": step, "t": 0.0, "metrics": _numbers(metrics, self.gauges)}
+        if self.stalled and len(progress["metrics"]) < 64:
+            progress["metrics"]["save_stall"] = self.stalled
+        self.stalled = 0.0
         if self._last is not None and step > self._last[0]:
             progress["t"] = (now - self._last[1]) / (step - self._last[0])
         gather = self._at is not None and self._last is not None  # that it goes on after a pause is news

@@ -131,6 +131,7 @@ class L0:
             self._done(slot)
             raise
         copied = time.monotonic()
+        self._session.stalled = max(self._session.stalled, copied - begin)
         if self._session.seals and not plan.later:
             self._tell(slot, step, plan.length, tree)
         else:
