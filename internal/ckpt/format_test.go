@@ -175,6 +175,7 @@ func FuzzSlot(f *testing.F) {
 // FuzzTree: a tree that is taken, written anew with its blobs where they are, says the same.
 func FuzzTree(f *testing.F) {
 	f.Add([]byte(`{"d":[["w",{"x":["float32",[2],[1],0,8]}],["r",{"h":["int8",[2],[4],[2],0,8,2]}],[3,{"t":[1,null,{"f":"00"}]}]]}`))
+	f.Add([]byte("0\v"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		root, leaves, err := parseTree(raw, 64)
 		if err != nil {
