@@ -117,7 +117,7 @@ e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing):
 	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery ./internal/launch
 
 e2e-torch2: ## the SDK with PyTorch 2.5 and the safetensors library (3 GB under .cache): DTensor, DCP folders; not part of CI
-	@scripts/sdk.sh torch2
+	@scripts/suite.sh e2e-torch2 scripts/sdk.sh torch2
 
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch, then the whole platform (bin/fermi) there; not part of CI
 	@scripts/sdk.sh gpu

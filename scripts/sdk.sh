@@ -21,7 +21,8 @@ torch)
 torch2)
 	home=$PWD/.cache/torch2-2.5.1
 	if [ ! -e "$home/ready" ]; then
-		python3 -m venv "$home"
+		"$python" -c 'import ensurepip' 2>/dev/null || scripts/install-deps.sh ensurepip:python3-venv
+		"$python" -m venv --clear "$home"
 		"$home/bin/python3" -m pip install -q --no-cache-dir torch==2.5.1 safetensors==0.8.0 'numpy<2'
 		touch "$home/ready"
 	fi

@@ -58,7 +58,7 @@ func badTree(path, en, zh string) *fault.Error {
 }
 
 func (p *treeParser) node(raw []byte, path string, depth int) (*node, error) {
-	raw = bytes.TrimSpace(raw)
+	raw = bytes.Trim(raw, " \t\r\n") // what JSON takes for space; there is more in Unicode
 	if depth > maxDepth {
 		return nil, badTree(path, "the tree is nested too deep", "目录嵌套过深")
 	}

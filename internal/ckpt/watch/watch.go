@@ -25,6 +25,10 @@ const (
 	maxDepth   = 16
 )
 
+// turn is how many files of settled folders are looked at again each time: by then one may have been written anew in
+// place, which its folder does not show.
+const turn = 256
+
 // Config says what to watch.
 type Config struct {
 	Dir   string
@@ -53,13 +57,19 @@ type Entry struct {
 	Modified time.Time
 	// Step is the last number in the name, 0 where there is none.
 	Step uint64
+
+	folders []File // the entry itself and those in it, with the time of the last change of their lists
 }
 
 // same says that nothing has changed; the name may have.
 func (e *Entry) same(o *Entry) bool {
 	return slices.EqualFunc(e.Files, o.Files, func(a, b File) bool {
-		return a.Path[len(e.Name):] == b.Path[len(o.Name):] && a.Bytes == b.Bytes && a.Modified.Equal(b.Modified) && a.inode == b.inode
+		return a.Path[len(e.Name):] == b.Path[len(o.Name):] && a.same(b)
 	})
+}
+
+func (f File) same(o File) bool {
+	return f.Bytes == o.Bytes && f.Modified.Equal(o.Modified) && f.inode == o.inode
 }
 
 // Watcher remembers what it saw. Not safe for concurrent use.
@@ -67,13 +77,30 @@ type Watcher struct {
 	cfg  Config
 	root *os.Root
 	seen map[string]*sighting
+
+	credit int   // files that may be looked at again
+	looks  int64 // so far
+	stats  int   // of files and folders, for tests
 }
 
 type sighting struct {
-	entry Entry
-	since time.Time // when it was first seen as it is
-	ready bool      // it was renamed into place
-	taken bool
+	entry   Entry
+	refused error     // why it can't be kept
+	since   time.Time // when it was first seen as it is
+	ready   bool      // it was renamed into place
+	taken   bool
+
+	still   time.Time // since when its folders are as they are, too
+	settled bool      // for a quiet period: only its folders are looked at, until it is its turn
+	walked  int64     // in which look it was last read
+}
+
+// cost is how many files it takes to read it.
+func (s *sighting) cost() int {
+	if s.refused != nil {
+		return MaxFiles
+	}
+	return len(s.entry.Files) + len(s.entry.folders)
 }
 
 // New opens the folder, which must exist.
@@ -102,17 +129,24 @@ func away(err error) *fault.Error {
 // newest file, then by step and name. Entries that are too large are refused by name in err; the others are given beside it.
 func (w *Watcher) Look() ([]Entry, error) {
 	now := w.cfg.Clock.Now()
-	found, refused, err := w.scan()
+	top, err := w.list(".", MaxEntries)
 	if err != nil {
 		return nil, err
 	}
-	next := make(map[string]*sighting, len(found))
+	w.looks++
+	w.giveTurns()
+	next := make(map[string]*sighting, len(top))
 	var complete []Entry
-	for _, e := range found {
-		s := w.judge(e, now)
-		next[e.Name] = s
-		if !s.taken && !unfinished(e.Name) && (s.ready || now.Sub(s.since) >= w.cfg.Quiet) {
-			complete = append(complete, e)
+	var refused error
+	for _, info := range top {
+		s, err := w.sight(info, now)
+		if err != nil {
+			return nil, err
+		}
+		next[info.Name()] = s
+		refused = errors.Join(refused, s.refused)
+		if len(s.entry.Files) > 0 && !s.taken && !unfinished(info.Name()) && (s.ready || now.Sub(s.since) >= w.cfg.Quiet) {
+			complete = append(complete, s.entry)
 		}
 	}
 	w.seen = next
@@ -122,12 +156,74 @@ func (w *Watcher) Look() ([]Entry, error) {
 	return complete, refused
 }
 
+// giveTurns picks the settled folders that are read again, whatever they look like: those that were not for the longest time.
+func (w *Watcher) giveTurns() {
+	var settled []*sighting
+	for _, s := range w.seen {
+		if s.settled {
+			settled = append(settled, s)
+		}
+	}
+	slices.SortFunc(settled, func(a, b *sighting) int {
+		return cmp.Or(cmp.Compare(a.walked, b.walked), cmp.Compare(a.entry.Name, b.entry.Name))
+	})
+	w.credit += turn
+	for _, s := range settled {
+		if s.cost() > w.credit {
+			return
+		}
+		w.credit -= s.cost()
+		s.settled = false
+	}
+	w.credit = 0
+}
+
+// sight looks at what lies at the top: all of it, or its folders where it is settled.
+func (w *Watcher) sight(info fs.FileInfo, now time.Time) (*sighting, error) {
+	before := w.seen[info.Name()]
+	if before != nil && before.settled && w.unmoved(before, info) {
+		return before, nil
+	}
+	e, err := w.entry(info)
+	if err != nil && !fault.Is(err, fault.Invalid) {
+		return nil, err
+	}
+	if err != nil {
+		e = Entry{Name: info.Name(), folders: []File{fileOf(info.Name(), info)}}
+	}
+	s := w.judge(e, now)
+	s.refused, s.walked = err, w.looks
+	s.settled = info.IsDir() && now.Sub(s.still) >= w.cfg.Quiet
+	return s, nil
+}
+
+// unmoved says that the lists of an entry's folders are what they were.
+func (w *Watcher) unmoved(s *sighting, top fs.FileInfo) bool {
+	for i, f := range s.entry.folders {
+		info := top
+		if i > 0 {
+			w.stats++
+			var err error
+			if info, err = w.root.Lstat(f.Path); err != nil {
+				return false
+			}
+		}
+		if !info.IsDir() || !fileOf(f.Path, info).same(f) {
+			return false
+		}
+	}
+	return true
+}
+
 // judge compares an entry with what was seen before.
 func (w *Watcher) judge(e Entry, now time.Time) *sighting {
 	if before, ok := w.seen[e.Name]; ok && before.entry.same(&e) {
+		if !slices.EqualFunc(before.entry.folders, e.folders, File.same) {
+			before.still, before.entry = now, e
+		}
 		return before
 	}
-	s := &sighting{entry: e, since: now}
+	s := &sighting{entry: e, since: now, still: now}
 	for name, before := range w.seen {
 		if len(e.Files) > 0 && name != e.Name && unfinished(name) && before.entry.same(&e) {
 			s.ready = true
@@ -170,26 +266,6 @@ func (w *Watcher) Unchanged(e Entry) (bool, error) {
 	return again.same(&e), nil
 }
 
-// scan reads the whole folder.
-func (w *Watcher) scan() (found []Entry, refused, err error) {
-	top, err := w.list(".", MaxEntries)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, info := range top {
-		e, err := w.entry(info)
-		switch {
-		case fault.Is(err, fault.Invalid):
-			refused = errors.Join(refused, err)
-		case err != nil:
-			return nil, nil, err
-		case len(e.Files) > 0:
-			found = append(found, e)
-		}
-	}
-	return found, refused, nil
-}
-
 func (w *Watcher) list(dir string, most int) ([]fs.FileInfo, error) {
 	f, err := w.root.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -207,6 +283,7 @@ func (w *Watcher) list(dir string, most int) ([]fs.FileInfo, error) {
 		return nil, tooMany(dir)
 	}
 	var infos []fs.FileInfo
+	w.stats += len(entries)
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil { // else it is gone
 			infos = append(infos, info)
@@ -236,19 +313,17 @@ func (w *Watcher) add(e *Entry, name string, info fs.FileInfo, depth int) error 
 		if len(e.Files) == MaxFiles {
 			return tooMany(e.Name)
 		}
-		f := File{Path: name, Bytes: info.Size(), Modified: info.ModTime()}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			f.inode = st.Ino
-		}
+		f := fileOf(name, info)
 		e.Files = append(e.Files, f)
 		e.Bytes += f.Bytes
 		if f.Modified.After(e.Modified) {
 			e.Modified = f.Modified
 		}
 	case info.IsDir():
-		if depth == maxDepth {
+		if depth == maxDepth || len(e.folders) == MaxFiles {
 			return tooMany(e.Name)
 		}
+		e.folders = append(e.folders, fileOf(name, info))
 		infos, err := w.list(name, MaxFiles)
 		if err != nil {
 			return err
@@ -260,6 +335,14 @@ func (w *Watcher) add(e *Entry, name string, info fs.FileInfo, depth int) error 
 		}
 	}
 	return nil
+}
+
+func fileOf(name string, info fs.FileInfo) File {
+	f := File{Path: name, Bytes: info.Size(), Modified: info.ModTime()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.inode = st.Ino
+	}
+	return f
 }
 
 var lastNumber = regexp.MustCompile(`([0-9]{1,18})[^0-9]*$`)

@@ -204,3 +204,96 @@ func TestStepOf(t *testing.T) {
 		}
 	}
 }
+
+// many makes folders of so many files each and lets them settle.
+func (f *folder) many(folders, files int) {
+	f.Helper()
+	for i := range folders {
+		for k := range files {
+			f.write(fmt.Sprintf("checkpoint-%d/part-%d/%d", i, k%3, k), "x")
+		}
+	}
+	for range 3 {
+		f.look()
+		f.clock.Advance(DefaultQuiet)
+	}
+}
+
+// stats is how many files and folders some looks at an unchanged folder ask for.
+func (f *folder) stats(looks int) int {
+	f.Helper()
+	before := f.w.stats
+	for range looks {
+		if n := len(f.look()); n == 0 {
+			f.Fatal("nothing is complete")
+		}
+		f.clock.Advance(time.Second)
+	}
+	return f.w.stats - before
+}
+
+func TestAQuietFolderIsNotReadFileByFile(t *testing.T) {
+	const folders, files, looks = 5, 600, 50
+	f := watched(t)
+	f.many(folders, files)
+	all := folders * (files + 4) // with each folder and its three
+	if n, most := f.stats(looks), looks*(turn+folders*5)+all; n > most || n > looks*all/5 {
+		t.Errorf("%d looks at %d files took %d stats, want at most %d", looks, all, n, most)
+	}
+}
+
+// TestChangesInQuietFoldersAreSeen whatever shows them.
+func TestChangesInQuietFoldersAreSeen(t *testing.T) {
+	for name, change := range map[string]func(f *folder){
+		"a new file":             func(f *folder) { f.write("checkpoint-1/part-2/new", "y") },
+		"a new folder":           func(f *folder) { f.write("checkpoint-1/part-9/new", "y") },
+		"one replaced by rename": func(f *folder) { f.write("x.tmp", "y"); f.rename("x.tmp", "checkpoint-1/part-0/0") },
+		"one removed": func(f *folder) {
+			if err := os.Remove(filepath.Join(f.dir, "checkpoint-1/part-0/0")); err != nil {
+				f.Fatal(err)
+			}
+		},
+		"one written in place": func(f *folder) { f.write("checkpoint-1/part-0/0", "y") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := watched(t)
+			f.many(3, 300)
+			if got := f.look(); len(got) != 3 {
+				t.Fatal(got)
+			}
+			change(f)
+			looks := 1
+			if name == "one written in place" {
+				looks += 3 * 304 / turn // until it is its turn
+			}
+			for range looks {
+				f.look()
+			}
+			f.sees("checkpoint-0", "checkpoint-2")
+			f.clock.Advance(DefaultQuiet)
+			if got := f.look(); len(got) != 3 {
+				t.Errorf("%d are complete", len(got))
+			}
+		})
+	}
+}
+
+// TestARefusedFolderIsNotReadEachTime though it is told each time.
+func TestARefusedFolderIsNotReadEachTime(t *testing.T) {
+	f := watched(t)
+	deep := "deep"
+	for range maxDepth + 1 {
+		deep += "/d"
+	}
+	f.write(deep+"/x", "x")
+	for range 3 {
+		if _, err := f.w.Look(); !fault.Is(err, fault.Invalid) {
+			t.Fatal(err)
+		}
+		f.clock.Advance(DefaultQuiet)
+	}
+	before := f.w.stats
+	if _, err := f.w.Look(); !fault.Is(err, fault.Invalid) || f.w.stats != before+1 {
+		t.Errorf("%d stats, %v", f.w.stats-before, err)
+	}
+}

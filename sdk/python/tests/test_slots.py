@@ -6,6 +6,7 @@ import shutil
 import signal
 import struct
 import tempfile
+import threading
 import unittest
 import zlib
 
@@ -74,9 +75,9 @@ class Sealed(Folder):
         other = _slots.Slot(memory._slots[0].path)
         self.assertIsNone(other.look())
         other.close()
-        self.assertEqual(len(memory._busy), 1)
+        self.assertEqual(len(memory._busy - memory._making), 1)
         self.seal(memory, session.link.sent[-1][1])
-        memory.flush()
+        memory._rest()
         self.assertEqual((len(memory._busy), memory._slots[0].header.step), (0, 7))
         self.assertFalse(memory.save(7, state_of(7, 1000)))
         session.restore = 7
@@ -88,7 +89,7 @@ class Sealed(Folder):
         other = _slots.Slot(memory._slots[0].path)
         other.wipe()
         other.close()
-        memory.flush()
+        memory._rest()
         self.assertEqual((len(memory._busy), memory._slots[0].header), (0, None))
 
     def test_nobody_waits_for_a_launcher_that_is_gone(self):
@@ -220,7 +221,7 @@ class Saves(Folder):
         memory.close()
 
     def test_a_slot_that_the_launcher_reads_is_kept(self):
-        memory, session = self.l0(watermark=3)
+        memory, session = self.l0()
         for step in (1, 2, 3):
             self.assertTrue(memory.save(step, state_of(step, 100)))
         memory.flush()
@@ -318,6 +319,96 @@ class Saves(Folder):
         self.assertTrue(memory.save(2, state_of(2, 100)))
         memory.flush()
         self.assertEqual(memory.held(), [1, 2])
+        memory.close()
+
+    def held_up(self, memory, first=1):
+        """Room is made in no slot after the first ones until the answer is set."""
+        go, real = threading.Event(), _slots.Slot.reserve
+
+        def reserve(slot, *args):
+            if memory._slots.index(slot) >= first:
+                go.wait()
+            real(slot, *args)
+
+        self.patch(_slots.Slot, "reserve", reserve)
+        self.addCleanup(go.set)
+        return go
+
+    def patch(self, owner, name, value):
+        self.addCleanup(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, value)
+
+    def test_the_first_save_does_not_wait_for_room_in_other_slots(self):
+        memory, session = self.l0()
+        go = self.held_up(memory)
+        self.assertTrue(memory.save(1, state_of(1, 100)))
+        memory.flush()
+        self.assertTrue(memory.holds(1))
+        self.assertEqual(memory._making, set(memory._slots[1:]))
+        go.set()
+        memory._rest()
+        self.assertTrue(all(s.ready(100, 100) for s in memory._slots))
+        memory.close()
+
+    def test_a_save_that_needs_a_slot_in_the_making_waits_for_it(self):
+        memory, session = self.l0()
+        go, wait = self.held_up(memory), memory._made.wait_for
+        self.assertTrue(memory.save(1, state_of(1, 100)))
+        memory.flush()
+        self.assertEqual(memory.save(1, state_of(1, 100)).why, "step 1 is held already")  # and waits for nothing
+
+        def waits(predicate):
+            go.set()
+            return wait(predicate)
+
+        memory._made.wait_for = waits
+        for step in (2, 3):
+            self.assertTrue(memory.save(step, state_of(step, 100)))
+        self.assertTrue(go.is_set())
+        self.assertEqual(memory.skipped, 1)
+        memory.close()
+
+    def test_one_that_ended_while_room_was_made_leaves_what_it_had_saved(self):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                memory, session = self.l0()
+                saved, real = threading.Event(), os.posix_fallocate
+
+                def half(fd, offset, size):
+                    if fd != memory._slots[0]._fd:
+                        real(fd, offset, size // 2)
+                        saved.wait()
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    real(fd, offset, size)
+
+                os.posix_fallocate = half
+                memory.save(1, state_of(1, 300_000))
+                memory.flush()
+                saved.set()
+                memory._rest()  # for ever
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitpid(pid, 0)[1], signal.SIGKILL)
+        memory, session = self.l0()
+        self.assertEqual(memory.held(), [1])
+        self.assertTrue(memory.save(2, state_of(2, 300_000)))
+        memory.flush()
+        self.assertEqual(memory.held(), [1, 2])
+        memory.close()
+
+    def test_no_memory_for_more_than_one_slot_is_said_by_the_save_that_needs_it(self):
+        memory, session = self.l0()
+        real, first = os.posix_fallocate, memory._slots[0]._fd
+
+        def full(fd, offset, size):
+            if fd != first:
+                raise OSError(28, "No space left on device")
+            real(fd, offset, size)
+
+        self.patch(os, "posix_fallocate", full)
+        self.assertTrue(memory.save(1, state_of(1, 100)))
+        self.assertIn("No space left", memory.save(2, state_of(2, 100)).why)
         memory.close()
 
     def test_no_memory_skips_and_says_so(self):

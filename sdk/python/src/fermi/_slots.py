@@ -11,6 +11,7 @@ and table by CRCs in the header, the data by the table. CRC-32 and not CRC-32C: 
 can takes the sums, and checks them before a restore: its processor's instructions are faster than zlib.
 """
 
+import ctypes
 import mmap
 import os
 import struct
@@ -71,8 +72,10 @@ class Slot:
     def _open(self):
         size = os.fstat(self._fd).st_size
         if size >= DATA:
-            flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-            self._map = mmap.mmap(self._fd, size, flags=flags)
+            self._map = mmap.mmap(self._fd, size)
+            if not _populate(self._map):
+                self._map.close()
+                self._map = mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
 
     def look(self):
         """Sets and returns the header if there is one; whether the bytes are as they were written somebody else has seen."""
@@ -117,16 +120,21 @@ class Slot:
         if self._map:
             self._map[: _HEADER.size + 4] = bytes(_HEADER.size + 4)
 
-    def reserve(self, data, tree):
-        """Makes room: allocated and mapped now, so that no save meets a page that is not there, or no memory."""
-        need = _places(data, tree, 4 * -(-data // CHUNK))[2]
-        if self._map and len(self._map) >= need:
-            return
-        size = -(-(need + ROOM) // ROOM) * ROOM
-        self.wipe()
-        os.posix_fallocate(self._fd, 0, size)
-        self._unmap()
-        self._open()
+    def ready(self, data, tree, torch=None):
+        """There is room, and CUDA was asked to know it where there is a torch."""
+        return self._map is not None and len(self._map) >= _need(data, tree) and (torch is None or self._pinned is not None)
+
+    def reserve(self, data, tree, torch=None):
+        """Makes room: allocated and mapped now, so that no save meets a page that is not there, or no memory. With torch
+        CUDA copies straight into it."""
+        if not self.ready(data, tree):
+            size = -(-(_need(data, tree) + ROOM) // ROOM) * ROOM
+            self.wipe()
+            os.posix_fallocate(self._fd, 0, size)
+            self._unmap()
+            self._open()
+        if torch is not None:
+            self.pin(torch)
 
     def pin(self, torch):
         """Lets CUDA copy straight into the mapping, at the speed of pinned memory. Where it may not, copies only take longer."""
@@ -189,12 +197,25 @@ class Slot:
         os.close(self._fd)
 
 
+_POPULATE_WRITE = 23  # of madvise, Linux 5.14
+
+
+def _populate(mapping):
+    """Makes every page be there; false where the system can't. Other threads run meanwhile, as they don't while mmap() does it."""
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+    return ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(mapping)), _POPULATE_WRITE) == 0
+
+
 def _side_by_side(parts):
     try:
         with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             return list(pool.map(zlib.crc32, parts))
     except RuntimeError:  # the interpreter is ending and starts no threads any more
         return [zlib.crc32(p) for p in parts]
+
+
+def _need(data, tree):
+    return _places(data, tree, 4 * -(-data // CHUNK))[2]
 
 
 def _places(data, tree, table):

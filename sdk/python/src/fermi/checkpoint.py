@@ -3,7 +3,7 @@
 Three slots a rank (four where a peer's memory keeps copies), in shared memory that belongs to the launcher and outlives the rank. A slot is
 reused only when a newer step is whole on every rank (the watermark the launcher tells), the launcher does not
 read it and no copy of it is needed or on its way (pin); while there is
-none, save() skips and says so; it never waits. Check sums are taken after the copy, by the launcher or, where
+none, save() skips and says so; it never waits, but for room that a thread is making. Check sums are taken after the copy, by the launcher or, where
 it does not, in a thread, and the step counts as saved only then.
 
 Ranks that skipped different steps could hold, for ever, steps that no step is common to. So after a few
@@ -67,7 +67,9 @@ class L0:
         self._slots = [_slots.Slot("%s.%d" % (base, i)) for i in range(session.slots)]
         self._busy = set()  # slots between copy and commit
         self._copied = {}  # of them those that the launcher sums → their step
+        self._making = set()  # slots that a thread makes room in, busy too
         self._mutex = threading.Lock()
+        self._made = threading.Condition(self._mutex)
         self._work = queue.Queue()
         self._thread = None
         self.skipped = 0
@@ -88,7 +90,7 @@ class L0:
     def settle(self):
         """Forgets what is newer than the step this generation starts from: its peers do not have it,
         and the same step saved anew by others must never be mixed with it."""
-        self.flush()
+        self._rest()
         self._stuck, self._offered, self._session.released = 0, set(), False
         self._calls, self._apart = 0, 0
         restore = self._session.restore
@@ -110,7 +112,7 @@ class L0:
         if self._apart and self._calls % self._apart and not now:
             self.skipped += 1
             return Saved(False, step, why="ranks held no step in common; until they do, one save in %d is made" % self._apart)
-        slot, why = self._free(step)
+        slot, why = self._take(step)
         self.full = slot is None and not self.holds(step)
         if slot is None:
             self.skipped += 1
@@ -121,7 +123,8 @@ class L0:
             plan = _tree.Plan(state, overlap and _overlap.of(overlap))
             tree = plan.encoded()
             self._session.send("saving", {"step": step}, must=True)
-            self._reserve(slot, plan.length, len(tree), plan.devices)
+            torch = sys.modules["torch"] if plan.devices else None
+            slot.reserve(plan.length, len(tree), torch)
             slot.put(plan)
         except OSError as err:
             self._done(slot)
@@ -132,6 +135,7 @@ class L0:
             raise
         copied = time.monotonic()
         self._session.stalled = max(self._session.stalled, copied - begin)
+        self._make_others(plan.length, len(tree), torch)
         if self._session.seals and not plan.later:
             self._tell(slot, step, plan.length, tree)
         else:
@@ -158,6 +162,16 @@ class L0:
                 del self._copied[slot]
                 self._busy.discard(slot)
             return not self._copied or self._session.link is None or not self._session.link.open
+
+    def _take(self, step):
+        """A free slot, or why there is none. One that is being made is waited for: ranks that skip different steps hold none in common."""
+        while True:
+            making = len(self._making)
+            slot, why = self._free(step)
+            if slot is not None or not making or self.holds(step):
+                return slot, why
+            with self._made:
+                self._made.wait_for(lambda: len(self._making) < making)
 
     def _free(self, step):
         """A slot nobody can need, marked busy, or why there is none."""
@@ -205,14 +219,44 @@ class L0:
         if watermark == self._low:
             self._apart = min(max(2 * self._apart, APART), APART_MOST)
 
-    def _reserve(self, slot, data, tree, devices):
-        """At the first save room is made in all slots at once: later ones cost the copy only."""
+    def _make_others(self, data, tree, torch):
+        """A thread makes room in the slots that are empty, as in the one just used: training does not wait for it, and
+        later saves cost the copy only."""
         with self._mutex:
-            empty = [s for s in self._slots if s not in self._busy and s.header is None]
-        for s in [slot] + empty:
-            s.reserve(data, tree)
-            if devices:
-                s.pin(sys.modules["torch"])
+            lacking = [s for s in self._slots if s not in self._busy and s.header is None and not s.ready(data, tree, torch)]
+            if self._making or not lacking:
+                return
+            self._making.update(lacking)
+            self._busy.update(lacking)
+        device = torch and torch.cuda.current_device()  # which is a thread's own
+        try:  # no daemon: the end of the interpreter waits for it, so that CUDA is still there
+            threading.Thread(target=self._make, args=(lacking, data, tree, torch, device), name="fermi-room", daemon=False).start()
+        except RuntimeError:  # the interpreter is ending
+            self._made_room(lacking)
+
+    def _make(self, slots, data, tree, torch, device):
+        try:
+            if torch:
+                torch.cuda.set_device(device)
+            for slot in slots:
+                slot.reserve(data, tree, torch)
+                self._made_room([slot])
+        except Exception:  # no memory: the save that needs the slot meets it too, and says so
+            pass
+        finally:
+            self._made_room(slots)
+
+    def _made_room(self, slots):
+        with self._made:
+            self._making.difference_update(slots)
+            self._busy.difference_update(slots)
+            self._made.notify_all()
+
+    def _rest(self):
+        """Waits until every state taken is whole, and nobody but the caller changes slots."""
+        self.flush()
+        with self._made:
+            self._made.wait_for(lambda: not self._making)
 
     def _start(self):
         if self._thread is None:
@@ -256,7 +300,7 @@ class L0:
             pause = min(2 * pause, 0.01)
 
     def restore(self, into=None):
-        self.flush()
+        self._rest()
         step = self._session.restore
         if step is None:
             return None
@@ -278,7 +322,7 @@ class L0:
         return slot
 
     def close(self):
-        self.flush()
+        self._rest()
         if self._thread is not None:
             self._work.put(None)
             self._thread.join()
