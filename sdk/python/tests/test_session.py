@@ -275,6 +275,18 @@ class Alone(unittest.TestCase):
         store.add = None  # rank 0 has gone
         self.assertTrue(ranks[1].should_stop(3))
 
+    def test_a_rank_that_is_last_at_the_end_needs_no_store_either(self):
+        ranks, store = self.pair()
+        self.assertEqual([rank.should_stop(1) for rank in ranks], [False, False])
+
+        def gone(key, n):
+            raise RuntimeError("Connection reset by peer")
+
+        store.add = gone  # rank 0 made the last step, and ended
+        self.assertEqual((ranks[1].should_stop(2), ranks[1].should_save(2)), (False, False))
+        with self.assertRaises(RuntimeError):
+            ranks[0].should_stop(2)  # its own
+
     def test_a_wish_at_the_step_of_a_save_comes_after_it(self):
         """Rank 0 is first at every step; what it hears at the step of a save must not hide that save from rank 1."""
         for word in ("checkpoint", "stop"):

@@ -67,7 +67,7 @@ class Agreement:
             self._alone(step, wish)
             return self.stop_at, self.save_at
         if self.seen[0] != step and not self.seen[1][0]:  # who knows the last step asks no more: rank 0, and the store with it, may be gone
-            self.seen = (step, self._meet(store, step, wish))
+            self.seen = (step, self._ask(store, step, wish))
         return self.seen[1]
 
     def _count(self, step, store):
@@ -82,6 +82,14 @@ class Agreement:
             self.stop_at = step
         if wish != self.asked:
             self.asked, self.save_at = wish, step
+
+    def _ask(self, store, step, wish):
+        try:
+            return self._meet(store, step, wish)
+        except RuntimeError:  # as all errors of a store are
+            if self.session.rank == 0:
+                raise
+            return self.seen[1]  # rank 0, whose store it is, has ended, after the last step; if it died instead, the next collective says so
 
     def _meet(self, store, step, wish):
         prefix = "fermi/%d/" % self.session.generation
