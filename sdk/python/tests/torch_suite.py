@@ -23,6 +23,7 @@ from tests.test_tree import through
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILLS = int(os.environ.get("FERMI_KILLS", "20"))
+PATIENCE = 5.0  # seconds until a rank that does not leave is given up
 SEED = int(os.environ.get("FERMI_SEED", "1"))
 
 
@@ -148,8 +149,9 @@ class Exact(Ranks):
 
 
 def rejoin(launcher, victim, rng):
-    """Only the victim is a new process; the others leave their generation and join the next in place."""
-    stay = dict(launcher.pids)
+    """Only the victim is a new process; the others leave their generation and join the next in place. gloo can leave one waiting
+    for a rank that has left: as launchers do, who does not leave is killed too."""
+    stay, dead = dict(launcher.pids), {victim}
     del stay[victim]
     events, left = launcher.kill([victim]), set()
     while True:
@@ -160,12 +162,16 @@ def rejoin(launcher, victim, rng):
                 raise AssertionError("rank %d ended:\n%s" % (rank, launcher.story()))
         if left == set(stay):
             break
-        events = launcher.turn()
+        events = launcher.turn(PATIENCE)
+        if not events:
+            late = set(stay) - left
+            stay, dead, events = {r: stay[r] for r in left}, dead | late, launcher.kill(late)
     held = {r: launcher.saved.get(r, set()) | launcher.held.get(r, set()) for r in stay}
     launcher.open_generation()
     launcher.held.update(held)
-    launcher.spawn(victim)
-    launcher.until(lambda rank, name, body: name == "held" and rank == victim)  # the stand-in welcomed all by now
+    for rank in dead:
+        launcher.spawn(rank)
+    launcher.until(lambda rank, name, body: name == "held" and set(launcher.held) == set(range(launcher.world)))  # the stand-in welcomed all by now
     restore = launcher.restores[-1]
     for rank in stay:
         place = {"generation": launcher.generation, "rank": rank, "world": launcher.world, "restore": restore}
