@@ -39,6 +39,7 @@ type contender struct {
 	env        []string         // of torchrun
 	pid        int              // of torchrun; 0: it is a task
 	checkpoint *api.Checkpoints // of the task; nil: as usual
+	look       time.Duration    // until waits so long between two looks, which cost the machine something
 	// find is the process of a rank whose own pid is this, started then, as seen from here.
 	find func(pid int, ticks uint64) (int, error)
 	// times are when the failure was seen and when the restart was decided; zero: unknown.
@@ -172,7 +173,7 @@ func contenders(ctx context.Context, c *harness.Cluster, cl *client.Client, root
 }
 
 func newContender(name, root string, script []byte) (*contender, error) {
-	x := &contender{name: name, size: recoveryRanks, dir: filepath.Join(root, name), parts: map[string]sample{}}
+	x := &contender{name: name, size: recoveryRanks, dir: filepath.Join(root, name), look: 2 * time.Millisecond, parts: map[string]sample{}}
 	err := os.MkdirAll(x.dir, 0o777)
 	for _, dir := range []string{root, x.dir} {
 		err = errors.Join(err, os.Chmod(dir, 0o777)) // the tasks are the project's, not ours
@@ -298,7 +299,7 @@ func (x *contender) until(ctx context.Context, what string, ok func() bool) erro
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(2 * time.Millisecond):
+		case <-time.After(x.look):
 		}
 	}
 	return nil
