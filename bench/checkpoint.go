@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -225,7 +226,7 @@ func (b *checkpointBench) saveAs(ctx context.Context, step uint64, full bool) (c
 }
 
 // What the engine has on two cores (internal/ckpt/write.go): objects and pieces as large, as many buffers, and as many
-// objects written at once.
+// objects written at once, each with a core more.
 const (
 	bareObject  = 64 << 20
 	barePiece   = 4 << 20
@@ -242,6 +243,7 @@ func (b *checkpointBench) writeBare(ctx context.Context, round int) error {
 		return err
 	}
 	defer f.Close()
+	defer cores.Borrow(bareWriters)()
 	group, ctx := errgroup.WithContext(ctx)
 	free, objects := make(chan []byte, bareBuffers), make(chan *bare, 1)
 	for range bareBuffers {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"sort"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -63,7 +64,7 @@ func badPath(name string) *fault.Error {
 }
 
 // fileSource is files one after the other, each at a multiple of blobAlign, zeros between them. One
-// is open at a time: they are read in order.
+// is open at a time: they are read in order, or nearly.
 type fileSource struct {
 	root *os.Root
 	at   []uint64
@@ -71,6 +72,7 @@ type fileSource struct {
 	size []uint64
 	end  uint64
 
+	mu   sync.Mutex
 	open int // index of f
 	f    *os.File
 }
@@ -87,8 +89,10 @@ func (s *fileSource) close() error {
 	return s.f.Close()
 }
 
-// ReadAt is io.ReaderAt for one reader at a time.
+// ReadAt is io.ReaderAt.
 func (s *fileSource) ReadAt(p []byte, at int64) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	done := 0
 	for done < len(p) {
 		want := uint64(at) - slotData + uint64(done)

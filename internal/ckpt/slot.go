@@ -163,20 +163,48 @@ func (r *stream) next(p []byte) error {
 	if r.at+uint64(len(p)) > r.s.Header.Data {
 		return badSlot("its tree names bytes that are not there", "目录指向不存在的字节")
 	}
-	if n, err := r.s.src.ReadAt(p, slotData+int64(r.at)); n < len(p) {
-		return slotFault(err)
+	if err := r.s.readAt(p, r.at); err != nil {
+		return err
 	}
 	for len(p) > 0 {
 		n := min(uint64(len(p)), slotSum-r.at%slotSum)
 		r.crc = crc32.Update(r.crc, crc32.IEEETable, p[:n])
-		r.at += n
-		p = p[n:]
-		if r.at%slotSum == 0 || r.at == r.s.Header.Data {
-			if at := (r.at - 1) / slotSum * 4; r.s.sums != nil && binary.LittleEndian.Uint32(r.s.sums[at:]) != r.crc {
-				return badSlot("its data is damaged", "数据已损坏")
-			}
-			r.crc = 0
+		if err := r.on(n); err != nil {
+			return err
 		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// pass counts bytes that somebody else read, by their sums: one ends wherever a stretch does, and the last with them.
+func (r *stream) pass(length int, sums []uint32) error {
+	for end := min(r.at+uint64(length), r.s.Header.Data); r.at < end; sums = sums[1:] {
+		n := min(end-r.at, slotSum-r.at%slotSum)
+		r.crc = joinCRC(r.crc, sums[0], n)
+		if err := r.on(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// on goes on by n bytes, at most to the end of a stretch.
+func (r *stream) on(n uint64) error {
+	if r.at += n; r.at%slotSum != 0 && r.at != r.s.Header.Data {
+		return nil
+	}
+	if at := (r.at - 1) / slotSum * 4; r.s.sums != nil && binary.LittleEndian.Uint32(r.s.sums[at:]) != r.crc {
+		return badSlot("its data is damaged", "数据已损坏")
+	}
+	r.crc = 0
+	return nil
+}
+
+// readAt fills p with the data from at on.
+func (s *Slot) readAt(p []byte, at uint64) error {
+	if n, err := s.src.ReadAt(p, slotData+int64(at)); n < len(p) {
+		return slotFault(err)
 	}
 	return nil
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"runtime"
 	"sync"
 
 	"github.com/zeebo/blake3"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/fermi-cluster/fermi/internal/cores"
 )
 
 // writers is how many packs are put at once: one's bytes are on their way while another is made durable,
@@ -18,7 +21,7 @@ const (
 	hashers = 4
 )
 
-// rankWriter turns a slot into packs. Chunks are read one after the other and hashed side by side, each in a buffer
+// rankWriter turns a slot into packs. Chunks are read and hashed side by side, each in a buffer
 // of its own; in their order they go into packs, which are written as they grow. The buffers are few, so that what
 // is read, hashed and written stays in the processor's cache.
 type rankWriter struct {
@@ -39,12 +42,14 @@ type rankWriter struct {
 
 func (w *rankWriter) write(ctx context.Context, chunks []stretch) error {
 	group, ctx := errgroup.WithContext(ctx)
-	hashing := min(hashers, runtime.GOMAXPROCS(0))
+	hashing := min(hashers, runtime.NumCPU(), cores.Own())
+	// A write holds its thread for milliseconds, and what runs Go there until the runtime notices: without these, a hasher's.
+	defer cores.Borrow(writers)()
 	w.free = make(chan []byte, hashing+2*writers)
 	for range cap(w.free) {
 		w.free <- nil
 	}
-	in := &chunkReader{w: w, in: stream{s: w.slot}, tree: w.slot.Tree, chunks: chunks, read: make(chan *moving, cap(w.free))}
+	in := &chunkReader{w: w, chunks: chunks, read: make(chan *moving, cap(w.free))}
 	var left sync.WaitGroup
 	for range hashing {
 		left.Add(1)
@@ -77,22 +82,23 @@ func (w *rankWriter) write(ctx context.Context, chunks []stretch) error {
 
 // moving is one chunk on its way: it lies in buf from at on.
 type moving struct {
+	from       uint64 // in the data, or behind it in the tree
 	buf        []byte
 	at, length int
 	little     bool
 	hash       Hash
+	sums       []uint32 // of the data, as a stream counts it: one ends wherever a stretch does
 	err        error
 	done       chan struct{}
 }
 
-// chunkReader reads the data, then the tree, chunk by chunk.
+// chunkReader hands out the data, then the tree, chunk by chunk.
 type chunkReader struct {
 	w    *rankWriter
 	read chan *moving // in their order; as many fit as there are buffers
 
 	mu     sync.Mutex
-	in     stream
-	tree   []byte
+	at     uint64
 	chunks []stretch
 	size   int // of the pack, if all of them go into packs
 }
@@ -104,58 +110,70 @@ func (r *chunkReader) hash(ctx context.Context) error {
 		if j == nil {
 			return err
 		}
-		if j.err == nil {
-			j.hash = patientSum(j.buf[j.at : j.at+j.length])
+		if j.err = j.take(r.w.slot); j.err != nil {
+			r.stop()
 		}
 		close(j.done)
 	}
 }
 
-// next reads the next chunk to where it is written from if all before it are new.
+// next is the next chunk; it comes to where it is written from if all before it are new.
 func (r *chunkReader) next(ctx context.Context) (*moving, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.chunks) == 0 {
 		return nil, nil
 	}
-	j := &moving{at: r.size % packAlign, length: r.chunks[0].length, little: r.chunks[0].little, done: make(chan struct{})}
+	j := &moving{from: r.at, at: r.size % packAlign, length: r.chunks[0].length, little: r.chunks[0].little, done: make(chan struct{})}
 	select {
 	case j.buf = <-r.w.free:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if j.buf == nil {
-		j.buf = make([]byte, packAlign+r.w.save.repo.cfg.ChunkBytes)
-	}
-	b := j.buf[j.at : j.at+j.length]
-	if r.in.at < r.in.s.Header.Data {
-		j.err = r.in.next(b)
-	} else {
-		r.tree = r.tree[copy(b, r.tree):]
-	}
 	r.chunks = r.chunks[1:]
+	r.at += uint64(j.length)
 	if r.size += j.length; r.size >= r.w.save.repo.cfg.PackBytes {
 		r.size = 0
 	}
-	if j.err != nil {
-		r.chunks = nil
+	if j.buf == nil {
+		j.buf = make([]byte, packAlign+r.w.save.repo.cfg.ChunkBytes)
 	}
 	r.read <- j
 	return j, nil
 }
 
-// patientSum is sum, but gives way now and then: who writes is not kept waiting by who hashes, nor, on
-// few cores, is anything else in this process.
-func patientSum(b []byte) (h Hash) {
-	const piece = 256 << 10
-	hash := blake3.New()
-	for len(b) > 0 {
-		n, _ := hash.Write(b[:min(len(b), piece)])
-		b = b[n:]
-		runtime.Gosched()
+func (r *chunkReader) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.chunks = nil
+}
+
+// hashPiece is how much of a chunk is read, summed and hashed before the next: it stays in the cache of one processor.
+const hashPiece = 128 << 10
+
+// take reads the chunk and hashes it. Between pieces it gives way: who writes is not kept waiting by who hashes, nor,
+// on few cores, is anything else in this process.
+func (j *moving) take(s *Slot) error {
+	hash, at, crc := blake3.New(), j.from, uint32(0)
+	for left := j.buf[j.at : j.at+j.length]; len(left) > 0; runtime.Gosched() {
+		p := left[:min(len(left), hashPiece)]
+		if data := s.Header.Data; at < data {
+			p = p[:min(uint64(len(p)), slotSum-at%slotSum)]
+			if err := s.readAt(p, at); err != nil {
+				return err
+			}
+			if crc = crc32.Update(crc, crc32.IEEETable, p); (at+uint64(len(p)))%slotSum == 0 {
+				j.sums, crc = append(j.sums, crc), 0
+			}
+		} else {
+			copy(p, s.Tree[at-data:])
+		}
+		_, _ = hash.Write(p) // never fails
+		at, left = at+uint64(len(p)), left[len(p):]
 	}
-	hash.Sum(h[:0])
-	return h
+	j.sums = append(j.sums, crc)
+	hash.Sum(j.hash[:0])
+	return nil
 }
 
 // fill keeps, in their order, the chunks that nobody has in one pack after the other.
@@ -165,11 +183,15 @@ func (w *rankWriter) fill(ctx context.Context, read <-chan *moving, full chan<- 
 			w.cur.end(err)
 		}
 	}()
+	sums := stream{s: w.slot}
 	for j := range read {
 		select {
 		case <-j.done:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if j.err == nil {
+			j.err = sums.pass(j.length, j.sums)
 		}
 		if j.err != nil {
 			return j.err

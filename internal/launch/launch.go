@@ -18,6 +18,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -96,7 +97,7 @@ const defaultGiveUp = 60 * time.Second
 // every child. A replica that another launcher holds, or that is done, is no error.
 func Run(ctx context.Context, cfg Config) error {
 	// The cores are the training's. With more than one of them, Go keeps waking threads to look for work.
-	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/16))
+	cores.Have(max(1, runtime.NumCPU()/16))
 	// Descriptors that our maker forgot to close are none of the user's business.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	if cfg.Clock == nil {

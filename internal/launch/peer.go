@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
@@ -78,7 +79,7 @@ func openPeers(ranks int, log *slog.Logger, told func([]link.Copy)) (*peers, err
 	if err != nil {
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
-	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), lowlyCores)) // a lowered thread may sit on one for long
+	cores.Have(max(cores.Own(), lowlyCores)) // a lowered thread may sit on one for long
 	return &peers{log: log, listener: l, ranks: ranks, told: told, wake: make(chan struct{}, 1), copies: map[stateOf]int64{}}, nil
 }
 

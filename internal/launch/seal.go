@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -48,7 +49,7 @@ func (l *launcher) checkSlots(g link.Generation) {
 		fresh[local] = false
 	}
 	// The ranks' cores are idle now; the launcher's own share of them would take too long.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU()))
+	defer cores.Borrow(max(runtime.NumCPU()-cores.Own(), 0))()
 	atOnce := min(max(runtime.NumCPU()/len(fresh), 1), 8)
 	var wg sync.WaitGroup
 	for local, is := range fresh {
