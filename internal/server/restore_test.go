@@ -201,7 +201,7 @@ func TestVerifyRoute(t *testing.T) {
 	}
 	w.refused("POST", path, `{"steps":20}`, 400, "BadBody")
 	w.shelf.clear()
-	w.refused("POST", path, `{}`, 400, "InvalidField")
+	w.refused("POST", path, `{}`, 409, "NothingToVerify")
 }
 
 // TestADamagedCheckpointIsNotChosen: one that is damaged everywhere is refused, and a new task begins from the newest

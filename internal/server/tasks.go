@@ -71,12 +71,18 @@ func (s *Server) task(ctx context.Context, c *call) (found, *api.TrainingTask, e
 	return f, f.object.(*api.TrainingTask), nil
 }
 
-func (s *Server) stopTask(ctx context.Context, c *call) (*reply, error) {
+// taskToChange is task, and the caller may change it.
+func (s *Server) taskToChange(ctx context.Context, c *call) (found, *api.TrainingTask, error) {
 	f, task, err := s.task(ctx, c)
 	if err != nil {
-		return nil, err
+		return found{}, nil, err
 	}
-	if err := s.mayWrite(ctx, c.who, task); err != nil {
+	return f, task, s.mayWrite(ctx, c.who, task)
+}
+
+func (s *Server) stopTask(ctx context.Context, c *call) (*reply, error) {
+	f, task, err := s.taskToChange(ctx, c)
+	if err != nil {
 		return nil, err
 	}
 	over := &reply{message: fault.T("The task has already ended", "任务已结束"), data: task, revision: task.Meta.Revision}
