@@ -68,6 +68,24 @@ class Sealed(Folder):
         slot.commit(header.rank, header.world, header.generation, header.step, header.data, slot._map[tree:table])
         slot.header = None  # it is another process's doing
 
+    def test_a_slot_taken_as_soon_as_it_was_made_stays_taken(self):
+        memory, session = self.memory()
+        self.addCleanup(setattr, session.link, "open", False)
+        last, go = memory._slots[-1], threading.Event()
+        reserve = last.reserve
+        last.reserve = lambda *args: (go.wait(), reserve(*args))
+        for step in (1, 2):
+            self.assertTrue(memory.save(step, state_of(step, 100)))
+        go.set()
+        with memory._made:
+            memory._made.wait_for(lambda: not memory._making)
+        self.assertEqual(memory._busy, set(memory._copied))
+        self.assertTrue(memory.save(3, state_of(3, 100)))
+        for _, body in [said for said in session.link.sent if said[0] == "copied"]:
+            self.seal(memory, body)
+        memory._rest()
+        self.assertEqual(sorted(s.header.step for s in memory._slots), [1, 2, 3])
+
     def test_a_state_counts_once_the_launcher_has_summed_it(self):
         memory, session = self.memory()
         self.assertTrue(memory.save(7, state_of(7, 1000)))

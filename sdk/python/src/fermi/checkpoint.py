@@ -235,16 +235,17 @@ class L0:
             self._made_room(lacking)
 
     def _make(self, slots, data, tree, torch, device):
+        left = list(slots)  # one that was made may be a save's by now
         try:
             if torch:
                 torch.cuda.set_device(device)
-            for slot in slots:
-                slot.reserve(data, tree, torch)
-                self._made_room([slot])
+            while left:
+                left[0].reserve(data, tree, torch)
+                self._made_room([left.pop(0)])
         except Exception:  # no memory: the save that needs the slot meets it too, and says so
             pass
         finally:
-            self._made_room(slots)
+            self._made_room(left)
 
     def _made_room(self, slots):
         with self._made:
