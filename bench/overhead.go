@@ -31,7 +31,6 @@ const (
 	overheadStolen = 0.02                   // a pair of which the host gave more to others says little, and is made again, within reason
 	resamples      = 10000
 	overheadTurn   = 10 // steps until it is the other's turn; few, for the machine is not as fast in every second
-	savingTurn     = 20 // more, so that a save to the disk mostly ends within the turn it began in
 	savingMiB      = 256
 	savingToDisk   = 100 // steps
 )
@@ -59,17 +58,17 @@ func (c cost) since(before cost) cost {
 
 // benchOverhead: with nothing failing, the same training under Fermi with the SDK and under plain torchrun, in ABBA order.
 func benchOverhead(ctx context.Context, r *report) error {
-	return againstTorchrun(ctx, harness.EnvInt("FERMI_RANKS", recoveryRanks), 0, overheadTurn, func(c *harness.Cluster, a, b *racer, used cost) error { return judgeOverhead(r, c, a, b, used) })
+	return againstTorchrun(ctx, harness.EnvInt("FERMI_RANKS", recoveryRanks), 0, func(c *harness.Cluster, a, b *racer, used cost) error { return judgeOverhead(r, c, a, b, used) })
 }
 
 // benchSaving: the same with one rank whose state is of 256 MiB, all of which changes in every step, saved in memory every tenth step
 // and from there to the disk every hundredth; torchrun saves nothing.
 func benchSaving(ctx context.Context, r *report) error {
-	return againstTorchrun(ctx, 1, savingMiB, savingTurn, func(_ *harness.Cluster, a, b *racer, used cost) error { return judgeSaving(r, a, b, used) })
+	return againstTorchrun(ctx, 1, savingMiB, func(_ *harness.Cluster, a, b *racer, used cost) error { return judgeSaving(r, a, b, used) })
 }
 
 // againstTorchrun lets both train, in turn: each makes the steps of a pair in a few turns, ABBA.
-func againstTorchrun(ctx context.Context, ranks, mib, turn int, judge func(c *harness.Cluster, a, b *racer, used cost) error) error {
+func againstTorchrun(ctx context.Context, ranks, mib int, judge func(c *harness.Cluster, a, b *racer, used cost) error) error {
 	pairs, steps := harness.EnvInt("FERMI_PAIRS", 20), harness.EnvInt("FERMI_STEPS", 60)
 	root, err := os.MkdirTemp("/tmp", "fermi-overhead")
 	if err != nil {
@@ -117,9 +116,9 @@ func againstTorchrun(ctx context.Context, ranks, mib, turn int, judge func(c *ha
 	order := []*racer{a, b}
 	for again := 0; len(a.median) < pairs; {
 		from := readTicks()
-		for left := steps; left > 0; left -= turn {
+		for left := steps; left > 0; left -= overheadTurn {
 			for _, x := range order {
-				if err := x.race(ctx, min(turn, left), repeats); err != nil {
+				if err := x.race(ctx, min(overheadTurn, left), repeats); err != nil {
 					return err
 				}
 			}
