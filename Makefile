@@ -89,10 +89,15 @@ $(VERSITYGW): | deps
 
 e2e: build $(VERSITYGW) ## the shipped binary from the outside
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
-	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e go test -v -count=1 -timeout 20m ./test/e2e/...
+	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e go test -v -count=1 -timeout 60m ./test/e2e/...
 
-e2e-s3: $(VERSITYGW) ## the S3 store and checkpoints in it, on a real server
-	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-s3 go test -v -count=1 -timeout 20m -run 'Conformance|Multipart|Retries|Refusals|OverS3' ./internal/blob/s3 ./internal/ckpt
+e2e-s3: build $(VERSITYGW) ## the S3 store, all tests of checkpoints, and a task's, on a real S3 server
+	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) FERMI_CKPT_COLLECTS=$${FERMI_CKPT_COLLECTS:-2} scripts/suite.sh e2e-s3 go test -v -count=1 -timeout 20m \
+		./internal/blob/s3 ./internal/ckpt
+	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-s3-task go test -v -count=1 -timeout 20m -run TestCheckpointsInABucket ./test/e2e
+
+e2e-shared: ## the folder store and checkpoints in it, on the mount that FERMI_SHARED_FOLDER names (NFS, Lustre, CephFS); without it they are skipped, and say so
+	@scripts/suite.sh e2e-shared go test -v -count=1 -timeout 20m -run 'OnASharedFolder|OverASharedFolder' ./internal/blob/folder ./internal/ckpt
 
 e2e-ckpt: ## checkpoints: FERMI_CKPT_KILLS (1000) kills and power cuts, FERMI_CKPT_DAMAGES (10000) damages, FERMI_CKPT_COLLECTS (200) worlds of saves beside collection
 	@FERMI_CKPT_KILLS=$${FERMI_CKPT_KILLS:-1000} FERMI_CKPT_DAMAGES=$${FERMI_CKPT_DAMAGES:-10000} FERMI_CKPT_COLLECTS=$${FERMI_CKPT_COLLECTS:-200} \
@@ -108,7 +113,7 @@ e2e-ha: build ## three servers on three etcd members with mutual TLS, in network
 	@scripts/install-deps.sh ip:iproute2
 	@scripts/suite.sh e2e-ha scripts/postgres.sh go test -v -count=1 -timeout 60m ./test/ha/...
 
-e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds: the guilty rank and the action must be right; faults of Debian's PyTorch
+e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds, of Debian's PyTorch (installed if missing) where they need no card: the guilty rank and the action must be right
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_FAULTS=$${FERMI_FAULTS:-200} scripts/suite.sh e2e-faults go test -v -count=1 -timeout 60m ./test/faults/...
 
@@ -179,7 +184,7 @@ bench-ha: build ## how long the API is away when a server or etcd member is kill
 	@scripts/install-deps.sh ip:iproute2
 	@go run ./bench ha
 
-bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step, against torchrun (Debian's PyTorch, installed if missing)
+bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step, FERMI_TRIALS (20) times, against torchrun; SIGSTOP of one, FERMI_STOPS (10) times (Debian's PyTorch, installed if missing)
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench recovery
 

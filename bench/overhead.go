@@ -165,10 +165,11 @@ func (x *contender) inGroup(ctx context.Context) (leave func(), err error) {
 }
 
 // tune finds how much work makes a step of the length aimed at, of the plain one: the other is slow until it has made its first saves.
-// Both make their first steps in it, which are slower than later ones.
+// Both make their first steps in it, which are slower than later ones. A round of which the host took much is made again, within reason.
 func tune(ctx context.Context, a, plain *racer) (repeats int, err error) {
 	repeats = 1
-	for range 4 {
+	for calm, tries := 0, 0; calm < 4 && tries < 40; tries++ {
+		from := readTicks()
 		if err := a.race(ctx, overheadTuning, repeats); err != nil {
 			return 0, err
 		}
@@ -177,6 +178,9 @@ func tune(ctx context.Context, a, plain *racer) (repeats int, err error) {
 		}
 		repeats = max(1, int(math.Round(float64(repeats)*overheadStep.Seconds()/quantile(plain.seconds, .5))))
 		a.seconds, plain.seconds = nil, nil
+		if readTicks().stolenSince(from) <= overheadStolen {
+			calm++
+		}
 	}
 	return repeats, nil
 }

@@ -42,6 +42,7 @@ type contender struct {
 	look       time.Duration    // until waits so long between two looks, which cost the machine something
 	// find is the process of a rank whose own pid is this, started then, as seen from here.
 	find func(pid int, ticks uint64) (int, error)
+	get  func(ctx context.Context) (*api.TrainingTask, error) // nil of torchrun
 	// times are when the failure was seen and when the restart was decided; zero: unknown.
 	times func(ctx context.Context) (seen, decided time.Time)
 	total sample
@@ -51,12 +52,9 @@ type contender struct {
 // phases in their order.
 var phases = []string{"detect", "decide", "start", "meet", "restore", "step"}
 
-// benchRecovery: SIGKILL of one of four ranks → the next optimizer step, under Fermi and under torchrun.
+// benchRecovery: SIGKILL of one of four ranks → the next optimizer step, under Fermi and under torchrun; then SIGSTOP.
 func benchRecovery(ctx context.Context, r *report) error {
-	trials := 20
-	if n, err := strconv.Atoi(os.Getenv("FERMI_TRIALS")); err == nil && n > 0 {
-		trials = n
-	}
+	trials := harness.EnvInt("FERMI_TRIALS", 20)
 	root, err := os.MkdirTemp("/tmp", "fermi-recovery")
 	if err != nil {
 		return err
@@ -85,6 +83,9 @@ func benchRecovery(ctx context.Context, r *report) error {
 		}
 	}
 	judgeRecovery(r, all)
+	if err := stops(ctx, r, all[0], rnd); err != nil {
+		return err
+	}
 	anon, err := launcherMB(c.Dir)
 	if err != nil {
 		return err
@@ -201,21 +202,21 @@ func (x *contender) submit(ctx context.Context, c *harness.Cluster, cl *client.C
 	if _, err := cl.Submit(ctx, task, false); err != nil {
 		return err
 	}
-	get := func(ctx context.Context) (*api.TrainingTask, error) {
+	x.get = func(ctx context.Context) (*api.TrainingTask, error) {
 		o, err := cl.Get(ctx, api.KindTrainingTask, "default", x.name)
 		if err != nil {
 			return nil, err
 		}
 		return o.(*api.TrainingTask), nil
 	}
-	got, err := get(ctx)
+	got, err := x.get(ctx)
 	if err != nil {
 		return err
 	}
 	mark := "FERMI_TASK_ID=" + got.Meta.ID
 	x.find = func(pid int, ticks uint64) (int, error) { return harness.ProcessStarted(mark, pid, ticks) }
 	x.times = func(ctx context.Context) (seen, decided time.Time) {
-		if t, err := get(ctx); err == nil && t.Status.Failure != nil && len(t.Status.Restarts) > 0 {
+		if t, err := x.get(ctx); err == nil && t.Status.Failure != nil && len(t.Status.Restarts) > 0 {
 			return t.Status.Failure.At, t.Status.Restarts[len(t.Status.Restarts)-1]
 		}
 		return seen, decided
@@ -310,10 +311,20 @@ func (x *contender) steps(generation int) (list []event) {
 	return slices.DeleteFunc(x.events(0), func(e event) bool { return e.what != "step" || e.generation != generation })
 }
 
-// trial kills a rank after some steps and a moment more, and waits for the next step of all.
+// trial kills a rank and waits for the next step of all.
 func (x *contender) trial(ctx context.Context, rank int, moment time.Duration) error {
-	if err := x.pause(false); err != nil {
+	killed, stepped, err := x.strike(ctx, rank, moment, syscall.SIGKILL)
+	if err != nil {
 		return err
+	}
+	x.note(ctx, killed, stepped.generation, stepped.at)
+	return nil
+}
+
+// strike sends a rank a signal after some steps and a moment more. It gives when, and the first step of the next generation.
+func (x *contender) strike(ctx context.Context, rank int, moment time.Duration, signal syscall.Signal) (then time.Time, stepped event, err error) {
+	if err := x.pause(false); err != nil {
+		return then, stepped, err
 	}
 	var last event
 	if err := x.until(ctx, "three steps", func() bool {
@@ -322,25 +333,21 @@ func (x *contender) trial(ctx context.Context, rank int, moment time.Duration) e
 		}
 		return len(x.steps(last.generation)) >= 3
 	}); err != nil {
-		return err
+		return then, stepped, err
 	}
 	time.Sleep(moment)
 	pid, err := x.find(x.newest(rank, "begun"), uint64(x.newest(rank, "ticks")))
 	if err != nil {
-		return err
+		return then, stepped, err
 	}
-	killed := time.Now()
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return err
+	then = time.Now()
+	if err := syscall.Kill(pid, signal); err != nil {
+		return then, stepped, err
 	}
 	if err := x.until(ctx, "the next step", func() bool { return len(x.steps(last.generation+1)) > 0 }); err != nil {
-		return err
+		return then, stepped, err
 	}
-	if err := x.pause(true); err != nil {
-		return err
-	}
-	x.note(ctx, killed, last.generation+1, x.steps(last.generation + 1)[0].at)
-	return nil
+	return then, x.steps(last.generation + 1)[0], x.pause(true)
 }
 
 // note adds what a recovery took, in all and by phase: a phase ends when the last rank is through.

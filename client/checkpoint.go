@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -60,4 +62,42 @@ func (c *Client) Verify(ctx context.Context, project, name string, step int64) (
 	}
 	err = c.write(ctx, http.MethodPost, p, inProject(project), body, &begun)
 	return begun.Items, err
+}
+
+// OpenRank opens what a rank has of the checkpoint of a step, as the server sends it: the file of a slot from its byte 4096 on,
+// then its first 4096 bytes, then the SHA-256 of all that. length is that of all of it.
+func (c *Client) OpenRank(ctx context.Context, project, name string, step int64, rank int) (body io.ReadCloser, length int64, err error) {
+	p, err := taskPath(name, fmt.Sprintf("checkpoints/%d/ranks/%d", step, rank))
+	if err != nil {
+		return nil, 0, err
+	}
+	resp, err := c.send(ctx, request{method: http.MethodGet, path: p, query: inProject(project)})
+	if err != nil {
+		return nil, 0, err
+	}
+	return resp.Body, resp.ContentLength, nil
+}
+
+// PutRank uploads a rank's state into a task that waits for its checkpoint: the file of a slot as header (4096 bytes), tree,
+// table, data; size is that of all of it. What it gives goes to Import.
+func (c *Client) PutRank(ctx context.Context, project, name string, step int64, rank int, r io.Reader, size int64) (part api.CheckpointPart, err error) {
+	p, err := taskPath(name, fmt.Sprintf("checkpoints/%d/ranks/%d", step, rank))
+	if err != nil {
+		return part, err
+	}
+	resp, err := c.send(ctx, request{method: http.MethodPut, path: p, query: inProject(project), body: r, length: size, typ: "application/octet-stream"})
+	if err != nil {
+		return part, err
+	}
+	err = c.decode(ctx, resp, &part)
+	return part, err
+}
+
+// Import makes a checkpoint of what PutRank uploaded of all ranks; the task begins from it.
+func (c *Client) Import(ctx context.Context, project, name string, step int64, parts []api.CheckpointPart) error {
+	p, err := taskPath(name, "checkpoints")
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, http.MethodPost, p, inProject(project), map[string]any{"step": step, "parts": parts}, nil)
 }

@@ -17,7 +17,7 @@ import (
 type Checkpoints struct {
 	Local  *CheckpointTier `json:"local,omitempty" doc:"The disks of the nodes: survives processes and launchers, not the node."`
 	Shared *CheckpointTier `json:"shared,omitempty" doc:"The store of the server (--checkpoints-store): survives nodes."`
-	From   *CheckpointFrom `json:"from,omitempty" doc:"Begin from a checkpoint of another task of the project, which must be in the shared store."`
+	From   *CheckpointFrom `json:"from,omitempty" doc:"Begin from a checkpoint of another task of the project, which must be in the shared store, or from one that is uploaded."`
 	Peer   bool            `json:"peer,omitempty" doc:"Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's."`
 	Auto   bool            `json:"auto,omitempty" doc:"Tune how often by what was measured: the SDK's should_checkpoint() asks for a save, and tiers without an interval of their own take one, so often that the least time is lost. How often that is, and why, is in status.intervals. Needs fermi.report()."`
 	Folder string          `json:"folder,omitempty" doc:"A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts."`
@@ -101,10 +101,28 @@ type CheckpointOrigin struct {
 	Step   int64  `json:"step"`
 }
 
-// CheckpointFrom is a checkpoint of another task, as users name it. Which it was is in status.from.
+// CheckpointFrom is a checkpoint of another task, as users name it, or one that they bring. Which it was is in status.from.
 type CheckpointFrom struct {
-	Task string `json:"task" doc:"Name or id of a task of the same project; it may have ended, or be in the archive."`
-	Step int64  `json:"step,omitempty" explicit:"nonzero" minimum:"1" doc:"The newest when absent."`
+	Task   string `json:"task,omitempty" doc:"Name or id of a task of the same project; it may have ended, or be in the archive."`
+	Step   int64  `json:"step,omitempty" explicit:"nonzero" minimum:"1" doc:"Of the task; the newest when absent."`
+	Upload bool   `json:"upload,omitempty" doc:"Instead of task: the new task waits until a checkpoint was uploaded into it, and begins from that (fermi train checkpoints NAME --import FOLDER)."`
+}
+
+// AwaitsCheckpoint says that a task may not start yet: the checkpoint that it begins from is still to be uploaded.
+func (t *TrainingTask) AwaitsCheckpoint() bool {
+	c := t.Spec.Checkpoint
+	return c != nil && c.From != nil && c.From.Upload && t.Status.From == nil
+}
+
+// CheckpointPart is a rank's state that was uploaded; all of them together are committed. It is the server's: give it back as it came.
+type CheckpointPart struct {
+	Rank  int    `json:"rank" minimum:"0"`
+	Key   string `json:"key" doc:"Where it lies."`
+	Bytes int64  `json:"bytes" minimum:"0" doc:"Of its record."`
+	Hash  string `json:"hash" pattern:"^[0-9a-f]{64}$" doc:"Of its record: BLAKE3."`
+	Lease string `json:"lease" doc:"What keeps it until it is committed: three hours."`
+	Size  int64  `json:"size" minimum:"0" doc:"Bytes of the state."`
+	New   int64  `json:"new" minimum:"0" doc:"Of these, what had to be written."`
 }
 
 // Rewind is the wish that a task go on from a checkpoint of its own, made once, by the restore verb.
@@ -205,14 +223,14 @@ func (f *faults) checkpointFrom(s *TrainingTaskSpec) {
 	if from == nil {
 		return
 	}
-	if !IsName(from.Task) {
+	switch {
+	case from.Upload && (from.Task != "" || from.Step != 0):
+		f.add(at+".upload", "It stands alone: give task and step, or upload.", "不能与 task、step 同时使用。")
+	case !from.Upload && !IsName(from.Task):
 		f.add(at+".task", "%q is no name of a task.", "%q 不是任务名称。", from.Task)
 	}
 	if from.Step < 0 {
 		f.add(at+".step", "At least 1; the newest when absent.", "至少为 1；默认取最新。")
-	}
-	if slices.ContainsFunc(s.Roles, func(r Role) bool { return r.Alone() }) {
-		f.add(at, "Tasks with a role that restarts by itself begin from no checkpoint.", "含有单独重启角色的任务不能从检查点开始。")
 	}
 }
 
@@ -232,7 +250,7 @@ func (f *faults) checkpointFolder(s *TrainingTaskSpec) {
 		f.add(at, "A peer's memory keeps what is saved through the SDK; give one or the other.", "对等内存仅保存通过 SDK 存储的状态，请二选一。")
 	}
 	if slices.ContainsFunc(s.Roles, func(r Role) bool { return r.Alone() }) {
-		f.add(at, "Roles that restart by themselves keep no checkpoints.", "单独重启的角色不保存检查点。")
+		f.add(at, "Roles that restart by themselves keep no files; leave it out.", "单独重启的角色不保存文件检查点，请去掉该设置。")
 	}
 }
 

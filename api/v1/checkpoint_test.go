@@ -73,3 +73,29 @@ func TestCheckpointRules(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointFrom: another task's, or one that is uploaded; a task waits for the latter until it is there.
+func TestCheckpointFrom(t *testing.T) {
+	for _, c := range []struct {
+		from CheckpointFrom
+		bad  string
+	}{
+		{CheckpointFrom{Task: "other"}, ""}, {CheckpointFrom{Task: "other", Step: 3}, ""}, {CheckpointFrom{Upload: true}, ""},
+		{CheckpointFrom{}, "spec.checkpoint.from.task"}, {CheckpointFrom{Task: "No Name"}, "spec.checkpoint.from.task"},
+		{CheckpointFrom{Upload: true, Task: "other"}, "spec.checkpoint.from.upload"}, {CheckpointFrom{Upload: true, Step: 3}, "spec.checkpoint.from.upload"},
+	} {
+		var f faults
+		task := &TrainingTask{Spec: TrainingTaskSpec{Checkpoint: &Checkpoints{From: &c.from}}}
+		f.checkpointFrom(&task.Spec)
+		if got := f.list; len(got) > 0 != (c.bad != "") || len(got) > 0 && got[0].Path != c.bad {
+			t.Errorf("%+v: %+v", c.from, got)
+		}
+		if task.AwaitsCheckpoint() != c.from.Upload {
+			t.Errorf("%+v", c.from)
+		}
+		task.Status.From = &CheckpointOrigin{}
+		if task.AwaitsCheckpoint() {
+			t.Errorf("%+v: it is there", c.from)
+		}
+	}
+}

@@ -99,22 +99,24 @@ func (in *Interruptions) Mean() (phases map[RecoveryPhase]time.Duration, whole t
 // EffectiveTime is the part of a task's time since its first start in which it made new progress; ok is
 // false for one that never ran.
 func (s *TrainingTaskStatus) EffectiveTime(now time.Time) (ratio float64, ok bool) {
+	whole, lost := s.Times(now)
+	return 1 - float64(lost)/float64(max(whole, 1)), whole > 0
+}
+
+// Times are how long a task has been there since its first start, and what failures took of it.
+func (s *TrainingTaskStatus) Times(now time.Time) (whole, lost time.Duration) {
 	if s.StartedAt == nil {
-		return 0, false
+		return 0, 0
 	}
 	if s.FinishedAt != nil {
 		now = *s.FinishedAt
 	}
-	whole := now.Sub(*s.StartedAt)
-	if whole <= 0 {
-		return 0, false
-	}
-	var lost time.Duration
+	whole = max(now.Sub(*s.StartedAt), 0)
 	if in := s.Interruptions; in != nil {
 		lost = in.LostTime.Std()
 		if r := in.Newest(); r != nil && r.EndedAt == nil {
 			lost += max(now.Sub(r.FailedAt), 0)
 		}
 	}
-	return min(max(1-float64(lost)/float64(whole), 0), 1), true
+	return whole, min(max(lost, 0), whole)
 }

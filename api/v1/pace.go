@@ -15,4 +15,6 @@ type Pace struct {
 	FlopsPerSecond   float64   `json:"flopsPerSecond,omitempty"`
 	MFU              float64   `json:"mfu,omitempty" doc:"Share of what the devices could do at most; absent where that is not known, and for virtual devices."`
 	DataWait         float64   `json:"dataWait,omitempty" doc:"Share of the steps' time in which ranks waited for data."`
+	LossScale        float64   `json:"lossScale,omitempty" doc:"Of fp16 with fermi.precision, as it was last reported; absent where none is used."`
+	SkippedSteps     int64     `json:"skippedSteps,omitempty" doc:"Steps that were left out since the training began because a gradient was not finite under the loss scale."`
 }

@@ -55,6 +55,9 @@ type Loss struct {
 	Until time.Time      `json:"until,omitzero" doc:"How long a replacement is waited for; absent: as long as it takes, nobody waits."`
 	Roles map[string]int `json:"roles" doc:"Replicas by role."`
 	Avoid []uint32       `json:"avoid,omitempty" doc:"Numbers of nodes at fault: none is looked for there."`
+	// Around is where two faults were: what is found outside of it is better than what is not.
+	Around string `json:"around,omitempty" doc:"The node, rack, leaf or zone of a node had two faults: others are looked for outside of it first."`
+	Of     uint32 `json:"of,omitempty" doc:"The number of that node."`
 }
 
 // Lender is the replica of a task inside which another task's replica runs.

@@ -349,8 +349,8 @@ type TrainingTaskStatus struct {
 	Generation int `json:"generation,omitempty" doc:"Grows with every restart of the ranks, also within an attempt."`
 	// Rendezvous is the generation that is open; nil: the attempt has none yet.
 	Rendezvous *Rendezvous `json:"rendezvous,omitempty"`
-	// From is what spec.checkpoint.from named when the task was made.
-	From *CheckpointOrigin `json:"from,omitempty" doc:"The checkpoint of another task that it begins from while it has none of its own."`
+	// From is what spec.checkpoint.from named when the task was made, or what was uploaded then.
+	From *CheckpointOrigin `json:"from,omitempty" doc:"The checkpoint of another task, or the one that was uploaded, that it begins from while it has none that it saved."`
 	// Restarts are the times of restarts within the policy's window.
 	Restarts   []time.Time  `json:"restarts,omitempty"`
 	PlacedAt   *time.Time   `json:"placedAt,omitempty"`

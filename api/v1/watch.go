@@ -41,6 +41,7 @@ type PastFault struct {
 	Leaf        string    `json:"leaf,omitempty"`
 	Zone        string    `json:"zone,omitempty"`
 	Cause       string    `json:"cause,omitempty"`
+	Planned     bool      `json:"planned,omitempty" doc:"Its node was cordoned when it was lost: that says nothing of the place."`
 	Fingerprint string    `json:"fingerprint,omitempty"`
 	Step        int64     `json:"step,omitempty"`
 }

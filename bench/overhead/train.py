@@ -36,6 +36,14 @@ def wait_for(block):
     return order.tolist()
 
 
+def move_to(block):
+    """Begins a block on the processor on which the other's rank does: none is as fast as the next, and a process stays
+    where it was. From there the system may move it."""
+    every = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(every)[(block + RANK) % len(every)]})
+    os.sched_setaffinity(0, every)
+
+
 def tell(step, model, optimizer):
     global spent, stalled, saves
     begin = time.thread_time()
@@ -77,6 +85,7 @@ def main():
     batch, step, block = torch.randn(64, 256), 0, 0
     while True:
         steps, repeats = wait_for(block)
+        move_to(block)
         seconds, last = [], time.perf_counter()
         for _ in range(WARM + steps):
             optimizer.zero_grad()

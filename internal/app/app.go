@@ -242,9 +242,13 @@ func (p *part) assemble() (err error) {
 	if p.outside() {
 		contact = p.store.Contact
 	}
+	var imports server.Imports
+	if cfg.Checkpoints.Place != "" {
+		imports = (*vault)(p)
+	}
 	p.api, err = server.New(server.Config{
 		Contact: contact,
-		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Backup: p.backup, Box: p.box,
+		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Imports: imports, Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Refuse: p.could.Refuse, Console: web.Files(),
 	})

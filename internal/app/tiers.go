@@ -172,9 +172,10 @@ func (v *vault) List(ctx context.Context, taskID string) ([]api.Checkpoint, erro
 		if !ok {
 			i = len(out)
 			at[c.Name] = i
-			out = append(out, api.Checkpoint{
-				Name: c.Name, Step: int64(c.Step), Generation: int64(c.Generation), Ranks: int(c.World), Size: api.Bytes(c.Size), Metrics: c.Metrics,
-			})
+			out = append(out, api.Checkpoint{Name: c.Name, Step: int64(c.Step), Generation: int64(c.Generation)})
+		}
+		if c.Unread == nil {
+			out[i].Ranks, out[i].Size, out[i].Metrics = int(c.World), api.Bytes(c.Size), c.Metrics
 		}
 		one := api.CheckpointCopy{Tier: tier, CommittedAt: c.Committed.UTC(), New: api.Bytes(c.New), Pinned: c.Pinned}
 		if v := c.Verdict; v.Bad() {

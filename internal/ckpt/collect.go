@@ -54,11 +54,10 @@ func (r *Repo) Collect(ctx context.Context, keep Retention) (*Collected, error) 
 
 // retire drops what the policy does not keep.
 func (r *Repo) retire(ctx context.Context, keep Retention, out *Collected) error {
-	all, damaged, err := r.List(ctx)
+	all, _, err := r.List(ctx)
 	if err != nil {
 		return err
 	}
-	out.Damaged = damaged
 	kept := keep.kept(all)
 	for _, c := range all {
 		if kept[c.Name] {

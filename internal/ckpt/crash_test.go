@@ -3,6 +3,7 @@ package ckpt
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -177,7 +178,12 @@ func (w *world) damage(seed int, saved map[uint64][][]byte) int {
 	change := func(name string, f func([]byte) []byte) {
 		w.fs.Content(name, func(raw []byte) []byte { before[name] = slices.Clone(raw); return f(raw) })
 	}
-	what := hurt(rng, name, files, change)
+	what := ""
+	if kind := rng.IntN(8); kind < 2 {
+		what = w.exchange(rng, kind == 0, &name, files, names, change)
+	} else {
+		what = hurt(rng, name, files, change)
+	}
 	got, back, err := w.restored(2)
 	if err != nil {
 		w.t.Fatalf("damage %d, %s of %s: %v", seed, what, name, err)
@@ -190,7 +196,10 @@ func (w *world) damage(seed int, saved map[uint64][][]byte) int {
 		w.t.Fatalf("damage %d, %s of %s: step %d, refused %v", seed, what, name, got.Step, got.Refused)
 	}
 	for _, r := range got.Refused {
-		if _, hurt := before[name]; !hurt || !names[r.Name][strings.TrimPrefix(name, "objects/tasks/t1/")] {
+		hurt := func(file string) bool {
+			return (file == name || what == "two objects exchanged") && names[r.Name][strings.TrimPrefix(file, "objects/tasks/t1/")]
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(before)), hurt) {
 			w.t.Fatalf("damage %d, %s of %s: %s was whole and refused: %v", seed, what, name, r.Name, r.Why)
 		}
 	}
@@ -208,6 +217,59 @@ func (w *world) named() map[string]map[string]bool {
 	for _, name := range must[[]string](w.t)(w.repo.names(ctx)) {
 		out[name] = map[string]bool{manifestsDir + name: true}
 		must[bool](w.t)(w.repo.addNamed(ctx, must[*Manifest](w.t)(w.repo.Manifest(ctx, name)), out[name]))
+	}
+	return out
+}
+
+// exchange puts two chunks of a pack, or two whole objects, each in the other's place. Some checkpoint needs neither.
+func (w *world) exchange(rng *rand.Rand, chunks bool, name *string, files []string, names map[string]map[string]bool, change func(string, func([]byte) []byte)) string {
+	if chunks {
+		packs := w.chunks()
+		*name = slices.Sorted(maps.Keys(packs))[rng.IntN(len(packs))]
+		list := packs[*name]
+		i := rng.IntN(len(list) - 1)
+		a, b := list[i], list[i+1+rng.IntN(len(list)-1-i)]
+		change(*name, func(raw []byte) []byte {
+			return slices.Concat(raw[:a.at], raw[b.at:b.end], raw[a.end:b.at], raw[a.at:a.end], raw[b.end:])
+		})
+		return "two chunks exchanged"
+	}
+	within := func(file string) string { return strings.TrimPrefix(file, "objects/tasks/t1/") }
+	others := slices.DeleteFunc(slices.Clone(files), func(file string) bool {
+		spares := func(named map[string]bool) bool { return !named[within(*name)] && !named[within(file)] }
+		return file == *name || !slices.ContainsFunc(slices.Collect(maps.Values(names)), spares)
+	})
+	other := others[rng.IntN(len(others))]
+	var first, second []byte
+	change(*name, func(raw []byte) []byte { first = slices.Clone(raw); return raw })
+	change(other, func(raw []byte) []byte { second = slices.Clone(raw); return first })
+	w.fs.Content(*name, func([]byte) []byte { return second })
+	return "two objects exchanged"
+}
+
+type extent struct{ at, end uint64 }
+
+// chunks says where in each pack that has several the chunks lie, by the pack's file.
+func (w *world) chunks() map[string][]extent {
+	ctx := context.Background()
+	out := map[string][]extent{}
+	for _, name := range must[[]string](w.t)(w.repo.names(ctx)) {
+		m := must[*Manifest](w.t)(w.repo.Manifest(ctx, name))
+		for rank := range m.World {
+			p := must[*Part](w.t)(w.repo.part(ctx, m, rank))
+			for _, c := range p.Chunks {
+				if c.Pack != nil {
+					file := "objects/tasks/t1/" + p.Packs[*c.Pack]
+					out[file] = append(out[file], extent{c.At, c.At + uint64(c.Bytes)})
+				}
+			}
+		}
+	}
+	for file, list := range out {
+		slices.SortFunc(list, func(a, b extent) int { return cmpUint(a.at, b.at) })
+		if out[file] = slices.Compact(list); len(out[file]) < 2 {
+			delete(out, file)
+		}
 	}
 	return out
 }

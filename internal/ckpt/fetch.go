@@ -184,41 +184,53 @@ func (s *source) plan(ctx context.Context, pieces []piece) (map[string][]*job, e
 
 var chunkBuffers = sync.Pool{New: func() any { b := make([]byte, chunkMax); return &b }}
 
-// readPack reads the chunks of one pack in their order: over a network that is one request.
+// readPack reads the chunks of one pack in their order: over a network that is one request. One that was not as it was
+// written is asked for again, from there on: a read that went wrong once says nothing about what lies there.
 func (s *source) readPack(ctx context.Context, name string, jobs []*job, out sink) error {
+	slices.SortFunc(jobs, func(a, b *job) int { return cmpUint(a.at, b.at) })
+	for again := false; ; again = true {
+		n, err := s.readChunks(ctx, name, jobs, out)
+		if !Lost(err) || again && n == 0 {
+			return err
+		}
+		jobs = jobs[n:]
+	}
+}
+
+// readChunks says how many of them were whole and are out.
+func (s *source) readChunks(ctx context.Context, name string, jobs []*job, out sink) (int, error) {
 	in, _, err := s.repo.cfg.Store.Open(ctx, s.repo.key(name))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer in.Close()
-	slices.SortFunc(jobs, func(a, b *job) int { return cmpUint(a.at, b.at) })
 	buf := chunkBuffers.Get().(*[]byte)
 	defer chunkBuffers.Put(buf)
 	at := uint64(0)
-	for _, j := range jobs {
+	for n, j := range jobs {
 		if err := ctx.Err(); err != nil {
-			return err
+			return n, err
 		}
 		if j.at != at {
 			if _, err := in.Seek(int64(j.at), io.SeekStart); err != nil {
-				return fault.From(err)
+				return n, fault.From(err)
 			}
 		}
 		p := (*buf)[:j.chunk.Bytes]
 		if _, err := io.ReadFull(in, p); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return damaged("the pack "+name+" is too short", "数据包 "+name+" 过短").Because(err)
+			return n, damaged("the pack "+name+" is too short", "数据包 "+name+" 过短").Because(err)
 		} else if err != nil {
-			return fault.From(err)
+			return n, fault.From(err)
 		}
 		at = j.at + uint64(len(p))
 		if sum(p) != j.chunk.Hash {
-			return damaged("a chunk in "+name+" does not match its hash", name+" 中的数据块与其哈希不符")
+			return n, damaged("a chunk in "+name+" does not match its hash", name+" 中的数据块与其哈希不符")
 		}
 		for _, o := range j.out {
 			if err := out.WriteAt(p[o.from:o.from+o.length], o.to); err != nil {
-				return err
+				return n, err
 			}
 		}
 	}
-	return nil
+	return len(jobs), nil
 }

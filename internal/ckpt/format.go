@@ -242,6 +242,9 @@ func (t *Tensor) check() error {
 	return nil
 }
 
+// newerFormat is the reason where a newer Fermi wrote it.
+const newerFormat = "NewerFormat"
+
 // decodeStrict refuses what is newer by name, fields it does not know, and anything behind the end.
 func decodeStrict(raw []byte, into any) error {
 	var v struct {
@@ -251,8 +254,8 @@ func decodeStrict(raw []byte, into any) error {
 		return damaged("a record is no JSON", "记录不是有效的 JSON").Because(err)
 	}
 	if v.Version > Version {
-		return fault.New(fault.Invalid, "NewerFormat", fault.T(
-			"The checkpoint has format %d; this program reads up to %d.", "检查点的格式版本为 %d；本程序最高支持 %d。", v.Version, Version)).
+		return fault.New(fault.Invalid, newerFormat, fault.T(
+			"Its format %d is newer than this Fermi reads (up to %d).", "其格式版本 %d 高于本 Fermi 可读取的版本（最高 %d）。", v.Version, Version)).
 			WithHint(fault.T("Use the version of Fermi that wrote it, or a newer one.", "请使用写入它的 Fermi 版本或更新的版本。"))
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))

@@ -242,3 +242,34 @@ with data:
 assert repr(back) == repr(state)
 `)
 }
+
+// TestListsShowWhatCantBeRead: with its step, as damaged, and why.
+func TestListsShowWhatCantBeRead(t *testing.T) {
+	w := newWorld(t, 1)
+	ctx := context.Background()
+	for step := uint64(1); step <= 3; step++ {
+		must[*Manifest](t)(save(ctx, w.repo, w.state(1, step, 1), nil))
+	}
+	newer := []byte(`{"version":9,"shape":"unknown"}`)
+	newer = append(newer, "\n"+sum(newer).String()+"\n"...)
+	w.fs.Content("objects/tasks/t1/manifests/"+manifestName(1, 2), func(raw []byte) []byte { return raw[:len(raw)-5] })
+	w.fs.Content("objects/tasks/t1/manifests/"+manifestName(1, 3), func([]byte) []byte { return newer })
+	got := map[uint64]Checkpoint{}
+	err := EachIn(ctx, []string{"shared"}, func(string) (*Repo, error) { return w.repo, nil }, func(_ string, c Checkpoint) { got[c.Step] = c })
+	if err != nil || len(got) != 3 {
+		t.Fatal(got, err)
+	}
+	if c := got[1]; c.Unread != nil || c.Newer() || c.Verdict.Bad() {
+		t.Errorf("%+v", c)
+	}
+	if c := got[2]; c.Unread == nil || c.Newer() || !strings.Contains(c.Verdict.Damage.EN, "torn") {
+		t.Errorf("%+v", c)
+	}
+	if c := got[3]; !c.Newer() || c.Name != manifestName(1, 3) || c.Verdict.Damage.EN != "Its format 9 is newer than this Fermi reads (up to 1)." {
+		t.Errorf("%+v", c)
+	}
+	did := must[*Collected](t)(w.repo.Collect(ctx, Retention{Last: 1}))
+	if len(did.Damaged) != 2 || len(did.Dropped) != 0 {
+		t.Errorf("%+v", did)
+	}
+}

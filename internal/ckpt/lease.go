@@ -24,7 +24,7 @@ func (l *lease) add(pack string) {
 
 func (s *Save) renew(ctx context.Context) error {
 	begun := s.repo.cfg.Clock.Now()
-	if _, err := s.repo.put(ctx, leasesDir+s.id, mustJSON(&s.lease)); err != nil {
+	if _, err := s.repo.put(ctx, spread(leasesDir, s.id), mustJSON(&s.lease)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -51,7 +51,7 @@ func (s *Save) keepLease(ctx context.Context) error {
 }
 
 // End gives the lease up: the checkpoint is committed, or never will be.
-func (s *Save) End(ctx context.Context) error { return s.repo.delete(ctx, leasesDir+s.id) }
+func (s *Save) End(ctx context.Context) error { return s.repo.delete(ctx, spread(leasesDir, s.id)) }
 
 // fresh fails unless every lease is there and young; by is the time until which they protect.
 func (r *Repo) fresh(ctx context.Context, parts []PartRef) (left time.Duration, err error) {
@@ -93,7 +93,7 @@ func (r *Repo) leased(ctx context.Context, now time.Time) (packs, ids map[string
 			}
 			continue
 		}
-		l, err := r.lease(ctx, path.Base(o.name))
+		l, err := r.readLease(ctx, o.name)
 		if fault.Is(err, fault.NotFound) {
 			continue // its save has just ended: what it wrote is named by its manifest, or by nobody
 		}
@@ -109,7 +109,15 @@ func (r *Repo) leased(ctx context.Context, now time.Time) (packs, ids map[string
 }
 
 func (r *Repo) lease(ctx context.Context, id string) (*lease, error) {
-	raw, err := r.read(ctx, leasesDir+id, maxPart)
+	l, err := r.readLease(ctx, spread(leasesDir, id))
+	if fault.Is(err, fault.NotFound) {
+		l, err = r.readLease(ctx, leasesDir+id) // of a launcher that is older than we are
+	}
+	return l, err
+}
+
+func (r *Repo) readLease(ctx context.Context, name string) (*lease, error) {
+	raw, err := r.read(ctx, name, maxPart)
 	if err != nil {
 		return nil, err
 	}

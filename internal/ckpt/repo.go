@@ -151,6 +151,19 @@ func (r *Repo) names(ctx context.Context) ([]string, error) {
 
 // Manifest reads one by its name.
 func (r *Repo) Manifest(ctx context.Context, name string) (*Manifest, error) {
+	return twice(func() (*Manifest, error) { return r.readManifest(ctx, name) })
+}
+
+// twice reads again what was not as it was written: on the way from a store a bit may flip that lies there as it should.
+func twice[T any](read func() (T, error)) (T, error) {
+	v, err := read()
+	if Lost(err) {
+		v, err = read()
+	}
+	return v, err
+}
+
+func (r *Repo) readManifest(ctx context.Context, name string) (*Manifest, error) {
 	raw, err := r.read(ctx, manifestsDir+name, maxManifest)
 	if err != nil {
 		return nil, err
@@ -167,6 +180,10 @@ func (r *Repo) Manifest(ctx context.Context, name string) (*Manifest, error) {
 
 // part reads what one rank has, checked against what the manifest says of it.
 func (r *Repo) part(ctx context.Context, m *Manifest, rank uint32) (*Part, error) {
+	return twice(func() (*Part, error) { return r.readPart(ctx, m, rank) })
+}
+
+func (r *Repo) readPart(ctx context.Context, m *Manifest, rank uint32) (*Part, error) {
 	ref := m.Parts[rank]
 	raw, err := r.read(ctx, ref.Key, maxPart)
 	if err != nil {

@@ -21,10 +21,15 @@ type Checkpoint struct {
 	Committed        time.Time
 	Pinned           bool
 	Verdict          Verdict
+	// Unread says why its record can't be read: then only its name, and what that says, is known of it.
+	Unread error
 }
 
-// List gives the committed checkpoints, oldest first, and the names of those that can't be read.
-func (r *Repo) List(ctx context.Context) (all []Checkpoint, damaged []string, err error) {
+// Newer says that a newer Fermi wrote it. It may be whole, and nothing older stands for it.
+func (c *Checkpoint) Newer() bool { return fault.ReasonOf(c.Unread) == newerFormat }
+
+// List gives the committed checkpoints, oldest first, and those whose records can't be read.
+func (r *Repo) List(ctx context.Context) (all, unread []Checkpoint, err error) {
 	pins, err := r.list(ctx, pinsDir)
 	if err != nil {
 		return nil, nil, err
@@ -43,6 +48,7 @@ func (r *Repo) List(ctx context.Context) (all []Checkpoint, damaged []string, er
 	}
 	for _, o := range found {
 		name := path.Base(o.name)
+		c := Checkpoint{Name: name, Committed: o.modified, Pinned: pinned[name], Verdict: verdicts[name]}
 		m, err := r.Manifest(ctx, name)
 		switch {
 		case fault.Is(err, fault.NotFound):
@@ -50,19 +56,26 @@ func (r *Repo) List(ctx context.Context) (all []Checkpoint, damaged []string, er
 		case passing(ctx, err):
 			return nil, nil, err
 		case err != nil:
-			damaged = append(damaged, name)
+			unread = append(unread, c.unreadable(err, r.cfg.Clock.Now().UTC()))
 			continue
 		}
-		c := Checkpoint{
-			Name: name, Generation: m.Generation, Step: m.Step, World: m.World, Metrics: m.Metrics, Committed: o.modified, Pinned: pinned[name], Verdict: verdicts[name],
-		}
+		c.Generation, c.Step, c.World, c.Metrics = m.Generation, m.Step, m.World, m.Metrics
 		for _, p := range m.Parts {
 			c.Size += p.Size
 			c.New += p.New
 		}
 		all = append(all, c)
 	}
-	return all, damaged, nil
+	return all, unread, nil
+}
+
+// unreadable is the checkpoint with what its name says of it, and as damaged.
+func (c Checkpoint) unreadable(why error, now time.Time) Checkpoint {
+	c.Generation, c.Step, _ = parseName(c.Name) // one that is no name has neither
+	if c.Unread = why; !c.Verdict.Bad() {
+		c.Verdict = Verdict{At: now, Damage: fault.From(why).Message}
+	}
+	return c
 }
 
 // Pin keeps a checkpoint whatever the policy says; Unpin ends that.

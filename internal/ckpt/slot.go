@@ -115,6 +115,11 @@ func readSlot(src io.ReaderAt) (*Slot, error) {
 	if err != nil {
 		return nil, err
 	}
+	return slotOver(h, rest, src)
+}
+
+// slotOver is a slot of whose bytes behind the data, tree and table, were read; the data comes from src.
+func slotOver(h Header, rest []byte, src io.ReaderAt) (*Slot, error) {
 	s := &Slot{Header: h, Tree: rest[:h.Tree:h.Tree], sums: rest[h.Tree:], src: src, close: func() error { return nil }}
 	if crc32.ChecksumIEEE(s.Tree) != h.treeCRC || crc32.ChecksumIEEE(s.sums) != h.tableCRC {
 		return nil, badSlot("its tree or table is damaged", "目录或校验表已损坏")
@@ -135,13 +140,16 @@ func readFull(src io.ReaderAt, at, n int64) ([]byte, error) {
 // Close lets go of the file.
 func (s *Slot) Close() error { return s.close() }
 
+// noSlot is the reason where memory has none: that says nothing about what a tier has.
+const noSlot = "NoSlot"
+
 func slotFault(err error) error {
 	var already *fault.Error
 	switch {
 	case errors.As(err, &already):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.New(fault.NotFound, "NoSlot", fault.T("There is no slot.", "槽不存在。")).Because(err)
+		return fault.New(fault.NotFound, noSlot, fault.T("There is no slot.", "槽不存在。")).Because(err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return badSlot("it is shorter than it says", "短于其声明的长度").Because(err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):

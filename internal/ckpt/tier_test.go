@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/blobtest"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/s3"
 	"github.com/fermi-cluster/fermi/internal/blob/s3/s3test"
@@ -123,6 +124,13 @@ func tierLife(t *testing.T, st Store) {
 
 func TestOverFolder(t *testing.T) {
 	st := must[*folder.Store](t)(folder.Open(t.TempDir()))
+	defer st.Close()
+	tierLife(t, st)
+}
+
+// TestOverASharedFolder: on the mount that a person names.
+func TestOverASharedFolder(t *testing.T) {
+	st := must[*folder.Store](t)(folder.Open(blobtest.SharedFolder(t)))
 	defer st.Close()
 	tierLife(t, st)
 }

@@ -2,8 +2,8 @@ package ckpt
 
 import "context"
 
-// EachIn gives f every committed checkpoint of every tier, tier by tier, oldest first. A tier that open
-// says nil of is none. Those that can't be read are left out.
+// EachIn gives f every committed checkpoint of every tier, tier by tier, oldest first, and then those whose record can't be
+// read. A tier that open says nil of is none.
 func EachIn(ctx context.Context, tiers []string, open func(tier string) (*Repo, error), f func(tier string, c Checkpoint)) error {
 	for _, tier := range tiers {
 		repo, err := open(tier)
@@ -13,12 +13,14 @@ func EachIn(ctx context.Context, tiers []string, open func(tier string) (*Repo, 
 		if repo == nil {
 			continue
 		}
-		found, _, err := repo.List(ctx)
+		found, unread, err := repo.List(ctx)
 		if err != nil {
 			return err
 		}
-		for _, c := range found {
-			f(tier, c)
+		for _, c := range append(found, unread...) {
+			if c.Step > 0 { // what has no checkpoint's name is none
+				f(tier, c)
+			}
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ type verdictRecord struct {
 
 const maxVerdict = 64 << 10
 
-// Verify reads every byte of a checkpoint that its parts name, each chunk once.
+// Verify reads every byte of a checkpoint that its parts name, each chunk once, and again where it is not as it was written.
 func (r *Repo) Verify(ctx context.Context, name string) error {
 	src, err := r.open(ctx, name)
 	if err != nil {
@@ -50,12 +50,9 @@ func (nowhere) WriteAt([]byte, int64) error { return nil }
 // Check; one that is there no more is fault NotFound.
 func (r *Repo) Check(ctx context.Context, name string) (Verdict, error) {
 	why := r.Verify(ctx, name)
-	if bad(why) { // a read that went wrong once says nothing about what lies there
-		why = r.Verify(ctx, name)
-	}
 	v := Verdict{At: r.cfg.Clock.Now().UTC()}
 	switch {
-	case bad(why):
+	case Lost(why):
 		v.Damage = fault.From(why).Message
 	case why != nil:
 		return v, why
@@ -63,8 +60,11 @@ func (r *Repo) Check(ctx context.Context, name string) (Verdict, error) {
 	return v, r.Judge(ctx, name, v)
 }
 
-// bad says that what lies there is not what was written.
-func bad(err error) bool { return fault.ReasonOf(err) == "Damaged" || fault.Is(err, fault.NotFound) }
+// Lost says that what lies there is not what was written, or is not there; each is said only after a second look.
+func Lost(err error) bool {
+	reason := fault.ReasonOf(err)
+	return reason == "Damaged" || fault.Is(err, fault.NotFound) && reason != noSlot
+}
 
 // Judge keeps a verdict with a checkpoint; fault NotFound where it is there no more.
 func (r *Repo) Judge(ctx context.Context, name string, v Verdict) error {

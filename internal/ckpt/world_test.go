@@ -76,10 +76,10 @@ func open(t testing.TB, raw []byte) *Slot {
 	return s
 }
 
-// world is a repository on a file system that can fail, and the time it lives in.
+// world is a repository on something that can fail, and the time it lives in.
 type world struct {
 	t     testing.TB
-	fs    *faultfs.FS
+	fs    medium
 	clock *clock.Fake
 	rng   *rand.Rand
 	repo  *Repo
@@ -88,7 +88,11 @@ type world struct {
 
 func newWorld(t testing.TB, seed uint64) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clock: clock.NewFake(time.Unix(1_800_000_000, 0)), dir: t.TempDir()}
-	w.fs = faultfs.New(rand.New(rand.NewPCG(seed, 2)), w.clock.Now)
+	if b := newBucket(t, w.clock); b != nil {
+		w.fs = b
+	} else {
+		w.fs = faultfs.New(rand.New(rand.NewPCG(seed, 2)), w.clock.Now)
+	}
 	w.reopen()
 	return w
 }
@@ -96,7 +100,11 @@ func newWorld(t testing.TB, seed uint64) *world {
 // reopen is what a process does that starts after a crash.
 func (w *world) reopen() {
 	w.t.Helper()
-	st, err := folder.OpenFiles(w.fs, "memory")
+	if b, ok := w.fs.(*bucket); ok {
+		w.repo = w.on(b)
+		return
+	}
+	st, err := folder.OpenFiles(w.fs.(*faultfs.FS), "memory")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -20,23 +20,34 @@ var checkpointColumns = []column{number("STEP", "步数"), number("RANKS", "进�
 func (a *app) trainCheckpointsCommand() *cobra.Command {
 	var pin, unpin, step int64
 	var verify bool
+	var export, bring string
 	cmd := &cobra.Command{
-		Use: "checkpoints NAME", Short: Both("List the checkpoints of a task, verify them, or pin one", "列出任务的检查点，校验或固定其中的检查点"), Args: needArgs(1, 1, "NAME"),
-		Example: "  fermi train checkpoints gpt-7x2k9\n  fermi train checkpoints gpt-7x2k9 --pin 4000\n  fermi train checkpoints gpt-7x2k9 --verify --step 4000",
+		Use: "checkpoints NAME", Short: Both("List the checkpoints of a task, verify them, pin one, or fetch one", "列出任务的检查点，校验、固定或下载其中的检查点"), Args: needArgs(1, 1, "NAME"),
+		Example: "  fermi train checkpoints gpt-7x2k9\n  fermi train checkpoints gpt-7x2k9 --pin 4000\n  fermi train checkpoints gpt-7x2k9 --verify --step 4000\n  fermi train checkpoints gpt-7x2k9 --export ./step4000 --step 4000",
 	}
 	cmd.Flags().Int64Var(&pin, "pin", 0, Both("keep the one of this step, whatever the policy says; a * marks it", "固定该步的检查点，保留规则不再删除它；以 * 标记"))
 	cmd.Flags().Int64Var(&unpin, "unpin", 0, Both("let the policy decide about the one of this step again", "取消固定该步的检查点"))
 	cmd.Flags().BoolVar(&verify, "verify", false, Both("have every byte in the shared store read back and checked, and wait for it", "读回并校验共享存储中的每个字节，等待完成"))
-	cmd.Flags().Int64Var(&step, "step", 0, Both("verify the one of this step only", "仅校验该步的检查点"))
-	cmd.MarkFlagsMutuallyExclusive("pin", "unpin", "verify")
+	cmd.Flags().Int64Var(&step, "step", 0, Both("verify or export the one of this step only", "仅校验或导出该步的检查点"))
+	cmd.Flags().StringVar(&export, "export", "", Both("fetch the newest, or that of --step, into this new folder, a file for each rank; python3 -m fermi.convert makes torch.save, safetensors or DCP of it",
+		"将最新的（或 --step 指定的）检查点下载到此新文件夹，每个进程一个文件；可用 python3 -m fermi.convert 转换为 torch.save、safetensors 或 DCP"))
+	cmd.Flags().StringVar(&bring, "import", "", Both("upload the slots in this folder into a task that waits for its checkpoint (spec.checkpoint.from: {upload: true})",
+		"将此文件夹中的槽文件上传到正在等待检查点的任务（spec.checkpoint.from: {upload: true}）"))
+	cmd.MarkFlagsMutuallyExclusive("pin", "unpin", "verify", "export", "import")
 	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
 		if cmd.Flags().Changed("pin") || cmd.Flags().Changed("unpin") {
 			if err := s.client.Pin(ctx, s.project(api.KindTrainingTask), args[0], pin+unpin, cmd.Flags().Changed("pin")); err != nil {
 				return err
 			}
 		}
-		if cmd.Flags().Changed("step") && (!verify || step < 1) {
-			return usage(cmd, fault.T("--step N goes with --verify, and is at least 1.", "--step N 与 --verify 同用，且至少为 1。"))
+		if cmd.Flags().Changed("step") && (!verify && export == "" || step < 1) {
+			return usage(cmd, fault.T("--step N goes with --verify or --export, and is at least 1.", "--step N 与 --verify 或 --export 同用，且至少为 1。"))
+		}
+		if cmd.Flags().Changed("export") {
+			return s.export(ctx, args[0], step, export)
+		}
+		if cmd.Flags().Changed("import") {
+			return s.bring(ctx, args[0], bring)
 		}
 		if verify {
 			if err := s.verify(ctx, args[0], step); err != nil {
@@ -47,10 +58,13 @@ func (a *app) trainCheckpointsCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := s.showCheckpoints(ctx, args[0], list); err != nil || !verify {
+		if err := s.showCheckpoints(ctx, args[0], list); err != nil {
 			return err
 		}
-		return s.damaged(list, step)
+		if found := s.damaged(list, step); verify {
+			return found
+		}
+		return nil
 	})
 	return cmd
 }

@@ -46,6 +46,11 @@ func (s *session) tellInside(ctx context.Context, t *api.TrainingTask) error {
 	}
 	sums = append(sums, "CPU "+p.TotalCPUs.String(), s.t("memory ", "内存 ")+p.TotalMemory.String())
 	s.say("Inside %d running tasks in %s, %s first: %s.", "在 %d 个运行中的任务内（%s），主节点 %s：%s。", p.NodeCount, strings.Join(p.Zones, ", "), p.MasterNode, strings.Join(sums, ", "))
+	made, err := s.client.Recipe(ctx, t)
+	if err != nil {
+		return err
+	}
+	s.say("%d processes in all.", "共 %d 个进程。", made.RankCount)
 	for _, w := range p.Warnings {
 		s.say("Warning: %s", "警告：%s", w.In(s.lang))
 	}

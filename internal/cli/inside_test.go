@@ -17,8 +17,9 @@ func TestTrainRunInside(t *testing.T) {
 		NodeCount: 2, MasterNode: "b", Zones: []string{"z1", "z2"}, Devices: map[string]int{"V100": 4, "A100": 8}, TotalCPUs: 32000, TotalMemory: 64 << 30,
 		Warnings: []api.Text{fault.T("They are far apart.", "相距较远。")},
 	}
+	f.recipe = api.Recipe{RankCount: 4}
 	got := f.fermi(t, "", "train", "run", "-d", "--name", "x1", "--inside", "b,a", "--ranks", "2", "--", "python3", "train.py")
-	for _, want := range []string{"Inside 2 running tasks in z1, z2, b first: ", "A100", "V100", "CPU 32, memory 64Gi.", "Warning: They are far apart."} {
+	for _, want := range []string{"Inside 2 running tasks in z1, z2, b first: ", "A100", "V100", "CPU 32, memory 64Gi.", "4 processes in all.", "Warning: They are far apart."} {
 		if got.code != 0 || !strings.Contains(got.err, want) {
 			t.Errorf("no %q in %+v", want, got)
 		}
@@ -32,6 +33,10 @@ func TestTrainRunInside(t *testing.T) {
 	spec := f.objects[api.KindTrainingTask][0].(*api.TrainingTask).Spec
 	if !slices.Equal(spec.Inside, []string{"b", "a"}) || len(spec.Roles) != 1 || spec.Roles[0].Replicas != 2 || spec.Roles[0].Ranks != 2 || spec.Code != nil {
 		t.Errorf("%+v", spec)
+	}
+	dry := f.fermi(t, "", "train", "run", "--dry-run", "--inside", "b,a", "--", "true")
+	if dry.code != 0 || !strings.Contains(dry.err, "4 processes in all.") || strings.Contains(dry.err, "No preview") || len(f.objects[api.KindTrainingTask]) != 1 {
+		t.Errorf("%+v", dry)
 	}
 	bad := f.fermi(t, "", "train", "run", "--inside", "a", "--gpus", "2", "--replicas", "3", "--", "true")
 	if bad.code == 0 || !strings.Contains(bad.err, "--gpus") || !strings.Contains(bad.err, "--replicas") {

@@ -40,5 +40,8 @@ func (s *session) describePace(d *sheetWriter, p *api.Pace) {
 	if p.DataWait > 0 {
 		parts = append(parts, s.t("%.1f %% waiting for data", "等待数据 %.1f %%", 100*p.DataWait))
 	}
+	if p.LossScale > 0 {
+		parts = append(parts, s.t("loss scale %.6g, %d steps skipped", "损失缩放 %.6g，跳过 %d 步", p.LossScale, p.SkippedSteps))
+	}
 	d.add("Pace", "训练速度", strings.Join(parts, ", "))
 }

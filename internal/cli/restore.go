@@ -37,14 +37,20 @@ func (a *app) trainRestoreCommand() *cobra.Command {
 	return cmd
 }
 
-// origin reads --from TASK or TASK@STEP.
+// isFolder says that --from names a folder of slots and no task: no name of a task has a slash.
+func isFolder(from string) bool { return strings.ContainsRune(from, '/') }
+
+// origin reads --from TASK, TASK@STEP or FOLDER/.
 func (f *faults) origin(text string) *api.CheckpointFrom {
+	if isFolder(text) {
+		return &api.CheckpointFrom{Upload: true}
+	}
 	task, step, given := strings.Cut(text, "@")
 	out := &api.CheckpointFrom{Task: task}
 	if given {
 		n, err := strconv.ParseInt(step, 10, 64)
 		if err != nil || n < 1 {
-			f.add("--from", fault.T("%q is not of the form TASK or TASK@STEP.", "%q 不是 TASK 或 TASK@STEP 的形式。", text))
+			f.add("--from", fault.T("%q is not of the form TASK, TASK@STEP or FOLDER/.", "%q 不是 TASK、TASK@STEP 或 FOLDER/ 的形式。", text))
 		}
 		out.Step = n
 	}

@@ -215,7 +215,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringSliceVar(&r.inside, "inside", nil, Both("run inside these running tasks of one replica, on their devices, a replica in each; the first has rank 0; in their folders unless --code or --git is given",
 		"在这些运行中的单副本任务内运行，使用其设备，每个一个副本；第一个为 rank 0；未指定 --code 或 --git 时在其目录中运行"))
 	f.IntVar(&r.restarts, "restarts", 0, Both("restarts allowed within an hour", "一小时内允许的重启次数"))
-	f.StringVar(&r.from, "from", "", Both("begin from a checkpoint of another task: TASK, or TASK@STEP", "从另一任务的检查点开始：TASK 或 TASK@STEP"))
+	f.StringVar(&r.from, "from", "", Both("begin from a checkpoint of another task: TASK, or TASK@STEP; or from the slots in a folder: FOLDER/, with a slash", "从另一任务的检查点开始：TASK 或 TASK@STEP；或从文件夹中的槽文件开始：FOLDER/（须含斜杠）"))
 	f.StringVar(&r.timeout, "timeout", "", Both("longest run, such as 2h", "最长运行时间，如 2h"))
 	f.StringVar(&r.expected, "expected-time", "", Both("how long it will run, about, such as 6h; for price and order", "预计运行时间，如 6h；用于计价与排序"))
 	f.BoolVarP(&r.detach, "detach", "d", false, Both("submit and return", "提交后立即返回"))

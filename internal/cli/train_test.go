@@ -155,7 +155,7 @@ func (l *lockedBuffer) String() string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+	for deadline := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("never happened: %s", what)
 		}

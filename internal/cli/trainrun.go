@@ -53,6 +53,11 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 	if err := s.tellInside(ctx, task); err != nil {
 		return err
 	}
+	if isFolder(r.from) { // what is wrong with it is said before there is a task
+		if _, err := slotsIn(r.from); err != nil {
+			return err
+		}
+	}
 	if r.dryRun {
 		// Without its code: a check uploads nothing.
 		made, err := s.client.Submit(ctx, task, true)
@@ -66,6 +71,9 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 			return s.data(manifest{made.Task})
 		}
 		s.tell(outcome{Kind: api.KindTrainingTask, Name: first(made.Name, made.Task.Meta.DisplayName), Result: "created", DryRun: true})
+		if len(task.Spec.Inside) > 0 {
+			return nil // its place is theirs, and is told
+		}
 		return s.preview(ctx, task)
 	}
 	if !r.noCode && task.Spec.Code == nil {
@@ -93,6 +101,13 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 		task.Meta.Name, task.Meta.ID = made.Name, made.TaskID
 	}
 	s.say("Task %s submitted.", "任务 %s 已提交。", task.Meta.Name)
+	if isFolder(r.from) {
+		if err := s.bring(ctx, task.Meta.Name, r.from); err != nil {
+			s.say("The task waits for its checkpoint: fermi train checkpoints %[1]s --import %[2]s; or delete it: fermi delete task %[1]s",
+				"任务仍在等待检查点：fermi train checkpoints %[1]s --import %[2]s；或删除任务：fermi delete task %[1]s", task.Meta.Name, r.from)
+			return err
+		}
+	}
 	if r.detach {
 		if s.structured() {
 			return s.data(manifest{task})

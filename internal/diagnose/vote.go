@@ -6,25 +6,32 @@ type Silent struct {
 	Step       int64
 	State      byte // of its process: T, D, S, R
 	Collective bool // it waits for other ranks
+	Backward   bool // it computes gradients, or waits there for those of others
 }
 
 // Vote says which of silent ranks the others wait for: one that is stopped; else one that waits for a
-// disk; else one outside of a collective while others are inside; else the one furthest behind. alone:
+// disk; else one outside of collectives and gradients while others are inside; else, where some are in a collective and some
+// in their gradients, the fewer of them, which are on another way through the program; else the one furthest behind. alone:
 // it stands out. The list must not be empty.
 func Vote(list []Silent) (guilty int, alone bool) {
-	inside := 0
+	collective, backward := 0, 0
 	for _, s := range list {
 		if s.Collective {
-			inside++
+			collective++
+		} else if s.Backward {
+			backward++
 		}
 	}
+	outside := len(list) - collective - backward
 	blame := func(s Silent) int {
 		switch {
 		case s.State == 'T':
 			return 3
 		case s.State == 'D':
 			return 2
-		case inside > 0 && !s.Collective:
+		case outside == len(list) || collective == len(list) || backward == len(list):
+			return 0
+		case outside > 0 && !s.Collective && !s.Backward, outside == 0 && s.Collective == (collective < backward):
 			return 1
 		}
 		return 0

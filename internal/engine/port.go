@@ -141,6 +141,7 @@ const (
 	ReasonStopped      = "Stopped"      // we stopped it
 	ReasonStartFailed  = "StartFailed"  // the command or its code could not be started: the user's to mend
 	ReasonLauncherLost = "LauncherLost" // the launcher itself was killed
+	ReasonLeftEarly    = "LeftEarly"    // a rank ended well while others needed it
 )
 
 // Engine starts and stops replicas on the nodes of its zones. Safe for concurrent use.

@@ -86,7 +86,7 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		}
 		env.set(v.Name, v.Value)
 	}
-	if isPython(r.Command) {
+	if recipe.Python(r.Command) {
 		path := filepath.Join(dir, dirSDK)
 		if own := env.values["PYTHONPATH"]; own != "" {
 			path = own + ":" + path

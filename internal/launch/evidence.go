@@ -85,8 +85,27 @@ func (w *warden) firstCause() (at time.Time, victim bool) {
 			first = local
 		}
 	}
+	if w.failures[first].guilt == diagnose.Peer {
+		if local, f := w.leaver(now); f != nil {
+			first, w.failures[local] = local, *f
+		}
+	}
 	w.reaper.first = first
 	return w.failures[first].at, w.failures[first].guilt == diagnose.Peer
+}
+
+// leaver is a rank that ended well, where the others died of having lost one: they still needed it.
+func (w *warden) leaver(now time.Time) (local int, f *failure) {
+	for local, ws := range w.reaper.ends {
+		if ws != nil && ws.Exited() && ws.ExitStatus() == 0 {
+			e := diagnose.Evidence{Rank: w.g.FirstRank + local, Reason: engine.ReasonLeftEarly}
+			rule := causes().Cause(e)
+			return local, &failure{at: now, guilt: rule.Guilt, Diagnosis: engine.Diagnosis{
+				Cause: rule.ID, Fingerprint: diagnose.Fingerprint(e, rule), Step: w.l.ranks.stepOf(local),
+			}}
+		}
+	}
+	return -1, nil
 }
 
 // look finds out why one rank failed. What was killed can't have said why: nobody waits for its words.

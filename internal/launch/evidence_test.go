@@ -65,6 +65,33 @@ func testTheCulpritIsFound(t *testing.T, _ *world, make func(func(*engine.Replic
 	}
 }
 
+// TestTheLeaverIsNamed: a rank that ended well while another still needed it is the culprit, not the one that lost it.
+func TestTheLeaverIsNamed(t *testing.T) { eachWay(t, testTheLeaverIsNamed) }
+
+func testTheLeaverIsNamed(t *testing.T, _ *world, make func(func(*engine.Replica), ...string) *replica) {
+	r := make(several(3), "sh", "-c", `
+		case $RANK in
+		0) exec sleep 1000;;
+		1) echo > $FERMI_SHM/left; exit 0;;
+		esac
+		until [ -e $FERMI_SHM/left ]; do :; done
+		sleep 0.2
+		echo 'RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1' >&2
+		exit 1`)
+	l := r.launch()
+	r.generation(1, true)
+	said := r.ranks("a failure", func(s link.Ranks) bool { return s.Failed != nil })
+	if f := said.Failed; f.Rank != 1 || f.Cause != "left-early" || f.Reason != engine.ReasonLeftEarly || f.Code != 0 || f.Fingerprint == "" {
+		t.Errorf("%+v", f)
+	}
+	if err := r.w.server.hub.Stop(r.spec.Name, 0); err != nil {
+		t.Error(err)
+	}
+	if err := l.wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAVictimAlone: where nobody else fails the victim's end counts after a while.
 func TestAVictimAlone(t *testing.T) {
 	w := newWorld(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/preflight"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // packages are those whose versions must agree between processes that talk to each other.
@@ -77,7 +78,7 @@ func freeBytes(dir string) int64 {
 // pythonOf is the interpreter that the command names, or that PATH would give it; "": none.
 func pythonOf(command, env []string, dir string) string {
 	name := "python3"
-	if isPython(command) {
+	if recipe.Python(command) {
 		name = command[0]
 	}
 	file, err := inside.Find(name, dir, lookupIn(env, "PATH"))

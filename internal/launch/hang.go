@@ -38,6 +38,7 @@ func (r *ranks) silence(now time.Time, look func(int, bool) *vitals) (alarm, sur
 	if len(r.said.Hung) > 0 || r.frozen || r.said.Generation != r.now.Number {
 		return false, false
 	}
+	r.stall.keeping = r.job != nil || len(r.wants) > 0
 	if alarm, sure = r.stall.hung(now, look); alarm {
 		r.stall.alarmed(sure)
 	}
@@ -111,6 +112,7 @@ func (w *warden) testify(now time.Time, sure bool) {
 	pids := w.l.ranks.connected()
 	frames := w.dump(pids)
 	var states []link.RankState
+	kernel := map[int][]fault.Text{} // by rank
 	look := w.drag.look()
 	for local, pid := range pids {
 		v := look(pid, false)
@@ -118,14 +120,18 @@ func (w *warden) testify(now time.Time, sure bool) {
 			continue
 		}
 		s := w.l.ranks.stateOf(local, now)
-		s.State, s.Waits, s.Collective = v.state, waitsIn(pid), collective.MatchString(frames[local])
-		states = append(states, s)
+		s.State, s.Waits = v.state, waitsIn(pid)
+		s.Collective, s.Backward = collective.MatchString(frames[local]), backward.MatchString(frames[local])
+		states, kernel[s.Rank] = append(states, s), inKernel(pid)
 	}
 	slices.SortFunc(states, func(a, b link.RankState) int { return a.Rank - b.Rank })
 	w.l.log.Warn("ranks make no progress", "generation", w.g.Number, "sure", sure, "ranks", len(states))
 	for _, s := range states {
 		w.l.spool.notice("%s", both(fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
 			s.Rank, s.Step, s.Silent.Round(100*time.Millisecond), strconv.QuoteRune(rune(s.State)), orDash(s.Waits))))
+		for _, line := range kernel[s.Rank] {
+			w.l.spool.notice("rank %d: %s", s.Rank, both(line))
+		}
 	}
 	if len(states) > 0 {
 		w.l.ranks.hung(states, now)

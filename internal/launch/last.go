@@ -3,9 +3,11 @@ package launch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // The last save. When its ranks have ended and no other generation follows, what they saved lies in memory
@@ -113,7 +115,11 @@ func (r *ranks) late() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.job != nil {
-		r.notePersisted(r.job, nil, errTooLate)
+		left := *r.job
+		left.tiers = slices.DeleteFunc(slices.Clone(left.tiers), func(tier string) bool {
+			return slices.ContainsFunc(r.said.Persisted, func(p link.Persisted) bool { return p.Tier == tier && p.Step == left.step })
+		})
+		r.notePersisted(&left, nil, errTooLate)
 	}
 	r.report()
 }

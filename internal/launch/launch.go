@@ -310,7 +310,7 @@ func (l *launcher) Go(epoch int64, g link.Generation) {
 	l.orders.give(order{epoch, g})
 	l.ranks.tellRoles(g)
 	l.ranks.tellInterval(g)
-	l.ranks.freeze(g.Number, g.Frozen)
+	l.ranks.freeze(g.Number, g.Frozen, g.Save)
 }
 
 // Watermark is the leader's word, from the link.

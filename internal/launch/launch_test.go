@@ -264,7 +264,7 @@ func TestRestOfTheTree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.replica(func(r *engine.Replica) { r.StopGrace = api.Duration(100 * time.Millisecond) },
-		sh(`setsid sh -c 'trap "" TERM; (trap "" TERM; while :; do sleep 0.01; done) & exit 0'; sleep 1000 & echo end; exit 4`)...)
+		sh(`setsid sh -c 'trap "" TERM; (trap "" TERM; exec 2>/dev/null; while :; do sleep 0.01; done) & exit 0'; sleep 1000 & echo end; exit 4`)...)
 	if e := r.run(); e.Code != 4 || e.Reason != engine.ReasonNonZero {
 		t.Errorf("%+v", e)
 	}

@@ -31,7 +31,7 @@ func TestOffers(t *testing.T) {
 	if got := a.hear(); got != `{"watermark":{"step":0,"held":true}}` {
 		t.Error(got)
 	}
-	r.freeze(1, true)
+	r.freeze(1, true, false)
 	b.say(`{"held":{"steps":[]}}`)
 	b.say(`{"saved":{"step":7,"bytes":1,"seconds":0}}`) // heard after the offer
 	eventually(t, "the offer is noted", func() bool {
@@ -45,7 +45,7 @@ func TestOffers(t *testing.T) {
 		defer r.mu.Unlock()
 		return len(r.held[0]) == 1
 	})
-	r.freeze(1, false)
+	r.freeze(1, false, false)
 	got := b.hear()
 	if got == `{"watermark":{"step":4}}` { // it may be told of both in turn
 		got = b.hear()
@@ -106,9 +106,9 @@ func TestOffersElsewhere(t *testing.T) {
 	if got := a.hear(); got != `{"watermark":{"step":3}}` {
 		t.Error(got)
 	}
-	r.freeze(1, true)
+	r.freeze(1, true, false)
 	r.watermark(link.Watermark{Generation: 1, Step: 3, Seen: offer.Offer}) // it may be about to choose
-	r.freeze(1, false)
+	r.freeze(1, false, false)
 	if got := a.hear(); got != `{"watermark":{"step":3,"held":true}}` {
 		t.Error(got)
 	}

@@ -22,6 +22,25 @@ func TestPaceIsOfStepsWhoseTimeIsKnown(t *testing.T) {
 	}
 }
 
+// TestLossScaleIsTheNewest: it is told from the first report on, and what is none counts for nothing.
+func TestLossScaleIsTheNewest(t *testing.T) {
+	var sum link.Pace
+	report := func(t float64, scale, skipped float64) {
+		addPace(&sum, &wordProgress{T: t, Metrics: map[string]float64{"loss_scale": scale, "skipped_steps": skipped}}, 1)
+	}
+	report(0, 65536, 0)
+	if want := (link.Pace{Scale: 65536}); sum != want {
+		t.Errorf("%+v, not %+v", sum, want)
+	}
+	report(0.5, 32768, 1)
+	report(0.5, 16384, 2)
+	report(0.5, 32768, 1) // another rank, a step behind
+	report(0.5, -1, 7)
+	if want := (link.Pace{Steps: 4, Seconds: 2, Scale: 32768, Skipped: 2}); sum != want {
+		t.Errorf("%+v, not %+v", sum, want)
+	}
+}
+
 // TestSavesAreCounted: one that is never whole was begun all the same; what came from elsewhere was not.
 func TestSavesAreCounted(t *testing.T) {
 	var told link.Ranks

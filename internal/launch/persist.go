@@ -88,8 +88,9 @@ func (r *ranks) abandon() {
 	r.job, r.wanted, r.ordered, r.said.Persisted = nil, nil, 0, nil
 }
 
-// persisted is what became of a job: the parts of each tier, or why there are none.
-func (r *ranks) persisted(job *persisting, parts map[string][]ckpt.PartRef, failed map[string]error) {
+// persisted is what became of a job in one of its tiers: the parts, or why there are none. The leader hears of it at
+// once, so that a slow tier keeps no other waiting.
+func (r *ranks) persisted(job *persisting, tier string, parts []ckpt.PartRef, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.job != job {
@@ -98,10 +99,18 @@ func (r *ranks) persisted(job *persisting, parts map[string][]ckpt.PartRef, fail
 	if late := r.scores.at(job.step); late != nil { // it may have been reported after it was saved
 		job.metrics = late
 	}
-	for _, tier := range job.tiers {
-		one := *job
-		one.tiers = []string{tier}
-		r.notePersisted(&one, parts[tier], failed[tier])
+	one := *job
+	one.tiers = []string{tier}
+	r.notePersisted(&one, parts, failed)
+	r.report()
+}
+
+// finished lets go of the slots of a job and takes up the next.
+func (r *ranks) finished(job *persisting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.job != job {
+		return
 	}
 	r.job = nil
 	r.order(nil)
@@ -210,7 +219,6 @@ func (l *launcher) work(ctx context.Context, job *persisting, pending map[string
 		case <-inner.Done():
 		}
 	}()
-	parts, failed := map[string][]ckpt.PartRef{}, map[string]error{}
 	for _, tier := range job.tiers {
 		save, refs, err := l.write(inner, tier, job)
 		if old, ok := pending[tier]; ok && save != nil { // it was never committed
@@ -219,11 +227,12 @@ func (l *launcher) work(ctx context.Context, job *persisting, pending map[string
 		if save != nil {
 			pending[tier] = saved{save, job.generation, job.step}
 		}
-		if parts[tier], failed[tier] = refs, err; err != nil && inner.Err() == nil {
+		if err != nil && inner.Err() == nil {
 			l.log.Warn("a step was not persisted", "step", job.step, "tier", tier, "error", err)
 		}
+		l.ranks.persisted(job, tier, refs, err)
 	}
-	l.ranks.persisted(job, parts, failed)
+	l.ranks.finished(job)
 }
 
 // write puts what all ranks here have of a step into a tier. The save is there also when it failed.

@@ -45,14 +45,35 @@ func TestWhatIsReadIsKept(t *testing.T) {
 	if again, _ := r.wantedNow(); again != job {
 		t.Fatal("the slots of what is read were given up")
 	}
-	r.persisted(job, map[string][]ckpt.PartRef{link.TierLocal: {{Rank: 0}}}, nil)
+	r.persisted(job, link.TierLocal, []ckpt.PartRef{{Rank: 0}}, nil)
+	r.finished(job)
 	if p := r.said.Persisted; len(p) != 1 || p[0].Step != 8 || p[0].Error != "" || c.out.keep != 9 {
 		t.Fatalf("%+v %+v", p, c.out)
 	}
 	next, _ := r.wantedNow()
-	r.persisted(next, nil, map[string]error{link.TierLocal: errors.New("full")})
+	r.persisted(next, link.TierLocal, nil, errors.New("full"))
+	r.finished(next)
 	if p := r.said.Persisted; len(p) != 1 || p[0].Step != 9 || p[0].Error != "full" || c.out.keep != 0 {
 		t.Fatalf("%+v %+v", p, c.out)
+	}
+}
+
+// TestASlowTierKeepsNoOtherWaiting: what is on the disk is told while the same step is on its way to the shared store, and
+// stays told when the time is over before it gets there.
+func TestASlowTierKeepsNoOtherWaiting(t *testing.T) {
+	r := persistRanks()
+	order := wishing(9, 8)
+	order.Persist.Tiers = []string{link.TierLocal, link.TierShared}
+	r.watermark(order)
+	job, _ := r.wantedNow()
+	r.persisted(job, link.TierLocal, []ckpt.PartRef{{Rank: 0}}, nil)
+	if p := r.said.Persisted; len(p) != 1 || p[0].Tier != link.TierLocal || p[0].Error != "" || r.keeping() != 8 {
+		t.Fatalf("%+v, keeping %d", p, r.keeping())
+	}
+	r.late()
+	p := r.said.Persisted
+	if len(p) != 2 || p[0].Tier != link.TierLocal || p[0].Error != "" || p[1].Tier != link.TierShared || p[1].Error != errTooLate.Error() {
+		t.Fatalf("%+v", p)
 	}
 }
 
@@ -70,7 +91,7 @@ func TestACheckpointHasItsMetrics(t *testing.T) {
 		report(1, 8, map[string]float64{"loss": 9})
 		report(0, 9, map[string]float64{"loss": 0.25})
 		job, _ := r.wantedNow()
-		r.persisted(job, map[string][]ckpt.PartRef{link.TierLocal: {{Rank: 0}}}, nil)
+		r.persisted(job, link.TierLocal, []ckpt.PartRef{{Rank: 0}}, nil)
 		if d := cmp.Diff(want, r.said.Persisted[0].Metrics); d != "" {
 			t.Errorf("first rank %d: %s", first, d)
 		}
@@ -84,7 +105,7 @@ func TestAGenerationTakesWhatIsPersistedWithIt(t *testing.T) {
 	job, _ := r.wantedNow()
 	r.begin(link.Generation{Number: 5, World: 4, Restore: 8})
 	<-job.over
-	r.persisted(job, map[string][]ckpt.PartRef{link.TierLocal: {{Rank: 0}}}, nil)
+	r.persisted(job, link.TierLocal, []ckpt.PartRef{{Rank: 0}}, nil)
 	if now, _ := r.wantedNow(); now != nil || len(r.said.Persisted) != 0 || r.keeping() != 0 {
 		t.Fatalf("%+v", r.said.Persisted)
 	}

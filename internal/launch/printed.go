@@ -111,12 +111,10 @@ func (r *ranks) printed(local int, step int64, last bool, generation int64) bool
 		return true
 	}
 	w := &wordProgress{Step: step}
-	if steps := step - p.step; p.begun && p.phase == "" && steps > 0 {
+	if steps := step - p.step; p.begun && !p.over && steps > 0 {
 		w.T = now.Sub(p.last).Seconds() / float64(steps)
 	}
-	if p.phase = ""; last {
-		defer func() { p.phase = "end" }() // what comes now is no step
-	}
+	p.over = last // what comes then is no step
 	r.hear(local, word{Progress: w})
 	return true
 }

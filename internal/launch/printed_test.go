@@ -109,13 +109,13 @@ func TestWhoPrintsIsFollowed(t *testing.T) {
 // TestSilenceOfWhoPrints: it lasts longer before it is a hang, and after the last step it is none.
 func TestSilenceOfWhoPrints(t *testing.T) {
 	for name, c := range map[string]struct {
-		phase string
-		most  time.Duration
-		hung  bool
-	}{"between": {"", 40 * time.Second, true}, "after the last": {"end", 9 * time.Minute, false}} {
+		over bool
+		most time.Duration
+		hung bool
+	}{"between": {false, 40 * time.Second, true}, "after the last": {true, 9 * time.Minute, false}} {
 		r := newRig()
 		for i := range r.pulses {
-			r.pulses[i].printed, r.pulses[i].phase = true, c.phase
+			r.pulses[i].printed, r.pulses[i].over = true, c.over
 		}
 		last := r.now
 		hung, _ := r.pass(c.most, nothing)

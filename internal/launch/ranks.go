@@ -16,38 +16,39 @@ type ranks struct {
 	tell func(link.Ranks)
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	now     link.Generation // of the ranks that were started last
-	said    link.Ranks      // as told; Held is made anew for each
-	held    [][]int64       // of each local rank, rising
-	saved   []bool          // which have saved in this generation
-	steps   []int64         // the newest step each reported
-	at      []int64         // the newest step each was seen at in memory: reports may be on their way
-	memory  string          // the folder of that; "": none
-	sealing []sync.Mutex    // of each local rank: held while a slot of it is summed
-	begun   [][]int64       // saves of each that are under way
-	stalls  [][]float64     // how long each waited for its last saves, in seconds
-	mark    int64           // the watermark of now
-	pinned  []int64         // steps that stay besides, rising
-	copies  []link.Copy     // what is held for other launchers' ranks
-	asked   bool            // frozen by the leader's word
-	frozen  bool            // a rank failed: nothing may be overwritten that the leader may choose
-	stopped *wordStop
-	roles   map[string]wordRole // the newest; nil: never told
-	conns   map[*rankConn]struct{}
-	stall   stall
-	own     own
-	linked  []bool          // which speak for themselves in this generation
-	python  []bool          // which are of the Python SDK
-	moved   chan struct{}   // has one after a rank said that it left
-	offers  map[int][]int64 // what local ranks would keep, if they may give up the rest
-	granted int64           // the newest offer that the leader knows of
-	job     *persisting     // what is being persisted: its slots stay; nil: nothing
-	wanted  *link.Persist   // the newest that the leader ordered
-	ordered int64           // the order that was taken up last
-	persist chan struct{}   // has one after job or committed changed
-	pending bool            // something waits to be told, at due
-	due     time.Time
+	mu       sync.Mutex
+	now      link.Generation // of the ranks that were started last
+	said     link.Ranks      // as told; Held is made anew for each
+	held     [][]int64       // of each local rank, rising
+	saved    []bool          // which have saved in this generation
+	steps    []int64         // the newest step each reported
+	at       []int64         // the newest step each was seen at in memory: reports may be on their way
+	memory   string          // the folder of that; "": none
+	sealing  []sync.Mutex    // of each local rank: held while a slot of it is summed
+	begun    [][]int64       // saves of each that are under way
+	stalls   [][]float64     // how long each waited for its last saves, in seconds
+	mark     int64           // the watermark of now
+	pinned   []int64         // steps that stay besides, rising
+	copies   []link.Copy     // what is held for other launchers' ranks
+	asked    bool            // frozen by the leader's word
+	boundary *boundary       // about to be
+	frozen   bool            // a rank failed: nothing may be overwritten that the leader may choose
+	stopped  *wordStop
+	roles    map[string]wordRole // the newest; nil: never told
+	conns    map[*rankConn]struct{}
+	stall    stall
+	own      own
+	linked   []bool          // which speak for themselves in this generation
+	python   []bool          // which are of the Python SDK
+	moved    chan struct{}   // has one after a rank said that it left
+	offers   map[int][]int64 // what local ranks would keep, if they may give up the rest
+	granted  int64           // the newest offer that the leader knows of
+	job      *persisting     // what is being persisted: its slots stay; nil: nothing
+	wanted   *link.Persist   // the newest that the leader ordered
+	ordered  int64           // the order that was taken up last
+	persist  chan struct{}   // has one after job or committed changed
+	pending  bool            // something waits to be told, at due
+	due      time.Time
 
 	committed []link.Committed  // as the leader told
 	wants     map[int]link.Want // steps that local ranks wait for
@@ -71,7 +72,7 @@ func newRanks(n int, tell func(link.Ranks)) *ranks {
 func (r *ranks) begin(g link.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.now, r.mark, r.frozen, r.asked = g, g.Restore, false, false
+	r.now, r.mark, r.frozen, r.asked, r.boundary = g, g.Restore, false, false, nil
 	r.abandon()
 	r.scores.rewind(g.Restore)
 	r.said.SteppedAt, r.said.Pace, r.said.Use, r.said.Printed = time.Time{}, link.Pace{}, link.Use{}, false
@@ -97,6 +98,7 @@ func (r *ranks) begin(g link.Generation) {
 func (r *ranks) started(port int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.stall.started(time.Now())
 	r.said.Generation, r.said.Failed, r.said.Port, r.said.Missed = r.now.Number, nil, port, 0
 	r.said.Facts, r.said.Preflight = nil, nil // of no use any more
 	r.report()
@@ -236,10 +238,9 @@ func (r *ranks) hear(i int, w word) {
 	default:
 		return
 	}
+	r.reach()
 	if r.decides() {
-		if all := r.common(); len(all) > 0 {
-			r.raise(all[len(all)-1])
-		}
+		r.raise(r.newestHeld())
 	}
 	r.later(pause)
 }
@@ -256,8 +257,8 @@ func (r *ranks) answerOffers() {
 	}
 	for i, kept := range r.offers {
 		delete(r.offers, i)
-		if all := r.common(); len(all) > 0 && r.decides() {
-			r.raise(all[len(all)-1])
+		if r.decides() {
+			r.raise(r.newestHeld())
 		}
 		mark := r.mark
 		r.held[i] = slices.DeleteFunc(r.held[i], func(step int64) bool { return step > mark && !slices.Contains(kept, step) })
@@ -293,18 +294,6 @@ func newest(steps []int64) []int64 {
 	return steps[max(0, len(steps)-link.MaxHeld):]
 }
 
-// freeze is the leader's word that it is about to open another generation, or is not any more: what it
-// knows that is held must be so until then, while the ranks go on.
-func (r *ranks) freeze(generation int64, asked bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if generation == r.now.Number && r.asked != asked {
-		r.asked = asked
-		r.answerOffers()
-		r.report()
-	}
-}
-
 // raise tells the ranks of a newer watermark, mu held.
 func (r *ranks) raise(step int64) {
 	if step <= r.mark || r.frozen || r.asked {
@@ -334,6 +323,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (welcome answer, ok bool) {
 	}
 	r.conns[c], c.local, c.of = struct{}{}, local, h.Generation
 	r.stall.pulses[local].pid, r.stall.pulses[local].printed, r.linked[local] = pidOf(c.conn), false, true
+	r.stall.pulses[local].arrived(time.Now())
 	r.python[local] = h.stacks()
 	if r.mark > 0 {
 		mark, keep := r.mark, r.keeping()

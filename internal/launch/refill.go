@@ -7,13 +7,19 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// lookEvery is how often a restore looks whether it is still wanted.
-const lookEvery = 100 * time.Millisecond
+const (
+	// lookEvery is how often a restore looks whether it is still wanted.
+	lookEvery = 100 * time.Millisecond
+	// restorers is how many ranks of a launcher are restored at once; each reads several packs at once.
+	restorers = 4
+)
 
 // refill puts the checkpoint that a generation starts from into the slots of its ranks, which then find it
 // as they find what they saved themselves. False: it can't be had here, which the leader was told, or is
@@ -80,27 +86,37 @@ func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
 	if err != nil {
 		return err
 	}
-	var from []string
-	for local := range max(l.replica.Ranks, 1) {
-		for n := range maxSlots {
-			if err := os.Remove(l.slotPath(local, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-		}
-		t := ckpt.Target{Rank: uint32(g.FirstRank + local), World: uint32(g.World), Generation: uint64(g.Number), Path: l.slotPath(local, 0)}
-		tier, err := restoreNearest(ctx, tiers, g.Origin.Name, t)
-		if err != nil {
+	from := make([]string, max(l.replica.Ranks, 1))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(restorers)
+	for local := range from {
+		group.Go(func() (err error) {
+			from[local], err = l.restoreRank(ctx, g, tiers, local)
 			return err
-		}
-		if err := l.give(t.Path); err != nil {
-			return err
-		}
-		from = append(from, tier)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	if slices.Sort(from); from[0] == from[len(from)-1] {
 		l.ranks.restored(from[0], l.clock.Now().UTC())
 	}
 	return nil
+}
+
+// restoreRank fills the slot of one rank here, and says from which tier.
+func (l *launcher) restoreRank(ctx context.Context, g link.Generation, tiers []stored, local int) (string, error) {
+	for n := range maxSlots {
+		if err := os.Remove(l.slotPath(local, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+	}
+	t := ckpt.Target{Rank: uint32(g.FirstRank + local), World: uint32(g.World), Generation: uint64(g.Number), Path: l.slotPath(local, 0)}
+	tier, err := restoreNearest(ctx, tiers, g.Origin.Name, t)
+	if err != nil {
+		return "", err
+	}
+	return tier, l.give(t.Path)
 }
 
 // stored is the checkpoints of a task in a tier.
@@ -136,8 +152,8 @@ func (l *launcher) nearestFirst(ctx context.Context, from link.Origin) ([]stored
 	return out, nil
 }
 
-// restoreNearest takes the first tier that has it whole, and says which. One where it is damaged loses it, so that no save
-// relies on what is left.
+// restoreNearest takes the first tier that has it whole, and says which. One where it is damaged, seen twice in the same
+// place, loses it, so that no save relies on what is left.
 func restoreNearest(ctx context.Context, tiers []stored, name string, t ckpt.Target) (string, error) {
 	err := error(fault.New(fault.NotFound, "NoCheckpoint", fault.T("No tier here has the checkpoint.", "此处没有任何层级保存该检查点。")))
 	for _, s := range tiers {
@@ -147,7 +163,7 @@ func restoreNearest(ctx context.Context, tiers []stored, name string, t ckpt.Tar
 		if !final(err) || fault.Is(err, fault.Full) {
 			return "", err
 		}
-		if fault.ReasonOf(err) == "Damaged" || fault.Is(err, fault.NotFound) {
+		if ckpt.Lost(err) {
 			err = errors.Join(err, s.repo.Drop(ctx, name))
 		}
 	}

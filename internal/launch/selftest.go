@@ -44,7 +44,7 @@ type trial struct {
 // virtual devices. Nobody guesses at an interpreter: what it found would not be the ranks'.
 func (l *launcher) trialOf(facts *preflight.Facts, there <-chan struct{}) *trial {
 	device := recipe.TorchDevice(l.replica.Devices)
-	if facts == nil || facts.Versions["torch"] == "" || !isPython(l.replica.Command) || l.replica.Virtual || device == "" {
+	if facts == nil || facts.Versions["torch"] == "" || !recipe.Python(l.replica.Command) || l.replica.Virtual || device == "" {
 		return nil
 	}
 	t := &trial{there: there, devices: l.replica.Devices, imports: trialImports, works: trialWorks, log: l.log}

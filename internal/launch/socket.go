@@ -103,16 +103,17 @@ type rankConn struct {
 
 // rankOutbox holds the newest of each thing to say: nothing queues up for a rank that does not read.
 type rankOutbox struct {
-	watermark int64
-	pin       *wordPin
-	keep      int64 // beside it: a step that is being read; 0: none
-	held      bool  // what it offered to give up is known
-	leave     *wordLeave
-	place     *wordPlace
-	stop      *wordStop
-	roles     map[string]wordRole
-	durable   *wordDurable
-	interval  *wordInterval
+	watermark  int64
+	pin        *wordPin
+	keep       int64 // beside it: a step that is being read; 0: none
+	held       bool  // what it offered to give up is known
+	leave      *wordLeave
+	place      *wordPlace
+	stop       *wordStop
+	roles      map[string]wordRole
+	durable    *wordDurable
+	interval   *wordInterval
+	checkpoint *wordCheckpoint
 }
 
 func (c *rankConn) post(change func(*rankOutbox)) {
@@ -229,6 +230,9 @@ func (c *rankConn) write(welcome answer) {
 		}
 		if out.interval != nil {
 			lines = append(lines, answer{Interval: out.interval}.line()...)
+		}
+		if out.checkpoint != nil {
+			lines = append(lines, answer{Checkpoint: out.checkpoint}.line()...)
 		}
 		if _, err := c.conn.Write(lines); err != nil {
 			return

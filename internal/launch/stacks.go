@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // vitals are what a rank's process and its descendants did.
@@ -85,13 +87,48 @@ func transferred(pid int) (sum uint64) {
 
 // procFile is one of the kernel's short texts about a process; "" where there is none.
 func procFile(pid int, name string) string {
+	text, _ := readProc(pid, name)
+	return text
+}
+
+// readProc is the same with why there is none: some are only for who may trace the process, or for root.
+func readProc(pid int, name string) (string, error) {
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/" + name)
 	if err != nil {
-		return ""
+		return "", err
 	}
 	defer f.Close()
-	data, _ := io.ReadAll(io.LimitReader(f, 16<<10))
-	return string(data)
+	data, err := io.ReadAll(io.LimitReader(f, 16<<10))
+	return string(data), err
+}
+
+// inKernel is the system call that a process is in, and its stack there, a line each. What may not be read is said so.
+func inKernel(pid int) (lines []fault.Text) {
+	call, err := readProc(pid, "syscall")
+	if lines = append(lines, fault.T("system call %s", "系统调用 %s", strings.TrimSpace(call))); err != nil {
+		lines[0] = fault.T("system call: can't be read (%v)", "系统调用：无法读取（%v）", bare(err))
+	}
+	stack, err := readProc(pid, "stack")
+	switch stack = strings.TrimSpace(stack); {
+	case err != nil:
+		return append(lines, fault.T("kernel stack: can't be read (%v)", "内核栈：无法读取（%v）", bare(err)))
+	case stack == "":
+		return append(lines, fault.T("kernel stack: empty", "内核栈：空"))
+	}
+	lines = append(lines, fault.T("kernel stack:", "内核栈："))
+	for frame := range strings.Lines(stack) {
+		frame = "  " + strings.TrimSpace(frame)
+		lines = append(lines, fault.Text{EN: frame, ZH: frame})
+	}
+	return lines
+}
+
+// bare is an error without the path of the file.
+func bare(err error) error {
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 // waitsIn is what the kernel says a process waits in.
@@ -140,6 +177,10 @@ func (w *warden) dump(pids map[int]int) map[int]string {
 // collective finds a wait for other ranks in the innermost frames of a stack.
 var collective = regexp.MustCompile(`(?m)\(most recent call first\):\n(?:.*\n){0,4}?.*(?:distributed_c10d|all_reduce|allreduce|all_gather|reduce_scatter|broadcast|barrier|synchronize|horovod|mpi4py|/gloo|/nccl)`)
 
+// backward finds PyTorch's way back through the graph as the innermost frame: what it does there, and that it waits for
+// the gradients of others as DDP does, no frame says.
+var backward = regexp.MustCompile(`\(most recent call first\):\n.*torch/autograd/\w+\.py", line \d+,? in (?:backward|_engine_run_backward)`)
+
 // profile is what one rank does at this moment, as text.
 func (w *warden) profile(local, pid int) string {
 	var b bytes.Buffer
@@ -151,11 +192,8 @@ func (w *warden) profile(local, pid int) string {
 	if at := waitsIn(pid); at != "" {
 		fmt.Fprintf(&b, "waits in %s\n", at)
 	}
-	if call := strings.TrimSpace(procFile(pid, "syscall")); call != "" {
-		fmt.Fprintf(&b, "system call %s\n", call)
-	}
-	if stack := strings.TrimSpace(procFile(pid, "stack")); stack != "" {
-		fmt.Fprintf(&b, "kernel stack:\n%s\n", stack)
+	for _, line := range inKernel(pid) {
+		fmt.Fprintln(&b, line.EN)
 	}
 	if frames := w.dump(map[int]int{local: pid})[local]; frames != "" {
 		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(frames))

@@ -12,7 +12,11 @@ const (
 	stallSpan  = time.Second      // between two looks that tell whether it works
 	stallLeast = 5 * time.Second  // or three usual steps, whichever is more
 	stallDisk  = time.Minute      // of a process that waits for a disk
-	stallMost  = 10 * time.Minute // for a first step, a phase that was named, or a process that works
+	stallMost  = 10 * time.Minute // for a first step or a phase of which none was seen before, and for a process that works
+	stallStart = time.Minute      // for a first step after one was seen, or three times the longest, whichever is more
+	stallPause = 30 * time.Second // for a phase, likewise
+	stallKinds = 16               // of phases that are remembered
+	stallDepth = 8                // of phases within phases
 	stallSteps = 32               // that are remembered
 	stallKnown = 3                // and that must be known before anything is called usual
 	// A process works if its tree used, or waited for, so much of one core, or read and wrote so many bytes, since it
@@ -21,6 +25,16 @@ const (
 	busyBytes = 1 << 20
 )
 
+// firstStep is the kind of pause between a start and the first step, beside the phases that ranks name (eval, save).
+const firstStep = ""
+
+// pause is a phase that a rank is in, or was.
+type pause struct {
+	kind  string
+	since time.Time
+	took  time.Duration
+}
+
 // pulse is what is known of one rank's progress.
 type pulse struct {
 	pid   int // 0: it never connected
@@ -28,10 +42,12 @@ type pulse struct {
 	begun bool // it reported in this generation
 	gone  bool // it left or is done: nothing more is expected
 	step  int64
-	last  time.Time // of its last word of progress, or of the end of a phase
-	phase string    // that it is in; "": none
+	last  time.Time // of its start, its last word of progress, or the end of a phase
+	in    []pause   // phases it is in, the innermost last
+	past  []pause   // phases that ended, until a step proves that they were not broken off
 	// printed: what is known of it was read from its lines.
 	printed bool
+	over    bool      // it printed its last step
 	sought  time.Time // when its process was last looked for
 
 	first   *vitals // of the first look into this silence
@@ -44,15 +60,34 @@ type pulse struct {
 type stall struct {
 	pulses []pulse
 	recent []time.Duration // between reports, the newest last
-	scale  time.Duration   // grows with every alarm that might have been false
+	// longest is the longest pause of each kind that a step came after.
+	longest map[string]time.Duration
+	keeping bool          // states are being persisted, for which who saves may wait
+	scale   time.Duration // grows with every alarm that might have been false
 }
 
-func newStall(n int) stall { return stall{pulses: make([]pulse, n), scale: 1} }
+func newStall(n int) stall {
+	return stall{pulses: make([]pulse, n), longest: map[string]time.Duration{}, scale: 1}
+}
 
 // begin is a new generation.
 func (s *stall) begin(now time.Time) {
 	for i := range s.pulses {
 		s.pulses[i] = pulse{ever: s.pulses[i].ever, last: now}
+	}
+}
+
+// started: the ranks of the generation run. What came before, such as bringing their state, is not theirs.
+func (s *stall) started(now time.Time) {
+	for i := range s.pulses {
+		s.pulses[i].arrived(now)
+	}
+}
+
+// arrived begins the wait for a first step anew.
+func (p *pulse) arrived(now time.Time) {
+	if !p.begun && len(p.in) == 0 {
+		p.last = now
 	}
 }
 
@@ -62,18 +97,52 @@ func (s *stall) note(i int, w word, now time.Time) {
 	p.first, p.stopped = nil, false
 	switch {
 	case w.Progress != nil:
-		if p.begun && p.phase == "" && w.Progress.Step > p.step {
+		switch {
+		case !p.begun && !p.printed && len(p.in) == 0:
+			p.past = append(p.past, pause{kind: firstStep, took: now.Sub(p.last)})
+		case p.begun && len(p.in) == 0 && w.Progress.Step > p.step:
 			s.recent = append(s.recent, now.Sub(p.last))
 			s.recent = s.recent[max(0, len(s.recent)-stallSteps):]
 		}
+		if !p.begun || w.Progress.Step > p.step {
+			s.learn(p)
+		}
 		p.begun, p.ever, p.step, p.last = true, true, w.Progress.Step, now
 	case w.Phase != nil:
-		if p.phase, p.last = "", now; w.Phase.On {
-			p.phase = w.Phase.Name
-		}
+		p.pause(w.Phase, now)
 	case w.Left != nil, w.Bye != nil:
 		p.gone = true
 	}
+}
+
+// pause is the begin or the end of a phase.
+func (p *pulse) pause(w *wordPhase, now time.Time) {
+	p.last = now
+	if w.On {
+		if len(p.in) < stallDepth {
+			p.in = append(p.in, pause{kind: w.Name, since: now})
+		}
+		return
+	}
+	for k, one := range slices.Backward(p.in) {
+		if one.kind == w.Name {
+			one.took, p.in = now.Sub(one.since), p.in[:k]
+			p.past = append(p.past, one)
+			p.past = p.past[max(0, len(p.past)-stallKinds):]
+			return
+		}
+	}
+	p.in = nil
+}
+
+// learn takes down how long the pauses before a step were.
+func (s *stall) learn(p *pulse) {
+	for _, one := range p.past {
+		if _, known := s.longest[one.kind]; known || len(s.longest) < stallKinds {
+			s.longest[one.kind] = max(s.longest[one.kind], one.took)
+		}
+	}
+	p.past = nil
 }
 
 // watched says that a hang can be seen at all.
@@ -95,15 +164,44 @@ func (s *stall) limit() time.Duration {
 		return stallMost
 	}
 	sorted := slices.Sorted(slices.Values(s.recent))
-	return min(s.scale*max(stallLeast, 3*sorted[len(sorted)/2]), stallMost)
+	return s.thrice(sorted[len(sorted)/2], stallLeast)
+}
+
+// thrice is three times what was seen, and more after alarms that may have been false.
+func (s *stall) thrice(seen, least time.Duration) time.Duration {
+	return min(s.scale*max(least, 3*seen), max(stallMost, 3*seen))
+}
+
+// patience is how long a rank may be silent that does nothing which could be seen.
+func (s *stall) patience(p *pulse) time.Duration {
+	kind, pauses := firstStep, !p.begun
+	if len(p.in) > 0 {
+		kind, pauses = p.in[len(p.in)-1].kind, true
+	}
+	longest, seen := s.longest[kind]
+	switch {
+	case p.printed && (pauses || p.over):
+		return stallMost
+	case p.printed:
+		return max(2*s.limit(), printedLeast)
+	case !pauses:
+		return s.limit()
+	case !seen, kind == "save" && s.keeping:
+		return max(stallMost, 3*longest)
+	}
+	least := stallPause
+	if kind == firstStep {
+		least = stallStart
+	}
+	return s.thrice(longest, least)
 }
 
 // hung looks at ranks that have been silent for long. sure: one of them is stopped, which needs no
 // other proof. Else all that are expected to say something must be silent for too long: where one works,
 // the others wait for it with good reason. The whole look, at all that a process and its descendants do, is dear:
-// there is none in usual steps, nor in a pause, where only being stopped would count.
+// there is none in usual steps, nor in a pause of a kind never seen before, where only being stopped would count.
 func (s *stall) hung(now time.Time, look func(pid int, whole bool) *vitals) (hung, sure bool) {
-	watched, silent, least := 0, 0, max(stallLook, s.limit()/2)
+	watched, silent := 0, 0
 	for i := range s.pulses {
 		p := &s.pulses[i]
 		since := now.Sub(p.last)
@@ -114,7 +212,8 @@ func (s *stall) hung(now time.Time, look func(pid int, whole bool) *vitals) (hun
 		if since < stallLook {
 			continue
 		}
-		whole := since >= least && p.begun && p.phase == ""
+		patience := s.patience(p)
+		whole := patience < stallMost && since >= max(stallLook, patience/2)
 		v := look(p.pid, whole)
 		if v == nil {
 			watched-- // it has ended
@@ -126,24 +225,22 @@ func (s *stall) hung(now time.Time, look func(pid int, whole bool) *vitals) (hun
 			p.first, p.firstAt = v, now
 		}
 		sure = sure || p.stopped && was && since >= stallLeast
-		if since >= s.allowance(p, v, now) {
+		if since >= allowance(p, v, patience, now) {
 			silent++
 		}
 	}
 	return sure || watched > 0 && silent == watched, sure
 }
 
-// allowance is how long this rank may be silent.
-func (s *stall) allowance(p *pulse, v *vitals, now time.Time) time.Duration {
+// allowance is how long this rank may be silent, with what it was seen doing.
+func allowance(p *pulse, v *vitals, patience time.Duration, now time.Time) time.Duration {
 	switch {
-	case p.phase != "" || !p.begun || v.works(p.first, now.Sub(p.firstAt)):
-		return stallMost
+	case v.works(p.first, now.Sub(p.firstAt)):
+		return max(patience, stallMost)
 	case v.state == 'D':
-		return max(s.limit(), stallDisk)
-	case p.printed:
-		return max(2*s.limit(), printedLeast)
+		return max(patience, stallDisk)
 	}
-	return s.limit()
+	return patience
 }
 
 // alarmed makes the next alarm slower, if this one was not sure: it may have been a pause that nobody

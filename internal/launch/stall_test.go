@@ -90,12 +90,30 @@ func TestNoFalseAlarm(t *testing.T) {
 		"one works":                  {each: func(r *rig) { r.procs[1].ticks += 20 }},
 		"one gets no processor":      {each: func(r *rig) { r.procs[1].queue += uint64(200 * time.Millisecond) }},
 		"its workers read data":      {each: func(r *rig) { r.procs[2].bytes += 4 << 20 }},
-		"a first step":               {before: func(r *rig) { r.begin(r.now); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
-		"never told any progress":    {before: func(r *rig) { r.stall = newStall(2); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
-		"both have left":             {before: func(r *rig) { r.note(0, word{Left: &wordLeft{}}, r.now); r.note(1, word{Bye: &wordBye{}}, r.now) }},
-		"both have ended":            {before: func(r *rig) { r.procs = nil }},
-		"one goes on":                {each: func(r *rig) { r.step(0, 100) }},
-		"we slept ourselves":         {each: func(r *rig) { r.slept(stallTick) }},
+		"a first step":               {before: func(r *rig) { r.begin(r.now); r.longest = nil; r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
+		"a first step that works": {
+			before: func(r *rig) { r.begin(r.now); r.pulses[0].pid, r.pulses[1].pid = 1, 2 },
+			each:   func(r *rig) { r.procs[1].ticks += 20 },
+		},
+		"a longer evaluation that works": {
+			before: func(r *rig) { r.pauses("eval", time.Second, t); r.phase(0, "eval", true) },
+			each:   func(r *rig) { r.procs[1].ticks += 20 },
+		},
+		"a longer save that writes": {
+			before: func(r *rig) { r.pauses("save", time.Second, t); r.phase(0, "save", true) },
+			each:   func(r *rig) { r.procs[1].bytes += 4 << 20 },
+		},
+		"a longer save that waits for a tier": {
+			before: func(r *rig) { r.pauses("save", time.Second, t); r.keeping = true; r.phase(0, "save", true) },
+		},
+		"a save within an evaluation": {
+			before: func(r *rig) { r.phase(0, "eval", true); r.phase(0, "save", true); r.phase(0, "save", false) },
+		},
+		"never told any progress": {before: func(r *rig) { r.stall = newStall(2); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
+		"both have left":          {before: func(r *rig) { r.note(0, word{Left: &wordLeft{}}, r.now); r.note(1, word{Bye: &wordBye{}}, r.now) }},
+		"both have ended":         {before: func(r *rig) { r.procs = nil }},
+		"one goes on":             {each: func(r *rig) { r.step(0, 100) }},
+		"we slept ourselves":      {each: func(r *rig) { r.slept(stallTick) }},
 	} {
 		r := newRig()
 		if c.before != nil {
@@ -120,6 +138,98 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 	if hung, _ := r.pass(3*time.Second, nothing); !hung {
 		t.Error("14 s are none")
+	}
+}
+
+// pauses has rank 0 pause, and step after it.
+func (r *rig) pauses(kind string, d time.Duration, t *testing.T) {
+	t.Helper()
+	r.phase(0, kind, true)
+	if hung, _ := r.pass(d, nothing); hung {
+		t.Fatalf("%s for %s: taken for a hang after %s", kind, d, r.now.Sub(r.pulses[0].last))
+	}
+	r.phase(0, kind, false)
+	r.both()
+}
+
+// both is the next step of both.
+func (r *rig) both() {
+	r.now = r.now.Add(100 * time.Millisecond)
+	next := max(r.pulses[0].step, r.pulses[1].step) + 1
+	r.step(0, next)
+	r.step(1, next)
+}
+
+// hangs is how long it takes until a hang is seen that begins now.
+func (r *rig) hangs(t *testing.T) time.Duration {
+	t.Helper()
+	from := r.now
+	if hung, sure := r.pass(time.Hour, nothing); !hung || sure {
+		t.Fatalf("hung %v, sure %v after an hour", hung, sure)
+	}
+	return r.now.Sub(from)
+}
+
+// TestEachPauseIsLearned: evaluations, saves and first steps each have what they usually need, three times; before one
+// was seen, ten minutes.
+func TestEachPauseIsLearned(t *testing.T) {
+	within := func(what string, got, want time.Duration) {
+		t.Helper()
+		if got < want || got > want+2*stallTick {
+			t.Errorf("%s: a hang is seen after %s, not %s", what, got, want)
+		}
+	}
+	r := newRig()
+	r.phase(0, "eval", true)
+	within("a first evaluation", r.hangs(t), stallMost)
+
+	r = newRig()
+	r.pauses("eval", 2*time.Second, t)
+	r.phase(0, "eval", true)
+	within("after a short one", r.hangs(t), stallPause)
+
+	r = newRig()
+	for _, d := range []time.Duration{2, 25, 5, 60, 1, 110} { // each at most three times the longest before
+		r.pauses("eval", d*time.Second, t)
+	}
+	r.pauses("save", 20*time.Second, t)
+	r.phase(0, "eval", true)
+	within("after evaluations of up to 110 s", r.hangs(t), 330*time.Second)
+	r.alarmed(false)
+	r.phase(0, "eval", false)
+	r.both()
+	r.phase(0, "save", true)
+	within("a save, after an alarm that may have been false", r.hangs(t), 3*time.Minute)
+
+	r = newRig()
+	r.pauses("save", 15*time.Minute/2, t)
+	r.phase(0, "save", true)
+	within("after a save of 7.5 min", r.hangs(t), 45*time.Minute/2)
+
+	r = newRig() // its first step took 100 ms
+	r.begin(r.now)
+	r.now = r.now.Add(time.Hour) // in which their state was brought
+	for i := range r.pulses {
+		r.pulses[i].pid = i + 1
+	}
+	r.started(r.now)
+	within("the first step of the next generation", r.hangs(t), stallStart)
+}
+
+// TestBrokenOffPauses: what ends because a rank failed says nothing of how long it takes.
+func TestBrokenOffPauses(t *testing.T) {
+	r := newRig()
+	r.phase(0, "eval", true)
+	r.now = r.now.Add(time.Second)
+	r.phase(0, "eval", false)
+	r.begin(r.now)
+	for i := range r.pulses {
+		r.pulses[i].pid = i + 1
+	}
+	r.both()
+	r.phase(0, "eval", true)
+	if got := r.hangs(t); got < stallMost {
+		t.Errorf("a hang is seen after %s", got)
 	}
 }
 

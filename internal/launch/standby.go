@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -23,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 	sdk "github.com/fermi-cluster/fermi/sdk/python"
 )
 
@@ -33,16 +33,9 @@ import (
 // dirSDK is the Python SDK within the replica's folder.
 const dirSDK = "sdk"
 
-var pythonName = regexp.MustCompile(`^python(3(\.[0-9]+)?)?$`)
-
-// isPython says whether a command is a Python program.
-func isPython(command []string) bool {
-	return len(command) > 0 && pythonName.MatchString(filepath.Base(command[0]))
-}
-
 // giveSDK puts the SDK where Python commands find it.
 func (l *launcher) giveSDK() error {
-	if !isPython(l.replica.Command) {
+	if !recipe.Python(l.replica.Command) {
 		return nil
 	}
 	dir := filepath.Join(l.dir, dirSDK)
@@ -108,7 +101,7 @@ func (s *standby) spares() []record.Process {
 // it needs one only who may be restarted. What fails is no reason not to run.
 func (l *launcher) keepStandby(g link.Generation, r engine.Replica, dir string, env []string, each []string, start starter) {
 	wish := r.Standby
-	if !g.Hold || wish == nil || wish.Disabled || !isPython(r.Command) || l.standby.alive() {
+	if !g.Hold || wish == nil || wish.Disabled || !recipe.Python(r.Command) || l.standby.alive() {
 		return
 	}
 	l.endStandby()

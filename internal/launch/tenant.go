@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // makeFolders makes what the process finds, and gives it away.
@@ -70,7 +71,7 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 	if r.Recipe != nil {
 		seen = append(seen, dirRecipe)
 	}
-	if isPython(r.Command) {
+	if recipe.Python(r.Command) {
 		seen = append(seen, dirSDK)
 	}
 	for _, name := range seen {

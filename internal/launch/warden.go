@@ -274,6 +274,9 @@ func (w *warden) exit() engine.Exit {
 	if w.reaper.first >= 0 {
 		rank := w.g.FirstRank + first
 		e.Rank, e.Diagnosis = &rank, w.failures[first].Diagnosis
+		if e.Reason == engine.ReasonSucceeded {
+			e.Reason = engine.ReasonLeftEarly
+		}
 	}
 	e.CPUTime = w.l.spent.cpu
 	e.PeakBytes = max(w.l.spent.peak, w.l.spent.maxRSS, w.tree.groupPeak())

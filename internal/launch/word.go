@@ -162,15 +162,16 @@ func (w word) check() error {
 
 // answer is what a launcher says; exactly one is set.
 type answer struct {
-	Welcome   *wordWelcome        `json:"welcome,omitempty"`
-	Leave     *wordLeave          `json:"leave,omitempty"`
-	Place     *wordPlace          `json:"generation,omitempty"`
-	Stop      *wordStop           `json:"stop,omitempty"`
-	Watermark *wordWatermark      `json:"watermark,omitempty"`
-	Pin       *wordPin            `json:"pin,omitempty"`
-	Roles     map[string]wordRole `json:"roles,omitempty"`
-	Durable   *wordDurable        `json:"durable,omitempty"`
-	Interval  *wordInterval       `json:"interval,omitempty"`
+	Welcome    *wordWelcome        `json:"welcome,omitempty"`
+	Leave      *wordLeave          `json:"leave,omitempty"`
+	Place      *wordPlace          `json:"generation,omitempty"`
+	Stop       *wordStop           `json:"stop,omitempty"`
+	Watermark  *wordWatermark      `json:"watermark,omitempty"`
+	Pin        *wordPin            `json:"pin,omitempty"`
+	Roles      map[string]wordRole `json:"roles,omitempty"`
+	Durable    *wordDurable        `json:"durable,omitempty"`
+	Interval   *wordInterval       `json:"interval,omitempty"`
+	Checkpoint *wordCheckpoint     `json:"checkpoint,omitempty"`
 }
 
 type wordWelcome struct {
@@ -197,6 +198,9 @@ type wordPlace struct {
 	Restore    *int64  `json:"restore"` // null: from the beginning
 	Pin        []int64 `json:"pin,omitempty"`
 }
+
+// wordCheckpoint asks for a save.
+type wordCheckpoint struct{}
 
 type wordStop struct {
 	Grace  float64 `json:"grace"` // seconds

@@ -48,6 +48,7 @@ type Generation struct {
 	Ports     []int  // of all launchers, in rank order; none: nobody asks for them
 	Key       string // that only the launchers of the attempt know; the hub gives it where there are ports
 	Frozen    bool   // with the running one: what is held stays until the next one
+	Save      bool   // with it: ranks are asked for a save before
 	Peer      string // host:port of who keeps a copy of what this launcher's ranks save; "": nobody
 	PeerKey   string // by which launchers of the attempt know each other; the hub gives it where there is a peer or a source
 	Sources   []Source
@@ -102,6 +103,7 @@ type RankState struct {
 	Step       int64
 	State      byte // of the process, as the kernel names it
 	Collective bool // it waits for other ranks
+	Backward   bool // it computes gradients, or waits there for those of other ranks
 	Silent     time.Duration
 	Waits      string // what the kernel says it waits in
 }
@@ -121,7 +123,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World), Group: int32(g.Group), Groups: int32(g.Groups),
 		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
-		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Origin: g.Origin.message(), Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources), Every: g.Every,
+		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Save: g.Save, Origin: g.Origin.message(), Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources), Every: g.Every,
 	}
 }
 
@@ -129,7 +131,7 @@ func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Group: int(m.GetGroup()), Groups: int(m.GetGroups()), Lead: m.GetLead(),
 		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
-		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Origin: originOf(m.GetOrigin()), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()), Every: m.GetEvery(),
+		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Save: m.GetSave(), Origin: originOf(m.GetOrigin()), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()), Every: m.GetEvery(),
 	}
 }
 
@@ -249,7 +251,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	out := &linkpb.Ranks{Generation: r.Generation, Held: r.Held, Port: int32(r.Port), Step: r.Step, Watched: r.Watched, Serve: int32(r.Serve), RoleTable: r.RoleTable, Ports: fewer(r.Ports)}
 	for _, s := range r.Hung[:min(len(r.Hung), maxHung)] {
 		out.Hung = append(out.Hung, &linkpb.RankState{
-			Rank: int32(s.Rank), Step: s.Step, State: string(rune(s.State)), Collective: s.Collective,
+			Rank: int32(s.Rank), Step: s.Step, State: string(rune(s.State)), Collective: s.Collective, Backward: s.Backward,
 			SilentNanos: int64(s.Silent), Waits: cutText(s.Waits, maxWaits),
 		})
 		out.HungAtUnixNano = r.HungAt.UnixNano()
@@ -281,7 +283,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	out := Ranks{Generation: m.GetGeneration(), Held: m.GetHeld(), Port: int(m.GetPort()), Step: m.GetStep(), Watched: m.GetWatched(), Serve: int(m.GetServe()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts())}
 	for _, s := range m.GetHung() {
 		out.Hung = append(out.Hung, RankState{
-			Rank: int(s.GetRank()), Step: s.GetStep(), State: s.GetState()[0], Collective: s.GetCollective(),
+			Rank: int(s.GetRank()), Step: s.GetStep(), State: s.GetState()[0], Collective: s.GetCollective(), Backward: s.GetBackward(),
 			Silent: time.Duration(s.GetSilentNanos()), Waits: s.GetWaits(),
 		})
 		out.HungAt = time.Unix(0, m.GetHungAtUnixNano()).UTC()

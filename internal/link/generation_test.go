@@ -27,7 +27,7 @@ var someRanks = Ranks{
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
 	Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8, 0.012}, Parameters: 7e9, Every: 40,
 	Watched: true, HungAt: time.Unix(5, 7).UTC(), Printed: true, Own: []RankOwn{{Rank: 2, Seconds: 0.5, Steps: 16}},
-	Hung:      []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Silent: time.Second, Waits: "w"}},
+	Hung:      []RankState{{Rank: 2, Step: 7, State: 'T', Collective: true, Backward: true, Silent: time.Second, Waits: "w"}},
 	Facts:     &preflight.Facts{Versions: map[string]string{"torch": "2"}, FreeDisk: 3, SharedMemory: 4},
 	Preflight: &preflight.Report{Round: "r", Listen: preflight.Taken, Port: 5, Results: []preflight.Result{{Target: preflight.Target{Name: "worker-0", Address: "[::1]:7", Bandwidth: true}, Error: preflight.Silent, Latency: 6, Rate: 7}}, Devices: preflight.Devices{Test: preflight.Tested, Faults: []preflight.DeviceFault{{Index: 3, Kind: preflight.DeviceErrors, Count: 8, Text: "t"}}}},
 }

@@ -11,12 +11,14 @@ type Pace struct {
 	Tokens  float64
 	Flops   float64
 	Waited  float64 // seconds in which a rank waited for data
+	Scale   float64 // no sum: the newest loss scale; 0: none
+	Skipped int64   // nor this: steps left out for it since the training began, of the rank with the most
 }
 
 // sane refuses what no sum can be; NaN too.
 func (p Pace) sane() bool {
 	const most = 1e30
-	for _, v := range []float64{float64(p.Steps), p.Seconds, p.Samples, p.Tokens, p.Flops, p.Waited} {
+	for _, v := range []float64{float64(p.Steps), p.Seconds, p.Samples, p.Tokens, p.Flops, p.Waited, p.Scale, float64(p.Skipped)} {
 		if !(v >= 0 && v <= most) {
 			return false
 		}
@@ -28,9 +30,9 @@ func (p Pace) message() *linkpb.Pace {
 	if p.Steps == 0 {
 		return nil
 	}
-	return &linkpb.Pace{Steps: p.Steps, Seconds: p.Seconds, Samples: p.Samples, Tokens: p.Tokens, Flops: p.Flops, Waited: p.Waited}
+	return &linkpb.Pace{Steps: p.Steps, Seconds: p.Seconds, Samples: p.Samples, Tokens: p.Tokens, Flops: p.Flops, Waited: p.Waited, Scale: p.Scale, Skipped: p.Skipped}
 }
 
 func paceOf(m *linkpb.Pace) Pace {
-	return Pace{Steps: m.GetSteps(), Seconds: m.GetSeconds(), Samples: m.GetSamples(), Tokens: m.GetTokens(), Flops: m.GetFlops(), Waited: m.GetWaited()}
+	return Pace{Steps: m.GetSteps(), Seconds: m.GetSeconds(), Samples: m.GetSamples(), Tokens: m.GetTokens(), Flops: m.GetFlops(), Waited: m.GetWaited(), Scale: m.GetScale(), Skipped: m.GetSkipped()}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestPaceIsCarriedAndChecked(t *testing.T) {
-	p := Pace{Steps: 3, Seconds: 1.5, Samples: 96, Tokens: 4096, Flops: 1e12, Waited: 0.25}
+	p := Pace{Steps: 3, Seconds: 1.5, Samples: 96, Tokens: 4096, Flops: 1e12, Waited: 0.25, Scale: 65536, Skipped: 3}
 	r := ranksOf(Ranks{Generation: 1, Pace: p}.message())
 	if r.Pace != p {
 		t.Errorf("%+v", r.Pace)

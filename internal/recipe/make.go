@@ -92,7 +92,9 @@ func Make(in Input) (*Recipe, error) {
 	w.gather()
 	w.checkPair()
 	w.checkRoles()
+	w.checkDeepSpeed()
 	w.checkDevices()
+	w.checkTold()
 	w.settle()
 	if len(w.faults) == 0 {
 		w.settleZero()

@@ -1,9 +1,11 @@
 package recipe
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,7 +54,8 @@ func TestRefused(t *testing.T) {
 		"derived pair":  {with(shape("horovod", "", 2), strategy(api.Strategy{Tensor: 2})), "spec.strategy.kind", "horovod has no strategy tensor"},
 		"plain":         {with(shape("plain", "", 2), strategy(api.Strategy{Kind: ddp})), "spec.strategy", "knows no strategy; these do: pytorch-ddp (ddp)"},
 		"compress":      {with(shape("megatron-lm", "", 2), func(s *api.TrainingTaskSpec) { s.GradCompression = "powersgd" }), "spec.gradCompression", "these can: pytorch-ddp."},
-		"compress2":     {with(shape("plain", "", 2), func(s *api.TrainingTaskSpec) { s.GradCompression = "fp16" }), "spec.gradCompression", "pytorch-ddp, pytorch-fsdp."},
+		"compress fsdp": {with(shape("pytorch-fsdp", "", 2), func(s *api.TrainingTaskSpec) { s.GradCompression = "bf16" }), "spec.gradCompression", "these can: pytorch-ddp."},
+		"compress2":     {with(shape("plain", "", 2), func(s *api.TrainingTaskSpec) { s.GradCompression = "fp16" }), "spec.gradCompression", "these can: pytorch-ddp."},
 		"seed":          {with(shape("deepspeed", "A100", 2, 4, 8), strategy(api.Strategy{Data: 2, Pipeline: 4, Tensor: 8})), "spec.strategy", "these fit: "},
 		"seed batch":    {with(shape("deepspeed", "A100", 2, 4, 8), strategy(api.Strategy{TrainBatchSize: 64})), "spec.strategy.trainBatchSize", "nearest sizes are 56, 70"},
 		"tiny batch":    {with(shape("deepspeed", "", 8), strategy(api.Strategy{TrainBatchSize: 3})), "spec.strategy.trainBatchSize", "nearest sizes are 8."},
@@ -70,6 +73,8 @@ func TestRefused(t *testing.T) {
 		"zero fsdp":     {with(shape("deepspeed", "", 4), strategy(api.Strategy{Kind: fsdp, ZeroStage: stage(2)})), "spec.strategy.zeroStage", "stage 3, not 2"},
 		"zero ddp":      {with(shape("deepspeed", "", 4), strategy(api.Strategy{Kind: ddp, ZeroStage: stage(3)})), "spec.strategy.zeroStage", "that is the strategy fsdp"},
 		"zero offload":  {with(shape("deepspeed", "", 4), strategy(api.Strategy{Offload: "cpu", ZeroStage: stage(0)})), "spec.strategy.offload", "stage 1 or higher"},
+		"ds include":    {with(shape("deepspeed", "", 2), calls("deepspeed", "--include", "a@b", "x.py")), "spec.roles[0].command", "option --include can't be had"},
+		"ds no script":  {with(shape("deepspeed", "", 2), calls("deepspeed", "--hostfile", "x.py")), "spec.roles[0].command", "names no script"},
 		"mxnet":         {roles("mxnet", "worker", 2), "spec.roles", "scheduler (1 replica)"},
 		"two heads":     {roles("ray", "head", 2, "worker", 1), "spec.roles", "one head, not 2"},
 		"two chiefs":    {roles("tensorflow", "chief", 2), "spec.roles", "one chief, not 2"},
@@ -347,4 +352,42 @@ func FuzzStrategy(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestTold: the SDK starts Python scripts of tasks that say what only it can do; commands that it can't start are warned of.
+func TestTold(t *testing.T) {
+	compressed := func(s *api.TrainingTaskSpec) { s.GradCompression = api.CompressFP16 }
+	timed := func(s *api.TrainingTaskSpec) { s.Strategy = &api.Strategy{CollectiveTimeout: api.Duration(90e9)} }
+	nothing := func(s *api.TrainingTaskSpec) { s.GradCompression = api.CompressNone }
+	by := " -m fermi.run --as-told "
+	for _, c := range []struct {
+		fw        api.Framework
+		say       func(*api.TrainingTaskSpec)
+		own, want string // want "": as it is, with a warning
+	}{
+		{"pytorch-ddp", compressed, "python3 train.py --lr 1", "python3" + by + "train.py --lr 1"},
+		{"pytorch-ddp", compressed, "/usr/bin/python3.11 -u -W ignore -Xdev pack/train.py", "/usr/bin/python3.11 -u -W ignore -Xdev" + by + "pack/train.py"},
+		{"pytorch-ddp", timed, "python -m mod x.py", "python" + by + "-m mod x.py"},
+		{"pytorch-fsdp", timed, "python train.py", "python" + by + "train.py"},
+		{"pytorch-ddp", nothing, "python train.py", "python train.py"},
+		{"pytorch-ddp", compressed, "python -m fermi.run train.py", "python -m fermi.run train.py"},
+		{"deepspeed", timed, "python train.py", "python train.py"},
+		{"pytorch-ddp", compressed, "python -m torch.distributed.run train.py", ""},
+		{"pytorch-ddp", compressed, "python -I train.py", ""},
+		{"pytorch-ddp", compressed, "python -c pass", ""},
+		{"pytorch-ddp", compressed, "python folder", ""},
+		{"pytorch-ddp", compressed, "python", ""},
+		{"pytorch-ddp", timed, "sh train.sh", ""},
+	} {
+		in := with(shape(c.fw, "", 2), c.say)
+		in.Spec.Roles[0].Command, in.Spec.Roles[0].Args = strings.Fields(c.own)[:1], strings.Fields(c.own)[1:]
+		r, err := Make(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		warned := slices.ContainsFunc(r.Warnings(), func(w fault.Text) bool { return strings.Contains(w.EN, "fermi.run") })
+		if got, want := strings.Join(r.Rank(1).Command, " "), cmp.Or(c.want, c.own); got != want || warned != (c.want == "") {
+			t.Errorf("%s %q became %q, warned %v", c.fw, c.own, got, warned)
+		}
+	}
 }

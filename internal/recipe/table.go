@@ -29,6 +29,8 @@ type framework struct {
 	env []pair
 	// torch adds what torch.distributed reads about time-outs, errors and dumps.
 	torch bool
+	// sdk: what it has no option for itself is done by our Python SDK.
+	sdk bool
 	// files are made by these, in order.
 	files []maker
 	// compress are the compressions of gradients it can have.
@@ -62,13 +64,12 @@ var (
 var frameworks = []framework{
 	{
 		id: "pytorch-ddp", label: "PyTorch DDP", text: fault.T("data parallel", "数据并行"),
-		strategies: []api.StrategyKind{ddp}, start: startRank, env: torchEnv, torch: true, files: []maker{torchConfig},
+		strategies: []api.StrategyKind{ddp}, start: startRank, env: torchEnv, torch: true, sdk: true, files: []maker{torchConfig},
 		compress: []api.GradCompression{api.CompressFP16, api.CompressBF16, api.CompressPowerSGD},
 	},
 	{
 		id: "pytorch-fsdp", label: "PyTorch FSDP", text: fault.T("fully sharded data parallel", "全切片数据并行"),
-		strategies: []api.StrategyKind{fsdp, tensor, hybrid}, start: startRank, env: torchEnv, torch: true, files: []maker{torchConfig},
-		compress: []api.GradCompression{api.CompressFP16, api.CompressBF16},
+		strategies: []api.StrategyKind{fsdp, tensor, hybrid}, start: startRank, env: torchEnv, torch: true, sdk: true, files: []maker{torchConfig},
 	},
 	{
 		id: "deepspeed", label: "DeepSpeed", text: fault.T("ZeRO, offload, pipeline and tensor parallel", "ZeRO、卸载、流水线与张量并行"),

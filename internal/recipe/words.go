@@ -183,10 +183,13 @@ func (w *work) command(p *process) []string {
 		return slices.Concat([]string{"sh", DirToken + "/" + fileRayHead}, own)
 	case w.fw.start == startRay:
 		return []string{"sh", DirToken + "/" + fileRayWorker}
+	case w.fw.id == "deepspeed" && callsDeepSpeed(own):
+		command, _ := withoutDeepSpeed(own)
+		return command
 	case w.fw.id == "megatron-lm" && p.world == w.worlds[0]:
 		return slices.Concat(own, w.megatron(own))
 	}
-	return own
+	return w.told(own)
 }
 
 // leader runs a program that starts processes in other replicas too.

@@ -199,13 +199,22 @@ func strategy(r *api.ExistingRequest) *api.Strategy {
 	return out
 }
 
-// input is the task that the choice would be: a process for each device, or one.
+// input is the task that the choice would be.
 func input(r *api.ExistingRequest, framework api.Framework, nodes []Node) recipe.Input {
 	spec := &api.TrainingTaskSpec{Framework: framework, Roles: []api.Role{{Name: "worker", Replicas: len(nodes), Command: command(r)}}}
 	spec.Strategy = strategy(r)
+	return Input(spec, nodes)
+}
+
+// Input is what a recipe is made of for a task inside these environments, one for each replica: each has the devices that are there.
+func Input(spec *api.TrainingTaskSpec, nodes []Node) recipe.Input {
 	in := recipe.Input{Spec: spec}
 	for i, n := range nodes {
-		in.Groups = append(in.Groups, recipe.Group{Role: "worker", Index: i, Node: n.Node, Address: n.Node, Ranks: max(len(n.Devices), 1), Devices: n.Devices})
+		role := spec.Roles[0]
+		role.Resources.Accelerators.Count = len(n.Devices)
+		in.Groups = append(in.Groups, recipe.Group{
+			Role: role.Name, Index: i, Node: n.Node, Address: n.Node, Ranks: max(recipe.Ranks(spec.Framework, &role), 1), Devices: n.Devices,
+		})
 	}
 	return in
 }

@@ -131,8 +131,8 @@ func TestHugeBody(t *testing.T) {
 	const huge = 1 << 30
 	answered := 0
 	for _, rt := range w.server.routes {
-		if rt.body == nil || rt.id == "putArchive" {
-			continue
+		if rt.body == nil || rt.id == "putArchive" || rt.id == "putCheckpointRank" {
+			continue // they take what is large, within limits of their own
 		}
 		for _, length := range []int64{huge, -1} {
 			path := strings.NewReplacer("{name}", "root").Replace(rt.path)

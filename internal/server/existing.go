@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -77,7 +76,7 @@ func (s *Server) existing(ctx context.Context, c *call, id string, data []byte) 
 	if fields := selection.Check(r); len(fields) > 0 {
 		return nil, nil, "", selection.Refuse(fields)
 	}
-	nodes, err := s.environments(ctx, about.Meta.Project, r.Distributed.NodeIDs)
+	nodes, err := s.environments(ctx, about.Meta.Project, "distributedConfig.nodeIds", r.Distributed.NodeIDs)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -85,8 +84,8 @@ func (s *Server) existing(ctx context.Context, c *call, id string, data []byte) 
 	return r, out, about.Meta.Project, err
 }
 
-// environments finds running tasks of one replica, in the project, by name or id.
-func (s *Server) environments(ctx context.Context, project string, ids []string) ([]selection.Node, error) {
+// environments finds running tasks of one replica, in the project, by name or id; at is where they are asked for.
+func (s *Server) environments(ctx context.Context, project, at string, ids []string) ([]selection.Node, error) {
 	numbers := map[uint32]*api.Node{}
 	snap, err := s.Store.List(ctx, api.KindNode, "", 0)
 	if err != nil {
@@ -104,7 +103,7 @@ func (s *Server) environments(ctx context.Context, project string, ids []string)
 			return nil, err
 		}
 		if why != nil {
-			fields = append(fields, fault.Field{Path: fmt.Sprintf("distributedConfig.nodeIds[%d]", i), Message: *why})
+			fields = append(fields, fault.Field{Path: indexed(at, i), Message: *why})
 			continue
 		}
 		nodes = append(nodes, n)

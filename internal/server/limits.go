@@ -13,6 +13,7 @@ import (
 type Limits struct {
 	Body    int64 // bytes of a manifest; 4 MiB
 	Archive int64 // bytes of a code archive; 2 GiB
+	State   int64 // bytes of an uploaded rank's state; 1 TiB
 	// Rate and Burst are requests per token; 200/s and 400.
 	Rate  float64
 	Burst int
@@ -41,6 +42,7 @@ type Limits struct {
 func (l Limits) withDefaults() Limits {
 	set(&l.Body, 4<<20)
 	set(&l.Archive, 2<<30)
+	set(&l.State, 1<<40)
 	set(&l.Rate, 200)
 	set(&l.Burst, 400)
 	set(&l.AuthRate, 1)

@@ -166,7 +166,7 @@ type ask struct {
 // not. Fresh objects each time, so that a delete harms nobody else.
 func (m *matrix) asks(rt *route, p *person) []ask {
 	m.t.Helper()
-	path := strings.NewReplacer("{path...}", "worker-0/f", "{digest}", "sha256:"+strings.Repeat("0", 64)).Replace(rt.path)
+	path := strings.NewReplacer("{path...}", "worker-0/f", "{digest}", "sha256:"+strings.Repeat("0", 64), "{step}", "20", "{rank}", "0").Replace(rt.path)
 	named := func(name string) string { return strings.Replace(path, "{name}", name, 1) }
 	switch rt.id {
 	case "signIn":
@@ -185,6 +185,12 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		return []ask{{path + "?project=lab", `{"taskName":"t","launchMode":"existing","distributedConfig":{"nodeIds":["` + name + `"]}}`, p.inside}}
 	case "restoreTask", "pinCheckpoint", "verifyCheckpoints":
 		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", `{"step":20}`, p.inside}}
+	case "putCheckpointRank", "importCheckpoint":
+		o := m.target(api.KindTrainingTask, "").(*api.TrainingTask)
+		o.Spec.Checkpoint = &api.Checkpoints{From: &api.CheckpointFrom{Upload: true}}
+		m.put(o)
+		body := map[string]string{"putCheckpointRank": "good", "importCheckpoint": `{"step":20,"parts":[{"rank":0,"key":"parts/x"}]}`}[rt.id]
+		return []ask{{named(o.Meta.Name) + "?project=lab", body, p.inside}}
 	case "moveTask":
 		zone := m.target(api.KindZone, "").GetMeta().Name
 		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", `{"zone":"` + zone + `"}`, p.inside}}
@@ -193,7 +199,7 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		return []ask{{named(m.target(api.KindZone, "").GetMeta().Name), `{"to":{"` + near + `":{"p50Ms":1.3,"p99Ms":2,"samples":9}}}`, p.inside}}
 	case "listEvents":
 		return []ask{{path + "?project=lab", nil, p.inside}}
-	case "sumUsage":
+	case "sumUsage", "sumFigures":
 		return []ask{{path + "?project=lab", nil, p.inside}}
 	case "signOutEverywhere":
 		victim := m.target(api.KindUser, "")

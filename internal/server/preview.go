@@ -74,6 +74,10 @@ func (s *Server) preview(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(task.Spec.Inside) > 0 {
+		return nil, invalid("spec.inside", fault.T("What runs inside environments has their place, and is previewed at /api/v1/training-tasks/existing/preview or /api/v1/training-tasks/recipe.",
+			"在环境内运行的任务使用其位置，请在 /api/v1/training-tasks/existing/preview 或 /api/v1/training-tasks/recipe 预览。"))
+	}
 	if err := checkRecipe(task); err != nil {
 		return nil, err
 	}
@@ -112,9 +116,6 @@ func (s *Server) wish(ctx context.Context, c *call, id string) (*api.TrainingTas
 	}
 	if err := api.Prepare(task, s.IDs.Random); err != nil {
 		return nil, err
-	}
-	if len(task.Spec.Inside) > 0 {
-		return nil, invalid("spec.inside", fault.T("What runs inside environments is previewed at /api/v1/training-tasks/existing/preview.", "在环境内运行的任务请在 /api/v1/training-tasks/existing/preview 预览。"))
 	}
 	if err := s.admitTask(ctx, c, &birth{object: task}, task, true); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/recipe"
+	"github.com/fermi-cluster/fermi/internal/selection"
 )
 
 // maxShownRanks bounds an answer: the processes of a role differ in their numbers only.
@@ -26,9 +27,29 @@ func (s *Server) recipe(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.Store.List(ctx, api.KindNode, "", 0)
+	in, err := s.recipeInput(ctx, task)
 	if err != nil {
 		return nil, err
+	}
+	made, err := recipe.Make(in)
+	if err != nil {
+		return nil, err
+	}
+	out := made.Summary(maxShownRanks)
+	out.Warnings = append(out.Warnings, fault.T(
+		"Addresses and ports are examples: they are settled when the task is placed.", "地址与端口为示例，放置后才会确定。"))
+	return &reply{data: out}, nil
+}
+
+// recipeInput is what is known of a task's place before it has one: of environments all, elsewhere what its devices are.
+func (s *Server) recipeInput(ctx context.Context, task *api.TrainingTask) (recipe.Input, error) {
+	if len(task.Spec.Inside) > 0 {
+		found, err := s.environments(ctx, task.Meta.Project, "spec.inside", task.Spec.Inside)
+		return selection.Input(&task.Spec, found), err
+	}
+	nodes, err := s.Store.List(ctx, api.KindNode, "", 0)
+	if err != nil {
+		return recipe.Input{}, err
 	}
 	look := func(deviceType string) (found api.Device, ok bool) {
 		nodes.Ascend("", func(o api.Object) bool {
@@ -42,12 +63,5 @@ func (s *Server) recipe(ctx context.Context, c *call) (*reply, error) {
 		})
 		return found, ok
 	}
-	made, err := recipe.Make(recipe.Unplaced(&task.Spec, look))
-	if err != nil {
-		return nil, err
-	}
-	out := made.Summary(maxShownRanks)
-	out.Warnings = append(out.Warnings, fault.T(
-		"Addresses and ports are examples: they are settled when the task is placed.", "地址与端口为示例，放置后才会确定。"))
-	return &reply{data: out}, nil
+	return recipe.Unplaced(&task.Spec, look), nil
 }

@@ -1,10 +1,12 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 const recipePath = "/api/v1/training-tasks/recipe"
@@ -49,5 +51,46 @@ func TestRecipesAreChecked(t *testing.T) {
 	w.ok("POST", "/api/v1/training-tasks", `{"metadata":{"name":"good"},"spec":{"framework":"deepspeed","strategy":{"data":7,"tensor":2},"roles":[{"command":["x"],"replicas":14}]}}`, &made)
 	if made.DistributedInfo.Framework != "deepspeed" {
 		t.Errorf("%+v", made)
+	}
+}
+
+// TestRecipeInside: what runs inside environments has a process for each device that is there, as many as differ.
+func TestRecipeInside(t *testing.T) {
+	w := newWorld(t)
+	environment(w, "default", "small", "z", 101, 2)
+	environment(w, "default", "large", "z", 102, 4)
+	guest := func(change func(*api.TrainingTaskSpec)) *api.TrainingTask {
+		return manifest("guest", func(t *api.TrainingTask) {
+			t.Spec.Inside, t.Spec.Roles[0].Replicas, t.Spec.Roles[0].Resources = []string{"large", "small"}, 2, api.Resources{}
+			change(&t.Spec)
+		})
+	}
+	for want, change := range map[int]func(*api.TrainingTaskSpec){
+		6:  func(s *api.TrainingTaskSpec) { s.Framework = "pytorch-ddp" },
+		2:  func(s *api.TrainingTaskSpec) {},
+		10: func(s *api.TrainingTaskSpec) { s.Framework, s.Roles[0].Ranks = "pytorch-ddp", 5 },
+	} {
+		var r api.Recipe
+		if w.ok("POST", recipePath, guest(change), &r); r.RankCount != want || r.Sizes.Nodes != 2 {
+			t.Errorf("%d processes in %d replicas instead of %d", r.RankCount, r.Sizes.Nodes, want)
+		}
+	}
+	var r api.Recipe
+	w.ok("POST", recipePath, guest(func(s *api.TrainingTaskSpec) { s.Framework = "pytorch-ddp" }), &r)
+	if last := r.Ranks[5]; last.Backend != "nccl" || last.Replica != 1 || !slices.ContainsFunc(r.Warnings, func(w fault.Text) bool {
+		return strings.Contains(w.EN, "different numbers of devices (2 to 4)")
+	}) {
+		t.Errorf("%+v %v", last, r.Warnings)
+	}
+	split := guest(func(s *api.TrainingTaskSpec) { s.Framework, s.Strategy = "megatron-lm", &api.Strategy{Tensor: 3} })
+	if got := w.refused("POST", recipePath, split, 400, "BadRecipe"); got.Fields[0].Path != "spec.strategy.tensor" {
+		t.Errorf("%+v", got)
+	}
+	waits := environment(w, "default", "waits", "z", 103, 1)
+	waits.Status.Phase = api.PhasePending
+	w.put(waits)
+	none := guest(func(s *api.TrainingTaskSpec) { s.Inside[1] = "waits" })
+	if got := w.refused("POST", recipePath, none, 400, "BadSelection"); got.Fields[0].Path != "spec.inside[1]" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -92,6 +92,12 @@ func (s *Server) beginsFrom(ctx context.Context, c *call, t *api.TrainingTask) (
 		return nil, nil
 	}
 	from := t.Spec.Checkpoint.From
+	if from.Upload {
+		if s.Imports == nil {
+			return nil, invalid(at+".upload", fault.T("The server has no shared store, which uploaded checkpoints go to: fermi up --checkpoints-store.", "服务器没有共享存储，无法存放上传的检查点：fermi up --checkpoints-store。"))
+		}
+		return nil, nil
+	}
 	f, err := s.taskIn(ctx, c, t.Meta.Project, from.Task)
 	if fault.Is(err, fault.NotFound) {
 		return nil, invalid(at+".task", fault.T("There is no task %q in the project %q.", "项目 %[2]q 中没有任务 %[1]q。", from.Task, t.Meta.Project))

@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ type shelf struct {
 	pins  map[string]bool
 	bad   map[string]bool // damaged in the shared store
 	read  []string        // what was to be verified
+	torn  bool            // bytes break off
 }
 
 func (s *shelf) List(context.Context, string) ([]api.Checkpoint, error) {
@@ -27,7 +30,7 @@ func (s *shelf) List(context.Context, string) ([]api.Checkpoint, error) {
 		return nil, nil
 	}
 	one := func(step int64, name string, tiers ...string) api.Checkpoint {
-		c := api.Checkpoint{Name: name, Step: step, Generation: 1, Ranks: 1}
+		c := api.Checkpoint{Name: name, Step: step, Generation: 1, Ranks: 2}
 		for _, t := range tiers {
 			one := api.CheckpointCopy{Tier: t, Pinned: s.pins[name]}
 			if t == "shared" && s.bad[name] {
@@ -56,6 +59,49 @@ func (s *shelf) Verify(_ context.Context, _ string, names []string) error {
 	defer s.mu.Unlock()
 	s.read = names
 	return nil
+}
+
+// Image is a few bytes of the tier; rank 1 has none, and those of step 20 break off in the shared store.
+func (s *shelf) Image(_ context.Context, _, name, tier string, rank int) (RankImage, error) {
+	if rank == 1 {
+		return nil, fault.New(fault.NotFound, "OutOfReach", fault.T("elsewhere", "别处"))
+	}
+	return &picture{tier + " " + strings.TrimLeft(name[20:], "0"), s}, nil
+}
+
+type picture struct {
+	text  string
+	shelf *shelf
+}
+
+func (p *picture) Size() int64  { return int64(len(p.text)) }
+func (p *picture) Close() error { return nil }
+func (p *picture) Send(_ context.Context, w io.Writer) error {
+	p.shelf.mu.Lock()
+	torn := p.shelf.torn
+	p.shelf.mu.Unlock()
+	if torn {
+		_, _ = io.WriteString(w, p.text[:2])
+		return fault.New(fault.Invalid, "Damaged", fault.T("damaged", "损坏"))
+	}
+	_, err := io.WriteString(w, p.text)
+	return err
+}
+
+// Receive takes what begins with "good".
+func (s *shelf) Receive(_ context.Context, _ string, _ int64, rank int, in io.Reader) (api.CheckpointPart, error) {
+	raw, err := io.ReadAll(in)
+	if err != nil || !strings.HasPrefix(string(raw), "good") {
+		return api.CheckpointPart{}, fault.New(fault.Invalid, "BadSlot", fault.T("bad", "坏")).Because(err)
+	}
+	return api.CheckpointPart{Rank: rank, Key: "parts/x", Hash: strings.Repeat("0", 64), Size: int64(len(raw))}, nil
+}
+
+func (s *shelf) Commit(_ context.Context, taskID string, step int64, parts []api.CheckpointPart) (*api.CheckpointOrigin, error) {
+	if len(parts) == 0 || parts[0].Key != "parts/x" {
+		return nil, fault.New(fault.Invalid, "Incomplete", fault.T("not all", "不全"))
+	}
+	return &api.CheckpointOrigin{TaskID: taskID, Name: "0-1", Step: step}, nil
 }
 
 func (s *shelf) spoil(names ...string) {
@@ -154,7 +200,7 @@ func TestTasksBeginFromOthersCheckpoints(t *testing.T) {
 	}
 	alone := from("source", 0)
 	alone.Spec.Roles = append(alone.Spec.Roles, api.Role{Name: "reward", Restart: api.RestartRole, Command: []string{"x"}})
-	w.refused("POST", path, alone, 400, "InvalidField")
+	w.ok("POST", path, alone, nil)
 	w.put(&api.Project{Meta: api.Meta{Name: "other"}})
 	elsewhere := from("source", 0)
 	elsewhere.Meta.Project = "other"
@@ -229,4 +275,99 @@ func TestADamagedCheckpointIsNotChosen(t *testing.T) {
 	}
 	w.shelf.spoil(ten, twenty)
 	w.refused("POST", "/api/v1/training-tasks", from("c", 0), 400, "InvalidField")
+}
+
+// TestStatesOfRanks: from the shared store first, else from a disk; what breaks off is cut, and never looks whole.
+func TestStatesOfRanks(t *testing.T) {
+	w := newWorld(t)
+	w.submit("t")
+	path := "/api/v1/training-tasks/t/checkpoints/"
+	for step, want := range map[string]string{"10": "shared 10", "20": "shared 20", "30": "local 30"} {
+		if got := w.do("GET", path+step+"/ranks/0", w.admin, nil); got.status != 200 || string(got.raw) != want {
+			t.Errorf("step %s: %d %q", step, got.status, got.raw)
+		}
+	}
+	w.shelf.spoil("0000000000000000001-0000000000000000020")
+	if got := w.do("GET", path+"20/ranks/0", w.admin, nil); string(got.raw) != "local 20" {
+		t.Errorf("damaged in the store: %q", got.raw)
+	}
+	w.shelf.spoil("0000000000000000001-0000000000000000010")
+	w.refused("GET", path+"10/ranks/0", nil, 400, "InvalidField")
+	w.refused("GET", path+"20/ranks/1", nil, 404, "OutOfReach")
+	if a := w.refused("GET", path+"15/ranks/0", nil, 400, "InvalidField"); !strings.Contains(string(a.raw), "10, 20, 30") {
+		t.Errorf("it does not name the steps there are: %s", a.raw)
+	}
+	for _, bad := range []string{"20/ranks/2", "20/ranks/x", "20/ranks/-1", "0/ranks/0", "x/ranks/0"} {
+		w.refused("GET", path+bad, nil, 400, "InvalidField")
+	}
+	w.shelf.mu.Lock()
+	w.shelf.torn = true
+	w.shelf.mu.Unlock()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.base+path+"20/ranks/0", nil)
+	must(t, err)
+	req.Header.Set("Authorization", "Bearer "+w.admin)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return // cut before anything was sent
+	}
+	defer resp.Body.Close()
+	if raw, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("half a state looks whole: %q", raw)
+	}
+}
+
+// TestUploadedCheckpoints: the task waits until all was uploaded, and begins from that; nobody uploads into any other task.
+func TestUploadedCheckpoints(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Limits.State = 1000 })
+	var made submitted
+	begin := manifest("t", func(t *api.TrainingTask) {
+		t.Spec.Checkpoint = &api.Checkpoints{From: &api.CheckpointFrom{Upload: true}}
+	})
+	w.ok("POST", "/api/v1/training-tasks", begin, &made)
+	if !made.Task.AwaitsCheckpoint() || made.Task.Status.Reason != "AwaitsCheckpoint" {
+		t.Fatalf("%+v", made.Task.Status)
+	}
+	path := "/api/v1/training-tasks/t/checkpoints"
+	w.refused("PUT", path+"/7/ranks/0", "bad bytes", 400, "BadSlot")
+	w.refused("PUT", path+"/7/ranks/0", strings.Repeat("x", 1001), 413, "BodyTooLarge")
+	w.refused("PUT", path+"/x/ranks/0", "good", 400, "InvalidField")
+	w.refused("PUT", path+"/7/ranks/-1", "good", 400, "InvalidField")
+	var part api.CheckpointPart
+	w.ok("PUT", path+"/7/ranks/0", "good bytes", &part)
+	w.refused("POST", path, `{"step":7,"parts":[]}`, 400, "Incomplete")
+	w.refused("POST", path, `{"step":0}`, 400, "InvalidField")
+	w.refused("POST", path, `{"step":7,"more":1}`, 400, "BadBody")
+	w.refused("POST", path, nil, 400, "BadBody")
+	var task api.TrainingTask
+	w.ok("POST", path, map[string]any{"step": 7, "parts": []api.CheckpointPart{part}}, &task)
+	if from := task.Status.From; task.AwaitsCheckpoint() || from == nil || from.TaskID != task.Meta.ID || from.Step != 7 || task.Status.Reason != submittedReason {
+		t.Fatalf("%+v", task.Status)
+	}
+	w.refused("POST", path, map[string]any{"step": 7, "parts": []api.CheckpointPart{part}}, 409, "NotAwaited")
+	w.refused("PUT", path+"/7/ranks/0", "good", 409, "NotAwaited")
+	w.submit("other")
+	w.refused("PUT", "/api/v1/training-tasks/other/checkpoints/7/ranks/0", "good", 409, "NotAwaited")
+	// A clone begins from the same bytes.
+	task = *w.change(&task, func(t *api.TrainingTask) { t.Status.From.Step = 20 })
+	made = submitted{}
+	w.ok("POST", "/api/v1/training-tasks/t/clone", `{"name":"again"}`, &made)
+	if from := made.Task.Spec.Checkpoint.From; from.Upload || from.Step != 20 || made.Task.Status.From == nil {
+		t.Errorf("%+v, %+v", from, made.Task.Status.From)
+	}
+	w.refused("POST", "/api/v1/training-tasks", manifest("both", func(t *api.TrainingTask) {
+		t.Spec.Checkpoint = &api.Checkpoints{From: &api.CheckpointFrom{Upload: true, Task: "t"}}
+	}), 400, "InvalidField")
+}
+
+// TestUploadsNeedAStore: without one the refusal names the setting.
+func TestUploadsNeedAStore(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Imports = nil })
+	a := w.refused("POST", "/api/v1/training-tasks", manifest("t", func(t *api.TrainingTask) {
+		t.Spec.Checkpoint = &api.Checkpoints{From: &api.CheckpointFrom{Upload: true}}
+	}), 400, "InvalidField")
+	if !strings.Contains(string(a.raw), "--checkpoints-store") || !strings.Contains(string(a.raw), "spec.checkpoint.from.upload") {
+		t.Errorf("%s", a.raw)
+	}
+	w.submit("t")
+	w.refused("PUT", "/api/v1/training-tasks/t/checkpoints/7/ranks/0", "good", 409, "NoSharedStore")
 }

@@ -79,6 +79,8 @@ type Checkpoints interface {
 	// Verify has the server read every byte of those in the shared store, beside all else; List tells when
 	// that is done. Fault Unavailable when too many wait.
 	Verify(ctx context.Context, taskID string, names []string) error
+	// Image opens what a rank has of one in a tier. Fault NotFound: this server does not reach it there.
+	Image(ctx context.Context, taskID, name, tier string, rank int) (RankImage, error)
 	// Erase deletes all of them; it may be said again.
 	Erase(ctx context.Context, taskID string) error
 }
@@ -128,6 +130,8 @@ type Config struct {
 	Live    Live
 	// Checkpoints are those of tasks; nil: there are none.
 	Checkpoints Checkpoints
+	// Imports takes those from elsewhere; nil: there is no shared store.
+	Imports Imports
 	// Backup writes one tar of everything; called by admins only.
 	Backup func(ctx context.Context, w io.Writer) error
 	// Box seals secrets; nil: they are refused.

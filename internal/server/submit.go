@@ -45,6 +45,10 @@ func size(t *api.TrainingTask) (replicas, devices int) {
 	return replicas, devices
 }
 
+const submittedReason = "Submitted"
+
+var submittedMessage = fault.T("Waiting for a place.", "等待调度。")
+
 // admitTask settles queue and phase, and refuses what could never start or does not fit the
 // queue. Project and queue must hold still until the commit.
 func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.TrainingTask, dry bool) error {
@@ -86,7 +90,10 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if err := s.refuse(ctx, t); err != nil {
 		return err
 	}
-	t.Status = api.TrainingTaskStatus{From: from, Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting for a place.", "等待调度。")}
+	t.Status = api.TrainingTaskStatus{From: from, Phase: api.PhasePending, Reason: submittedReason, Message: submittedMessage}
+	if t.AwaitsCheckpoint() {
+		t.Status.Reason, t.Status.Message = "AwaitsCheckpoint", fault.T("Waiting for the checkpoint that it begins from to be uploaded.", "等待上传起始检查点。")
+	}
 	b.ops = []store.Op{
 		store.Unchanged(api.KeyOf(project), project.GetMeta().Revision),
 		store.Unchanged(api.KeyOf(queue), queue.GetMeta().Revision),

@@ -35,7 +35,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 	logs.media, logs.events = "text/plain "+mediaEvents, logEvents(reg)
 	bytesOf := read("outputs/{path...}", "readTaskOutput", "The bytes of one output; ranges are served.", both, nil, s.readOutput)
 	bytesOf.media = "application/octet-stream"
-	return append(s.probeRoutes(reg, row, one), []*route{
+	return append(append(s.probeRoutes(reg, row, one), s.importRoutes(reg, row, one)...), []*route{
 		{
 			method: http.MethodPost, path: one + "/stop", id: "stopTask", summary: "Ask the task to end; it keeps its outputs.", tag: row.Plural,
 			kind: row.Kind, verb: "stop", query: []param{paramProject, paramForce}, data: task, handle: s.stopTask,
@@ -46,7 +46,7 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 			body: &bodySpec{schema: schemaOf[cloneBody](reg), media: []string{"application/json"}}, handle: s.cloneTask,
 		},
 		s.moveRoute(reg, row, one),
-		s.restoreRoute(reg, row, one), s.pinRoute(reg, row, one), s.verifyRoute(reg, row, one),
+		s.restoreRoute(reg, row, one), s.pinRoute(reg, row, one), s.verifyRoute(reg, row, one), s.imageRoute(row, one),
 		logs,
 		read("events", "listTaskEvents", "What happened to the task.", append(eventPage, both...), eventsSchema(reg), s.taskEvents),
 		read("why", "explainTask", "Why the task is where it is.", both, schemaOf[Explanation](reg), s.why),
@@ -132,6 +132,9 @@ func (s *Server) cloneTask(ctx context.Context, c *call) (*reply, error) {
 		next.Meta.DisplayName = task.Meta.DisplayName
 	}
 	next.Spec.Stop, next.Spec.Restore = false, nil
+	if from := task.Status.From; from != nil && task.Spec.Checkpoint.From.Upload { // nobody need upload it again
+		next.Spec.Checkpoint.From = &api.CheckpointFrom{Task: task.Meta.ID, Step: from.Step}
+	}
 	return s.make(ctx, c, next)
 }
 
@@ -141,6 +144,10 @@ func (c *call) readJSON(into any, fields string) error {
 	if err != nil || len(data) == 0 {
 		return err
 	}
+	return strictly(data, into, fields)
+}
+
+func strictly(data []byte, into any, fields string) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil || dec.More() {

@@ -34,6 +34,14 @@ func ofPace(get func(*api.Pace) float64) func(*api.TrainingTaskStatus) (float64,
 	}
 }
 
+// skippedSteps are known where there is a loss scale.
+func skippedSteps(s *api.TrainingTaskStatus) (float64, bool) {
+	if s.Pace == nil || s.Pace.LossScale == 0 {
+		return 0, false
+	}
+	return float64(s.Pace.SkippedSteps), true
+}
+
 func ofUse(has func(*api.Use) bool, get func(*api.Use) float64) func(*api.TrainingTaskStatus) (float64, bool) {
 	return func(s *api.TrainingTaskStatus) (float64, bool) {
 		if s.Use == nil || !has(s.Use) {
@@ -54,6 +62,8 @@ var figures = []figure{
 	{"tokens_per_second", "Tokens a second, as ranks report.", false, ofPace(func(p *api.Pace) float64 { return p.TokensPerSecond })},
 	{"mfu", "Share of what the devices could do at most; the goal is in fermi_goal.", true, ofPace(func(p *api.Pace) float64 { return p.MFU })},
 	{"data_wait", "Share of the steps' time in which ranks waited for data.", true, ofPace(func(p *api.Pace) float64 { return p.DataWait })},
+	{"loss_scale", "Loss scale of training in fp16; of several tasks the mean.", true, ofPace(func(p *api.Pace) float64 { return p.LossScale })},
+	{"skipped_steps", "Steps left out because a gradient was not finite under the loss scale.", false, skippedSteps},
 	{"scaling_efficiency", "Pace of a rank against that in the smallest world seen of the same work.", true, ofUse(hasScaling, func(u *api.Use) float64 { return u.Scaling.Efficiency })},
 	{"cpu_cores", "Cores in use.", false, ofUse(measured, func(u *api.Use) float64 { return u.Cores })},
 	{"memory_bytes", "Resident memory.", false, ofUse(measured, func(u *api.Use) float64 { return float64(u.Memory) })},
@@ -63,6 +73,9 @@ var figures = []figure{
 	{"saves_begun", "Checkpoints that ranks of running tasks began.", false, ofUse(hasSaves, func(u *api.Use) float64 { return float64(u.Saves) })},
 	{"saves_whole", "Of these those that are whole.", false, ofUse(hasSaves, func(u *api.Use) float64 { return float64(u.WholeSaves) })},
 }
+
+// goals are what the platform aims at, by figure.
+var goals = map[string]float64{"device_use": api.DeviceUseGoal, "mfu": api.MFUGoal, "recovery_seconds": api.RecoveryGoal.Seconds()}
 
 // sum is a figure over tasks.
 type sum struct{ value, weight float64 }
@@ -126,9 +139,23 @@ func (g *group) add(status *api.TrainingTaskStatus) {
 	}
 }
 
+// value is a figure of the group; ok is false where no task has it.
+func (g *group) value(i int) (v float64, ok bool) {
+	s := g.sums[i]
+	if figures[i].share && s.weight > 0 {
+		return s.value / s.weight, true
+	}
+	return s.value, s.weight > 0
+}
+
+// runsMeasured says that a task runs and has figures.
+func runsMeasured(s *api.TrainingTaskStatus) bool {
+	return s.Phase == api.PhaseRunning && (s.Use != nil || s.Pace != nil)
+}
+
 // Collect is prometheus.Collector's.
 func (m *trainingMeters) Collect(ch chan<- prometheus.Metric) {
-	for name, v := range map[string]float64{"device_use": api.DeviceUseGoal, "mfu": api.MFUGoal, "recovery_seconds": api.RecoveryGoal.Seconds()} {
+	for name, v := range goals {
 		ch <- prometheus.MustNewConstMetric(m.goals, prometheus.GaugeValue, v, name)
 	}
 	snap, err := m.store.List(context.Background(), api.KindTrainingTask, "", 0)
@@ -139,7 +166,7 @@ func (m *trainingMeters) Collect(ch chan<- prometheus.Metric) {
 	projects, cluster := map[string]*group{}, newGroup()
 	snap.Ascend("", func(o api.Object) bool {
 		t := o.(*api.TrainingTask)
-		if t.Status.Phase != api.PhaseRunning || t.Status.Use == nil && t.Status.Pace == nil {
+		if !runsMeasured(&t.Status) {
 			return true
 		}
 		own := newGroup(t.Meta.Project, t.Meta.Name)
@@ -171,15 +198,10 @@ func largest(list []*group, most int) []*group {
 
 func (m *trainingMeters) tell(ch chan<- prometheus.Metric, scope int, list []*group) {
 	for _, g := range list {
-		for i, s := range g.sums {
-			if s.weight == 0 {
-				continue
+		for i := range figures {
+			if v, ok := g.value(i); ok {
+				ch <- prometheus.MustNewConstMetric(m.descs[scope][i], prometheus.GaugeValue, v, g.labels...)
 			}
-			v := s.value
-			if figures[i].share {
-				v /= s.weight
-			}
-			ch <- prometheus.MustNewConstMetric(m.descs[scope][i], prometheus.GaugeValue, v, g.labels...)
 		}
 	}
 }

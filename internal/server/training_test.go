@@ -19,10 +19,8 @@ func TestFiguresAreSummedUp(t *testing.T) {
 	g.add(status(3, 30, 1))
 	got := map[string]float64{}
 	for i, f := range figures {
-		if s := g.sums[i]; s.weight > 0 {
-			if got[f.name] = s.value; f.share {
-				got[f.name] /= s.weight
-			}
+		if v, ok := g.value(i); ok {
+			got[f.name] = v
 		}
 	}
 	for name, want := range map[string]float64{"samples_per_second": 40, "device_use": 0.8, "cpu_cores": 2} {
@@ -32,6 +30,25 @@ func TestFiguresAreSummedUp(t *testing.T) {
 	}
 	if _, ok := got["mfu"]; ok {
 		t.Error("a figure that no task has")
+	}
+}
+
+// TestLossScaleIsAMeter: of several tasks it is the mean, and the skipped steps are known, though none were.
+func TestLossScaleIsAMeter(t *testing.T) {
+	g := newGroup()
+	g.add(&api.TrainingTaskStatus{Pace: &api.Pace{LossScale: 65536}})
+	ch := make(chan prometheus.Metric, len(figures))
+	newTrainingMeters(nil).tell(ch, 2, []*group{g})
+	if n := len(ch); n != 2 {
+		t.Errorf("%d series", n)
+	}
+	g.add(&api.TrainingTaskStatus{Pace: &api.Pace{LossScale: 32768, SkippedSteps: 5}})
+	g.add(&api.TrainingTaskStatus{Pace: &api.Pace{}}) // without
+	for i, f := range figures {
+		s := g.sums[i]
+		if f.name == "loss_scale" && (!f.share || s.value/s.weight != 49152) || f.name == "skipped_steps" && (f.share || s.value != 5) {
+			t.Errorf("%s: %+v", f.name, s)
+		}
 	}
 }
 

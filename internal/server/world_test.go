@@ -130,7 +130,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.logs = logbook.New(logbook.Config{Blob: w.blob, Clock: clock.Real})
 	registry := prometheus.NewRegistry()
 	cfg := Config{
-		Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs, Live: w.live, Checkpoints: &w.shelf, Version: "test",
+		Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs, Live: w.live, Checkpoints: &w.shelf, Imports: &w.shelf, Version: "test",
 		Metrics: registry, Register: registry,
 		Backup: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, "tar"); return err },
 	}
@@ -385,7 +385,7 @@ func (e *events) next() (event, error) {
 			return event{}, errEnded
 		}
 		return ev, nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		e.t.Fatal("no event came")
 		return event{}, nil
 	}
@@ -416,7 +416,7 @@ func query(pairs ...string) string {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !cond() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came: %s", what)

@@ -73,7 +73,7 @@ func (l *load) run(ctx context.Context, clients ...*client.Client) {
 // settle waits until every acknowledged task has finished.
 func (l *load) settle(t *testing.T, c *client.Client, data string) map[string]*api.TrainingTask {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		found, open := map[string]*api.TrainingTask{}, 0
 		err := c.Walk(t.Context(), api.KindTrainingTask, client.ListOptions{Limit: 500}, func(o api.Object) bool {
@@ -230,7 +230,7 @@ func launch(t *testing.T, verb string, args ...string) (*harness.Cluster, *clien
 
 func start(t *testing.T, c *harness.Cluster) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	if err := c.Start(ctx); err != nil {
 		t.Fatal(err)

@@ -131,7 +131,7 @@ func waitStarted(t *testing.T, c *client.Client, l *load) bool {
 	l.next++
 	name := fmt.Sprintf("t%05d", l.next)
 	l.mu.Unlock()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		_, err := c.Submit(ctx, l.j.Task(name, 0.1, 0), false)

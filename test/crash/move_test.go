@@ -113,7 +113,7 @@ func TestCrashMoveByFollower(t *testing.T) {
 	zones := map[int]string{}
 	settleMove(t, follower, l, zones)
 	wish := client.MoveWish{Nodes: []string{"shanghai-1-n01"}} // too few for the gang
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	_, err = follower.Move(ctx, "default", "mover", wish)
 	if fault.ReasonOf(err) != sched.ReasonNeverFits || fault.From(err).Message.ZH == "" {
@@ -137,7 +137,7 @@ func TestCrashMoveByFollower(t *testing.T) {
 func settleMove(t *testing.T, c *client.Client, l *load, zones map[int]string) *api.TrainingTask {
 	t.Helper()
 	why := ""
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		task, err := client.Get[*api.TrainingTask](t.Context(), c, "default", "mover")
 		if err != nil {
 			why = err.Error()

@@ -20,6 +20,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // member is one of three real etcd servers, each in a process of its own on loopback.
@@ -143,7 +144,7 @@ func TestCrashLostQuorum(t *testing.T) {
 	}
 	t.Log("without a quorum a read is answered:", err)
 	ms[1].start(t)
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(harness.Patience)
 	for i := 0; submit(fmt.Sprintf("after-%d", i), 0.1) != nil; i++ {
 		if time.Now().After(deadline) {
 			t.Fatal("no task is taken after the quorum came back")
@@ -155,7 +156,7 @@ func TestCrashLostQuorum(t *testing.T) {
 
 func untilPhase(t *testing.T, c *client.Client, name string, phase api.Phase) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		task, err := client.Get[*api.TrainingTask](t.Context(), c, "default", name)
 		if err == nil && task.Status.Phase == phase {

@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob/s3/s3test"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // TestCheckpointsInABucket: the server's store is a bucket. A task that lost its launchers with their memory goes on from it,
@@ -56,7 +57,7 @@ func TestCheckpointsInABucket(t *testing.T) {
 		}
 	}
 	w.must("delete", "task", "whole", "lost", "next") // those that completed left their last step
-	waitFor(t, "the checkpoints of deleted tasks to go", func() bool {
+	harness.Eventually(t, "the checkpoints of deleted tasks to go", func() bool {
 		left, _ := filepath.Glob(filepath.Join(dir, "ckpt", "fermi", "task-*", "packs", "*", "*"))
 		return len(left) == 0
 	})

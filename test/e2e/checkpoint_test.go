@@ -18,6 +18,7 @@ import (
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // learner is the sample on four ranks of two replicas.
@@ -25,9 +26,12 @@ func learner(name, pause string, keep *api.Checkpoints) *api.TrainingTask {
 	task := shell(name, 2, "")
 	task.Spec.Roles[0].Command = []string{"fermi", "sample", "train", "--steps", "600", "--step-time", pause}
 	task.Spec.Roles[0].Ranks, task.Spec.Checkpoint = 2, keep
-	task.Spec.Restart = &api.RestartPolicy{MaxRestarts: 5}
+	task.Spec.Restart, task.Spec.Timeouts = &api.RestartPolicy{MaxRestarts: 5}, patientEnd()
 	return task
 }
+
+// patientEnd gives a task's last save the time that it needs on any disk.
+func patientEnd() *api.Timeouts { return &api.Timeouts{StopGrace: api.Duration(harness.Patience)} }
 
 // TestCheckpointsOutliveLaunchers kills all launchers with all they hold in memory: the task goes on from what
 // its nodes' disks have, or, where those are not used, from the store that all share, and ends with the very bits
@@ -65,7 +69,7 @@ func TestCheckpointsOutliveLaunchers(t *testing.T) {
 		}
 		w.must("delete", "task", name)
 	}
-	waitFor(t, "the checkpoints of deleted tasks to go", func() bool {
+	harness.Eventually(t, "the checkpoints of deleted tasks to go", func() bool {
 		left, _ := filepath.Glob(filepath.Join(store, "objects", "task-*", "packs", "*", "*"))
 		disks, _ := filepath.Glob(filepath.Join(w.Dir, "checkpoints", "*", "objects", "task-*", "packs", "*", "*"))
 		return len(left)+len(disks) == 0
@@ -149,7 +153,7 @@ func TestARunningTaskIsSentBack(t *testing.T) {
 	}
 	w.must("train", "restore", "long", "--step", step, "--stop")
 	w.began("long", chosen)
-	waitFor(t, "the future that was given up to go", func() bool {
+	harness.Eventually(t, "the future that was given up to go", func() bool {
 		return !slices.ContainsFunc(w.checkpoints("long"), func(c api.Checkpoint) bool { return w.task("long").Spec.Restore.Abandons(c.Name) })
 	})
 	w.must("train", "stop", "long")
@@ -264,7 +268,7 @@ func TestNodesKeepWhatIsPinned(t *testing.T) {
 	task.Spec.Roles[0].Command[4] = "1000000"
 	w.submit(task)
 	var pinned api.Checkpoint
-	waitFor(t, "a checkpoint to pin", func() bool {
+	harness.Eventually(t, "a checkpoint to pin", func() bool {
 		list, err := w.api.Checkpoints(t.Context(), "default", "pins")
 		if err != nil || len(list) == 0 {
 			return false
@@ -286,7 +290,7 @@ func TestNodesKeepWhatIsPinned(t *testing.T) {
 	if err := w.api.Pin(t.Context(), "default", "pins", pinned.Step, false); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "what is pinned no more to go from the nodes", func() bool { return !slices.Contains(onDisks(), pinned.Name) })
+	harness.Eventually(t, "what is pinned no more to go from the nodes", func() bool { return !slices.Contains(onDisks(), pinned.Name) })
 	w.must("train", "stop", "pins")
 	w.phase("pins", api.PhaseStopped)
 }
@@ -336,7 +340,7 @@ func (w *world) began(name string, from api.Checkpoint) {
 // checkpointed waits for a checkpoint in a tier beyond a step, and gives its step.
 func (w *world) checkpointed(name, tier string, beyond int64) (step int64) {
 	w.t.Helper()
-	waitFor(w.t, "a checkpoint of "+name, func() bool {
+	harness.Eventually(w.t, "a checkpoint of "+name, func() bool {
 		list, err := w.api.Checkpoints(w.t.Context(), "default", name)
 		if err != nil {
 			w.t.Fatal(err)
@@ -375,7 +379,7 @@ func (w *world) model(name string) []byte {
 func (w *world) written(name, path string) []byte {
 	w.t.Helper()
 	var found client.Output
-	waitFor(w.t, path+" of "+name, func() bool {
+	harness.Eventually(w.t, path+" of "+name, func() bool {
 		outs, err := w.api.Outputs(w.t.Context(), "default", name)
 		if err != nil {
 			w.t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
@@ -68,7 +67,7 @@ func TestDiskFillsDuringUpload(t *testing.T) {
 			t.Errorf("%s: %d %s", lang, status, answer)
 		}
 	}
-	if left := files(t, blobs, ""); len(left) > 0 {
+	if left := append(files(t, blobs, "objects"), files(t, blobs, "tmp")...); len(left) > 0 {
 		t.Errorf("left of refused uploads: %v", left)
 	}
 	if status, answer := w.upload(8<<20, "en"); status != http.StatusOK {
@@ -77,7 +76,7 @@ func TestDiskFillsDuringUpload(t *testing.T) {
 
 	const size = 20 << 20
 	w.submit(shell("big", 1, "head -c 20971520 /dev/zero > $FERMI_OUTPUT/big"))
-	waitFor(t, "an upload of the output was refused", func() bool { return strings.Contains(launcherLogs(t, w.Dir), "DiskFull") })
+	harness.Eventually(t, "an upload of the output was refused", func() bool { return strings.Contains(launcherLogs(t, w.Dir), "DiskFull") })
 	if seen := w.outputs("big"); len(seen) > 0 {
 		t.Errorf("half an output is seen: %+v", seen)
 	}
@@ -85,7 +84,7 @@ func TestDiskFillsDuringUpload(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.phase("big", api.PhaseCompleted)
-	waitFor(t, "the output arrived", func() bool { return len(w.outputs("big")) > 0 })
+	harness.Eventually(t, "the output arrived", func() bool { return len(w.outputs("big")) > 0 })
 	if got := w.outputs("big"); got[0].Size != size {
 		t.Errorf("the output has %d bytes, not %d", got[0].Size, size)
 	}
@@ -155,13 +154,4 @@ func launcherLogs(t *testing.T, dir string) string {
 		}
 	}
 	return all.String()
-}
-
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
 }

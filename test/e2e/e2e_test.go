@@ -54,7 +54,7 @@ func upAs(t *testing.T, who *syscall.Credential, change func(*harness.Cluster), 
 	})
 	w.start()
 	if slices.Contains(args, "--demo") { // the leader writes them, a moment after the server is up
-		waitFor(t, "the demo's zones and nodes", func() bool {
+		harness.Eventually(t, "the demo's zones and nodes", func() bool {
 			return strings.Contains(w.must("zone", "list"), "深圳-1") && strings.Contains(w.must("get", "nodes", "-o", "name"), "shenzhen-1-n16")
 		})
 	}
@@ -63,7 +63,7 @@ func upAs(t *testing.T, who *syscall.Credential, change func(*harness.Cluster), 
 
 func (w *world) start() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), harness.Patience)
 	defer cancel()
 	if err := w.Start(ctx); err != nil {
 		w.t.Fatal(err)
@@ -83,7 +83,7 @@ type result struct {
 // fermi runs the command line in dir.
 func (w *world) fermiIn(dir string, env []string, args ...string) result {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), harness.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, w.Bin, args...)
 	cmd.Dir = dir
@@ -126,16 +126,15 @@ func (w *world) task(name string) *api.TrainingTask {
 // until waits for a condition on a task.
 func (w *world) until(name, what string, ok func(*api.TrainingTask) bool) *api.TrainingTask {
 	w.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(20 * time.Millisecond) {
 		task := w.task(name)
 		if ok(task) {
 			return task
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: never %s: %+v", name, what, task.Status)
+			status, _ := json.MarshalIndent(task.Status, "", "  ")
+			w.t.Fatalf("%s: never %s: %s\n%s", name, what, status, w.fermi("logs", name, "--tail", "20").out)
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 
@@ -238,7 +237,7 @@ func TestGangRunsOnDemoNodesWithDevices(t *testing.T) {
 func TestWhyAndQueue(t *testing.T) {
 	w := up(t, "--demo")
 	never := []string{"train", "run", "--dry-run", "--no-code", "--gpus", "9", "--gpu-type", "A100", "--", "true"}
-	waitFor(t, "what can never start is refused, once the nodes are known", func() bool { return w.fermi(never...).code != 0 })
+	harness.Eventually(t, "what can never start is refused, once the nodes are known", func() bool { return w.fermi(never...).code != 0 })
 	contains(t, w.fermi(never...).err, "the largest has 8")
 	contains(t, w.fermiIn(t.TempDir(), []string{"FERMI_LANG=zh"}, never...).err, "最多的有 8")
 	w.must("queue", "pause", "default")
@@ -254,7 +253,7 @@ func TestWhyAndQueue(t *testing.T) {
 	w.must("queue", "resume", "default")
 	w.phase("later", api.PhaseCompleted)
 	w.must("delete", "task", "big")
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for w.fermi("get", "task", "big").code != 5 {
 		if time.Now().After(deadline) {
 			t.Fatal("a deleted task is still there")
@@ -461,7 +460,7 @@ func TestFullDisk(t *testing.T) {
 		w.start()
 	default:
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		if _, err := w.api.Submit(t.Context(), shell("after", 1, "true"), false); err == nil {
 			break

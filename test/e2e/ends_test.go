@@ -49,14 +49,14 @@ const inStepRanks = 4
 func stepper(name string) *api.TrainingTask {
 	task := shell(name, inStepRanks, "")
 	task.Spec.Roles[0].Command = []string{"python3", "-c", inStep}
-	task.Spec.Restart = &api.RestartPolicy{MaxRestarts: 5}
+	task.Spec.Restart, task.Spec.Timeouts = &api.RestartPolicy{MaxRestarts: 5}, patientEnd()
 	return task
 }
 
 // stepped waits until a task has made steps, and gives it as it is then.
 func (w *world) stepped(name string) *api.TrainingTask {
 	w.t.Helper()
-	waitFor(w.t, name+" to make steps", func() bool { return strings.Contains(w.must("logs", name), "saved 6\n") })
+	harness.Eventually(w.t, name+" to make steps", func() bool { return strings.Contains(w.must("logs", name), "saved 6\n") })
 	return w.task(name)
 }
 
@@ -70,7 +70,7 @@ func (w *world) goesOn(name string, before *api.TrainingTask, heard bool) *api.T
 	from := now.Status.Rendezvous.Restore
 	again := fmt.Sprintf("begins after %d\n", from)
 	var log string
-	waitFor(w.t, "all ranks to begin", func() bool {
+	harness.Eventually(w.t, "all ranks to begin", func() bool {
 		log = w.must("logs", name)
 		return strings.Count(log, again) >= inStepRanks
 	})

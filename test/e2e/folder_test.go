@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // plainSaver is a script that knows nothing of the platform but one variable. It goes on until it was resumed.
@@ -46,7 +47,7 @@ func TestScriptsThatSaveThemselves(t *testing.T) {
 		}
 		return step
 	}
-	waitFor(t, "a checkpoint of its files", func() bool { return newest() > 0 })
+	harness.Eventually(t, "a checkpoint of its files", func() bool { return newest() > 0 })
 	w.killLaunchers(w.task("plain"))
 	back := w.until("plain", "back from a checkpoint", func(t *api.TrainingTask) bool {
 		return t.Status.Rendezvous != nil && t.Status.Rendezvous.Origin != nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // guestOf is a task inside environments, as many ranks in each as it has devices.
@@ -113,7 +114,7 @@ func grouped(t *testing.T, processes []string, hosts ...string) {
 
 func gone(t *testing.T, name, id string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(20 * time.Millisecond) {
 		left := marked(id)
 		if len(left) == 0 {
 			return

@@ -3,21 +3,25 @@ package e2e
 import (
 	"strings"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // TestTheLastStepOutlivesItsTask: what was saved last is persisted though it was not due, at the end of a task
 // that completed and of one that was stopped, on every tier.
 func TestTheLastStepOutlivesItsTask(t *testing.T) {
 	w := up(t, "--demo", "--checkpoints-store", t.TempDir())
-	through := learner("through", "10ms", nil)
+	seldom := &api.CheckpointTier{Every: api.Duration(24 * time.Hour)}
+	keep := &api.Checkpoints{Local: seldom, Shared: seldom}
+	through := learner("through", "10ms", keep)
 	through.Spec.Roles[0].Command[4] = "50"
 	w.submit(through)
 	w.phase("through", api.PhaseCompleted)
 	w.lastSaved("through")
 
-	w.submit(learner("halted", "10ms", nil))
+	w.submit(learner("halted", "10ms", keep))
 	w.until("halted", "steps", func(t *api.TrainingTask) bool { return t.Status.Use != nil && t.Status.Use.Saves > 8 })
 	w.must("train", "stop", "halted")
 	w.phase("halted", api.PhaseStopped)
@@ -32,9 +36,9 @@ func (w *world) lastSaved(name string) {
 		w.t.Fatal(err)
 	}
 	if len(list) != 1 || list[0].Step < 1 || len(list[0].Tiers) != 2 {
-		w.t.Errorf("%s: %+v", name, list)
+		w.t.Errorf("%s: %+v\n%s", name, list, w.must("events", "task/"+name))
 	}
-	waitFor(w.t, "an event of the last save", func() bool {
+	harness.Eventually(w.t, "an event of the last save", func() bool {
 		return strings.Contains(w.must("events", "task/"+name), "LastStepSaved")
 	})
 }
@@ -59,6 +63,7 @@ func TestASaveThatWaits(t *testing.T) {
 	task := shell("waits", 2, "")
 	task.Spec.Roles[0].Command, task.Spec.Roles[0].Ranks = []string{"python3", "-c", waiting}, 2
 	task.Spec.Checkpoint = &api.Checkpoints{Local: &api.CheckpointTier{Keep: &api.CheckpointKeep{Last: 100}}}
+	task.Spec.Timeouts = patientEnd()
 	w.submit(task)
 	w.phase("waits", api.PhaseCompleted)
 	list, err := w.api.Checkpoints(t.Context(), "default", "waits")

@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // TestArchivedTasksAreStillThere lets finished tasks leave the store at once: get, list, logs,
@@ -20,7 +21,7 @@ func TestArchivedTasksAreStillThere(t *testing.T) {
 	task.Meta.DisplayName = "全球翻译推理服务"
 	w.submit(task)
 	w.phase("old", api.PhaseCompleted)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for { // archived: its replica's folder is gone, and it is no longer live
 		dirs, _ := filepath.Glob(filepath.Join(w.Dir, "engine", "replicas", "task-*"))
 		metrics, err := w.api.Raw(t.Context(), "/training-tasks/old", nil)
@@ -97,7 +98,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Errorf("%q left %v", script, left)
 		}
 	}
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		dirs, _ := filepath.Glob(filepath.Join(w.Dir, "engine", "replicas", "*"))
 		zombies := zombiesOf(w.PID())

@@ -73,7 +73,7 @@ func TestPostgresLife(t *testing.T) {
 // archived waits until no replica's folder is left: what finished is in history.
 func (w *world) archived() {
 	w.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		dirs, err := filepath.Glob(filepath.Join(w.Dir, "engine", "replicas", "task-*"))
 		if err == nil && len(dirs) == 0 {

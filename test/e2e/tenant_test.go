@@ -330,7 +330,7 @@ func (w *world) processes(t *testing.T, project, name string) (dir, main, launch
 // logUntil waits until a task has printed a line.
 func (w *world) logUntil(project, name, line string) string {
 	w.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(harness.Patience)
 	for {
 		if r := w.fermi("logs", name, "--project", project); r.code == 0 && strings.Contains(r.out, line) {
 			return r.out
@@ -372,7 +372,7 @@ func TestProjectsKeepTheirUID(t *testing.T) {
 	if again := uid("two"); again != two {
 		t.Error("after a restart:", again)
 	}
-	for deadline := time.Now().Add(time.Minute); w.fermi("delete", "project", "two").code != 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); w.fermi("delete", "project", "two").code != 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("project two is in use for ever")
 		}

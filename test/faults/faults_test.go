@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -24,43 +26,75 @@ func asked(t *testing.T) int {
 	return n
 }
 
-// kind is one way to fail: what the guilty rank of the first generation does. The others end as ranks do
-// that lost a peer, some of them before the guilty one.
+// kind is one way to fail, of PyTorch's ranks or, where no card is here to fail, of a shell that prints what they would.
 type kind struct {
 	name   string // the cause that must be named
-	guilty string // shell, run by the guilty rank; "": the platform is asked for fault
-	fault  string
 	action string
-	every  bool // it fails in every generation: the task must end
+	how    string // the function of scripts/patient.py
+	fault  string // or what the platform is asked to do
+	prints string // or the shell's last words
+	start  bool   // before the ranks meet
+	every  bool   // in every generation: the task must end
+	anyone bool   // nobody in particular is guilty
+	limits bool   // on a node that limits memory
+	// replica is the one that is lost as a whole, filled in when it is.
+	replica string
 }
 
-const traceback = `printf 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n%s\n' "$1" >&2; exit 1`
-
-func python(exception string) string { return `set -- "` + exception + `"; ` + traceback }
+func python(exception string) string {
+	return `printf 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n` + exception + `\n' >&2; exit 1`
+}
 
 var kinds = []kind{
-	{name: "killed", guilty: `kill -KILL $$`, action: "restart"},
-	{name: "crashed", guilty: `kill -SEGV $$`, action: "restart"},
-	{name: "aborted", guilty: `echo 'terminate called' >&2; kill -ABRT $$`, action: "restart"},
-	{name: "ended-by-signal", guilty: `kill -TERM $$`, action: "restart"},
-	{name: "exit-code", guilty: `exit 7`, action: "restart"},
-	{name: "python-error", guilty: python("ValueError: bad shape"), action: "restart"},
-	{name: "python-error", guilty: python("ValueError: bad shape"), action: "stop", every: true},
-	{name: "import", guilty: python("ModuleNotFoundError: No module named 'x'"), action: "stop", every: true},
-	{name: "syntax", guilty: `printf '  File "train.py", line 1\n    def f(:\nSyntaxError: invalid syntax\n' >&2; exit 1`, action: "restart"},
-	{name: "device-memory", guilty: python("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"), action: "restart"},
-	{name: "host-memory", guilty: python("MemoryError"), action: "restart"},
-	{name: "device-assert", guilty: python("RuntimeError: CUDA error: device-side assert triggered"), action: "restart"},
-	{name: "device-lost", guilty: `echo 'NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.' >&2; exit 1`, action: "swap"},
-	{name: "device-memory-error", guilty: python("RuntimeError: CUDA error: uncorrectable ECC error encountered"), action: "swap"},
-	{name: "disk-full", guilty: python("OSError: [Errno 28] No space left on device"), action: "swap"},
-	{name: "file-missing", guilty: python("FileNotFoundError: [Errno 2] No such file or directory: 'x'"), action: "restart"},
-	{name: "assertion", guilty: python("AssertionError: bad batch"), action: "restart"},
-	{name: "not-finite", guilty: python("FloatingPointError: loss is nan at step 4"), action: "restart"},
-	{name: "address-in-use", guilty: python("OSError: [Errno 98] Address already in use"), action: "restart"},
+	{name: "killed", how: "killed", action: "restart"},
 	{name: "killed", fault: "kill", action: "restart"},
+	{name: "crashed", how: "crashed", action: "restart"},
+	{name: "aborted", how: "aborted", action: "restart"},
+	{name: "ended-by-signal", how: "terminated", action: "restart"},
+	{name: "exit-code", how: "code", action: "restart"},
+	{name: "exit-code", how: "mixed", action: "restart"},
+	{name: "left-early", how: "left", action: "restart"},
+	{name: "python-error", how: "shapes", action: "restart"},
+	{name: "python-error", how: "shapes", action: "restart", start: true},
+	{name: "python-error", how: "shapes", action: "stop", every: true},
+	{name: "import", how: "module", action: "restart", start: true},
+	{name: "import", how: "module", action: "stop", start: true, every: true},
+	{name: "syntax", how: "syntax", action: "restart"},
+	{name: "file-missing", how: "file", action: "restart"},
+	{name: "assertion", how: "assertion", action: "restart"},
+	{name: "not-finite", how: "not_finite", action: "restart"},
+	{name: "host-memory", how: "host_memory", action: "restart"},
+	{name: "memory-limit", how: "eats", action: "restart", limits: true},
+	{name: "address-in-use", how: "address", action: "restart"},
+	{name: "disk-full", how: "disk_full", action: "swap"},
+	{name: "process-stopped", how: "stopped", action: "restart"},
 	{name: "process-stopped", fault: "stop", action: "restart"},
+	{name: "hang", how: "asleep", action: "restart"},
+	{name: "hang", how: "locked", action: "restart"},
+	{name: "peer-lost", fault: "net", action: "restart", anyone: true},
 	{name: "launcher-lost", fault: "node", action: "restart"},
+	{name: "device-memory", prints: python("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"), action: "restart"},
+	{name: "device-assert", prints: python("RuntimeError: CUDA error: device-side assert triggered"), action: "restart"},
+	{name: "device-lost", prints: `echo 'NVRM: Xid (PCI:0000:02:00): 79, GPU has fallen off the bus.' >&2; exit 1`, action: "swap"},
+	{name: "device-memory-error", prints: python("RuntimeError: CUDA error: uncorrectable ECC error encountered"), action: "swap"},
+}
+
+// String is its row's name.
+func (k kind) String() string {
+	made := "PyTorch " + k.how
+	switch {
+	case k.prints != "":
+		made = "printed"
+	case k.fault != "":
+		made = "PyTorch fault " + k.fault
+	}
+	if k.start {
+		made += " at the start"
+	}
+	if k.every {
+		made += " each time"
+	}
+	return fmt.Sprintf("%-20s %-8s %s", k.name, k.action, made)
 }
 
 // world is a server.
@@ -84,7 +118,7 @@ func (w *world) task(name string) *api.TrainingTask {
 // until waits for a condition of a task.
 func (w *world) until(name, what string, ok func(*api.TrainingTask) bool) *api.TrainingTask {
 	w.t.Helper()
-	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(20 * time.Millisecond) {
 		t := w.task(name)
 		if ok(t) {
 			return t
@@ -110,53 +144,55 @@ func (w *world) submit(name string, restarts int, command ...string) {
 	}
 }
 
-// script is a training in shell: in the first generation (or in each) one rank fails and those beside it
-// on its launcher end as its victims do, one of them at once.
+// script is a training in shell: in the first generation one rank fails with its words, and those beside it
+// on its launcher end as its victims do, one of them before it.
 func script(k kind, rank int) string {
-	when := "$FERMI_GENERATION.$RANK"
-	if k.every {
-		when = "1.$RANK"
-	}
 	victim := rank ^ 1 // on the same launcher
-	return fmt.Sprintf(`case %s in
+	return fmt.Sprintf(`case $FERMI_GENERATION.$RANK in
 	1.%d) until [ -e $FERMI_SHM/lost ]; do sleep 0.01; done; %s;;
 	1.%d) echo 'RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1' >&2; touch $FERMI_SHM/lost; exit 1;;
 	1.*) exec sleep 1000;;
-	esac`, when, rank, k.guilty, victim)
+	*) sleep 1;;
+	esac`, rank, k.prints, victim)
 }
 
-// hurt runs one fault and says what it was taken for.
-func (w *world) hurt(name string, k kind, rank int) (got string, right bool) {
+// printed runs the shell and says what it was taken for.
+func (w *world) printed(name string, k kind, rank int) verdict {
 	w.t.Helper()
-	if k.fault != "" {
-		w.submit(name, 5, "fermi", "sample", "train", "--steps", "400", "--step-time", "20ms")
-		w.until(name, "runs", func(t *api.TrainingTask) bool { return t.Status.Phase == api.PhaseRunning || t.Status.Phase.Finished() })
-		w.steps(name)
-		if _, err := w.cl.Fault(w.t.Context(), "default", name, rank, k.fault); err != nil {
-			w.t.Fatal(name, err)
+	w.submit(name, 5, "sh", "-c", script(k, rank))
+	var f *api.ReplicaFailure
+	t := w.until(name, "ended", func(t *api.TrainingTask) bool {
+		if t.Status.Failure != nil {
+			f = t.Status.Failure
 		}
-	} else {
-		w.submit(name, 5, "sh", "-c", script(k, rank))
-	}
-	t := w.until(name, "failed", func(t *api.TrainingTask) bool { return t.Status.Failure != nil || t.Status.Phase.Finished() })
-	f := t.Status.Failure
-	end := w.until(name, "ended", func(t *api.TrainingTask) bool { return t.Status.Phase.Finished() }).Status
-	if k.every { // it is the last one that counts
-		f = end.Failure
-	}
+		return t.Status.Phase.Finished()
+	})
+	return judged(k, rank, t, f)
+}
+
+// verdict is what a fault was taken for.
+type verdict struct {
+	got   string
+	right bool
+}
+
+// judged compares what is said of a task that went on, or ended, with the truth.
+func judged(k kind, rank int, t *api.TrainingTask, f *api.ReplicaFailure) verdict {
 	if f == nil {
-		return "nothing", false
+		return verdict{got: "nothing"}
 	}
-	got = f.Cause + " " + f.Action
-	guilty := f.Rank != nil && *f.Rank == rank || k.fault == "node" && f.Rank == nil
-	if !guilty {
-		got += " of another"
+	v := verdict{got: f.Cause + " " + f.Action, right: f.Cause == k.name && f.Action == k.action}
+	switch {
+	case k.anyone, f.Rank != nil && *f.Rank == rank, f.Rank == nil && k.replica != "" && f.Replica == k.replica:
+	default:
+		v.got += " of another: " + f.Message.EN
+		v.right = false
 	}
-	healthy := end.Phase == api.PhaseCompleted
-	if healthy == k.every {
-		w.t.Errorf("%s: ended %s: %s", name, end.Phase, end.Message)
+	if ended := t.Status.Phase == api.PhaseFailed || t.Status.Phase == api.PhaseStopped; ended != k.every {
+		v.got += fmt.Sprintf(", and is %s", t.Status.Phase)
+		v.right = false
 	}
-	return got, guilty && f.Cause == k.name && f.Action == k.action
+	return v
 }
 
 // steps waits until a training has told its launchers of a few steps.
@@ -179,35 +215,136 @@ func (w *world) step(name string) int {
 	return n
 }
 
+// ward is where patients are hurt, and who must not be.
+type ward struct {
+	open    *world // the demo, which limits nobody
+	limited *world // nil until it is needed
+	now     *patient
+	healthy *patient
+	begun   int // tasks
+}
+
+// hurt runs one fault. A patient is hurt time and again; a new one comes where the old one has ended, a fault at the
+// start is due, or another hang: after one, in which nobody can be sure, the next is waited for longer.
+func (d *ward) hurt(k kind, rank int) verdict {
+	d.begun++
+	name := fmt.Sprintf("patient-%d", d.begun)
+	switch {
+	case k.prints != "":
+		return d.open.printed(name, k, rank)
+	case k.limits:
+		if d.limited == nil {
+			d.limited = newWorld(d.open.t)
+		}
+		p := d.limited.patient(name)
+		p.begin()
+		defer p.end()
+		return p.hurt(k, rank)
+	}
+	hang := k.name == "hang"
+	if d.now != nil && (k.start || hang && d.now.silent || d.open.task(d.now.name).Status.Phase.Finished()) {
+		d.now.end()
+		d.now = nil
+	}
+	if d.now == nil {
+		d.now = d.open.patient(name)
+		if !k.start {
+			d.now.begin()
+		}
+	}
+	d.now.silent = d.now.silent || hang || k.name == "process-stopped"
+	return d.now.hurt(k, rank)
+}
+
+// well checks that nothing has happened to the task beside it.
+func (d *ward) well(after kind) {
+	d.open.t.Helper()
+	st := d.healthy.w.task(d.healthy.name).Status
+	if st.Phase != api.PhaseRunning || st.Generation != 1 || st.Attempt != 1 || st.Interruptions != nil {
+		d.open.t.Fatalf("after %v the healthy task is %s, attempt %d, generation %d: %+v", after, st.Phase, st.Attempt, st.Generation, st.Failure)
+	}
+}
+
+// possible are the kinds that this machine can have.
+func possible(t *testing.T) []kind {
+	t.Helper()
+	s := cgroup.Detect()
+	return slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool {
+		if k.limits && !s.Limited("memory") {
+			t.Logf("no %s: no memory limits here: %s", k.name, s.Reason.EN)
+			return true
+		}
+		return false
+	})
+}
+
 func TestFaults(t *testing.T) {
 	n := asked(t)
 	seed := uint64(harness.EnvInt("FERMI_FAULTS_SEED", int(time.Now().UnixNano()&0xffff)))
 	t.Logf("%d faults, FERMI_FAULTS_SEED=%d repeats them", n, seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	w := newWorld(t, "--demo")
-	order := rnd.Perm(len(kinds))
-	table := map[string]int{}
-	used, right := map[string]bool{}, 0
+	list := possible(t)
+	d := &ward{open: newWorld(t, "--demo")}
+	d.healthy = d.open.patient("healthy")
+	d.healthy.begin()
+	d.healthy.trains(time.Time{})
+	var o outcome
 	for i := range n {
-		k := kinds[order[i%len(kinds)]]
-		got, ok := w.hurt(fmt.Sprintf("fault-%d", i), k, rnd.IntN(4))
-		if ok {
-			right++
+		if i%len(list) == 0 {
+			rnd.Shuffle(len(list), func(a, b int) { list[a], list[b] = list[b], list[a] })
 		}
-		used[k.name] = true
-		table[fmt.Sprintf("%-20s %-8s → %s", k.name, k.action, got)]++
+		k, rank := list[i%len(list)], rnd.IntN(4)
+		steps, begun := d.healthy.made(time.Time{}), time.Now()
+		v := d.hurt(k, rank)
+		t.Logf("%3d %v of rank %d → %s, %.1f s", i, k, rank, v.got, time.Since(begun).Seconds())
+		d.well(k)
+		harness.Eventually(t, "the healthy task goes on", func() bool { return d.healthy.made(time.Time{}) > steps })
+		o.add(k, v)
 	}
-	var rows []string
-	for row, count := range table {
-		rows = append(rows, fmt.Sprintf("%4d  %s", count, row))
+	if d.now != nil {
+		d.now.end()
 	}
-	slices.Sort(rows)
-	t.Logf("\n%s", strings.Join(rows, "\n"))
-	t.Logf("%d of %d right, %d kinds", right, n, len(used))
-	if right*100 < n*95 {
-		t.Errorf("only %d of %d right", right, n)
+	t.Logf("the healthy training beside them made %d steps without a restart", d.healthy.made(time.Time{}))
+	d.healthy.end()
+	o.judge(t, seed)
+}
+
+// outcome counts.
+type outcome struct {
+	right, all map[string]int // by kind
+	wrong      []string
+	real       map[string]bool // causes
+	n, ok, own int             // faults, right ones, those of PyTorch
+}
+
+func (o *outcome) add(k kind, v verdict) {
+	if o.all == nil {
+		o.right, o.all, o.real = map[string]int{}, map[string]int{}, map[string]bool{}
 	}
-	if n >= 30 && len(used) < 12 {
-		t.Errorf("only %d kinds", len(used))
+	o.n++
+	o.all[k.String()]++
+	if v.right {
+		o.ok++
+		o.right[k.String()]++
+	} else {
+		o.wrong = append(o.wrong, fmt.Sprintf("%v → %s", k, v.got))
+	}
+	if k.prints == "" {
+		o.own++
+		o.real[k.name] = true
+	}
+}
+
+func (o *outcome) judge(t *testing.T, seed uint64) {
+	t.Helper()
+	for _, row := range slices.Sorted(maps.Keys(o.all)) {
+		t.Logf("%3d of %3d  %s", o.right[row], o.all[row], row)
+	}
+	t.Logf("%d of %d right. %d were PyTorch's own, of %d causes; %d were printed. FERMI_FAULTS_SEED=%d", o.ok, o.n, o.own, len(o.real), o.n-o.own, seed)
+	if o.ok*100 < o.n*95 {
+		t.Errorf("wrong:\n%s", strings.Join(o.wrong, "\n"))
+	}
+	if o.n >= len(kinds) && (len(o.real) < 12 || o.own*3 < o.n*2) {
+		t.Errorf("only %d of %d faults, of %d causes, were PyTorch's", o.own, o.n, len(o.real))
 	}
 }

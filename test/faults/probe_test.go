@@ -1,10 +1,7 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,19 +21,10 @@ const long = 1_000_000
 // torch starts scripts/train.py with four ranks, of Debian's PyTorch.
 func (w *world) torch(name string, steps int, env ...api.EnvVar) {
 	w.t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { os.RemoveAll(dir) })
-	script, err := os.ReadFile("scripts/train.py")
-	if err := errors.Join(err, os.Chmod(dir, 0o777), os.WriteFile(filepath.Join(dir, "train.py"), script, 0o644)); err != nil {
-		w.t.Fatal(err)
-	}
 	if _, err := w.cl.Submit(w.t.Context(), &api.TrainingTask{
 		Meta: api.Meta{Name: name},
 		Spec: api.TrainingTaskSpec{
-			Restart: &api.RestartPolicy{MaxRestarts: 5}, Code: &api.Code{Folder: dir},
+			Restart: &api.RestartPolicy{MaxRestarts: 5}, Code: &api.Code{Folder: w.folder("train.py")},
 			Roles: []api.Role{{
 				Name: "worker", Ranks: 4, Resources: api.Resources{CPU: 1000, Memory: 2 << 30}, Standby: &api.Standby{Disabled: true},
 				Command: []string{"/usr/bin/python3", "train.py"},
@@ -255,8 +243,10 @@ func TestHang(t *testing.T) {
 		t.Errorf("attempt %d, generation %d", st.Attempt, st.Generation)
 	}
 	log := w.log("hangs")
-	if !strings.Contains(log, "in asleep") {
-		t.Errorf("no stack:\n%s", log)
+	for _, want := range []string{"in asleep", "rank 1: system call", "rank 1: kernel stack:"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %q:\n%s", want, log)
+		}
 	}
 	_, after, _ := strings.Cut(log, "rank 1: ")
 	said, _, _ := strings.Cut(after, "\n")

@@ -28,6 +28,7 @@ var frameworks = []row{
 	{name: "PyTorch FSDP", id: "pytorch-fsdp", home: "torch2", script: "fsdp.py"},
 	{name: "MPI", id: "mpi", module: "mpi4py", script: "mpi.py"},
 	{name: "DeepSpeed", id: "deepspeed", home: "deepspeed", script: "deep.py", strategy: &api.Strategy{ZeroStage: new(int)}}, // gloo of torch 1.13 lacks what ZeRO needs
+	{name: "DeepSpeed's own command", id: "deepspeed", home: "deepspeed", program: []string{"deepspeed", "--hostfile", "hosts", "--num_nodes=7"}, script: "deep.py", strategy: &api.Strategy{ZeroStage: new(int)}},
 	{name: "Horovod", id: "horovod", home: "horovod", script: "hvd.py"},
 	{name: "Horovod over MPI", id: "horovod", home: "horovod", script: "hvd.py", strategy: &api.Strategy{Controller: api.ControllerMPI}},
 	{name: "Megatron-LM", id: "megatron-lm", home: "torch2", script: "meg.py", strategy: &api.Strategy{Tensor: 2}},
@@ -43,8 +44,9 @@ var frameworks = []row{
 type row struct {
 	name     string
 	id       api.Framework
-	home     string // the virtual environment; "": Debian's Python
-	module   string // which that must have
+	home     string   // the virtual environment; "": Debian's Python
+	module   string   // which that must have
+	program  []string // of the environment, with its options, that is given the script; none: its Python
 	script   string
 	strategy *api.Strategy
 	helpers  []string // roles of one process beside the workers
@@ -108,14 +110,18 @@ func TestFrameworks(t *testing.T) {
 			if missing != "" {
 				t.Skip("not verified: " + missing)
 			}
-			verify(t, cl, row, root, []string{python, "scripts/" + row.script})
+			command := []string{python}
+			if len(row.program) > 0 {
+				command = append([]string{filepath.Join(filepath.Dir(python), row.program[0])}, row.program[1:]...)
+			}
+			verify(t, cl, row, root, append(command, "scripts/"+row.script))
 		})
 	}
 }
 
 func verify(t *testing.T, cl *client.Client, row row, root string, command []string) {
 	t.Helper()
-	name := strings.ToLower(strings.ReplaceAll(row.name, " ", "-"))
+	name := strings.ToLower(strings.NewReplacer(" ", "-", "'", "").Replace(row.name))
 	worker := api.Role{
 		Name: "worker", Replicas: replicas, Ranks: each, Resources: api.Resources{CPU: 100, Memory: 4 << 30}, Command: command,
 		Env: []api.EnvVar{{Name: "PATH", Value: filepath.Dir(command[0]) + ":/usr/local/bin:/usr/bin:/bin"}, {Name: "OMP_NUM_THREADS", Value: "1"}},

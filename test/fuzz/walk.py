@@ -59,8 +59,9 @@ class Walk:
 
     def run(self):
         self.again = {}
-        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage", "listCapacity", "listShare":
+        for id in "healthz", "readyz", "metrics", "openapi", "version", "whoami", "getSession", "backup", "listAudit", "listEvents", "sumUsage", "sumFigures", "listCapacity", "listShare":
             self.call(id)
+        self.call("sumFigures", expect=404, query={"project": "none"})
         self.archive()
         for kind, manifest in MANIFESTS.items():
             self.kind(kind, manifest)
@@ -183,9 +184,31 @@ class Walk:
         self.call("verifyCheckpoints", expect=400, name="learner", body={"step": step + 1})
         self.call("pinCheckpoint", expect=400, name="learner", body={"step": step + 1})
         self.call("restoreTask", expect=400, name="learner", body={"step": step + 1})
+        self.slots(step, self.call("listTaskCheckpoints", name="learner").json()["data"]["items"][-1]["ranks"])
         self.call("restoreTask", name="learner", body={"step": step})
         self.call("stopTask", name="learner")
         self.until(lambda: phase() == "Stopped")
+
+    def slots(self, step, ranks):
+        """What the ranks have of a checkpoint goes out, and into a new task."""
+        self.call("readCheckpointRank", expect=400, name="learner", path_parameters={"step": str(step), "rank": str(ranks)})
+        self.call("readCheckpointRank", expect=400, name="learner", path_parameters={"step": str(step + 1), "rank": "0"})
+        waiting = {"metadata": {"name": "waiting"}, "spec": {"checkpoint": {"from": {"upload": True}}, "roles": [
+            {"command": ["fermi", "sample", "train", "--steps", str(step + 1)], "ranks": ranks}]}}
+        self.call("createTrainingTask", body=waiting)
+        parts = []
+        for rank in range(ranks):
+            at = {"step": str(step), "rank": str(rank)}
+            sent = self.call("readCheckpointRank", name="learner", path_parameters=at).content[:-32]  # without its sum
+            head, rest = sent[-4096:], sent[:-4096]
+            data = int.from_bytes(head[40:48], "little")
+            file = {"name": "waiting", "path_parameters": at, "media_type": "application/octet-stream"}
+            self.call("putCheckpointRank", expect=400, body=head + rest, **file)
+            parts.append(self.call("putCheckpointRank", body=head + rest[data:] + rest[:data], **file).json()["data"])
+        self.call("importCheckpoint", expect=400, name="waiting", body={"step": step, "parts": parts[1:]})
+        self.call("importCheckpoint", name="waiting", body={"step": step, "parts": parts})
+        self.call("importCheckpoint", expect=409, name="waiting", body={"step": step, "parts": parts})
+        self.call("putCheckpointRank", expect=409, name="walked", path_parameters={"step": "1", "rank": "0"}, body=b"x", media_type="application/octet-stream")
 
     def node(self):
         node = self.call("listNode").json()["data"]["items"][0]["metadata"]["name"]

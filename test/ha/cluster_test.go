@@ -122,20 +122,7 @@ func ready(n *node) bool {
 
 func (w *world) waitReady(i int) {
 	w.t.Helper()
-	w.until(fmt.Sprintf("server %d is ready", i), time.Minute, func() bool { return ready(w.nodes[i]) })
-}
-
-// until waits for a condition, or fails saying which.
-func (w *world) until(what string, within time.Duration, ok func() bool) time.Duration {
-	w.t.Helper()
-	begin := time.Now()
-	for !ok() {
-		if time.Since(begin) > within {
-			w.t.Fatalf("not within %v: %s", within, what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return time.Since(begin)
+	harness.Eventually(w.t, fmt.Sprintf("server %d is ready", i), func() bool { return ready(w.nodes[i]) })
 }
 
 // leader is the index of the server that leads by etcd's word; -1: nobody known.
@@ -156,7 +143,7 @@ func (w *world) leader() int {
 
 func (w *world) waitLeader() int {
 	w.t.Helper()
-	w.until("somebody leads", time.Minute, func() bool { return w.leader() >= 0 })
+	harness.Eventually(w.t, "somebody leads", func() bool { return w.leader() >= 0 })
 	return w.leader()
 }
 
@@ -164,7 +151,7 @@ func (w *world) waitLeader() int {
 func (w *world) etcdLeader() int {
 	w.t.Helper()
 	at := -1
-	w.until("an etcd member leads", time.Minute, func() bool {
+	harness.Eventually(w.t, "an etcd member leads", func() bool {
 		for i, m := range w.members {
 			ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 			s, err := w.etcd.Status(ctx, m.endpoint())

@@ -18,6 +18,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // harm is something that breaks and is mended.
@@ -274,7 +275,7 @@ func (w *world) suffer(l *load, p *probes, h harm) report {
 	name := l.name()
 	l.submit(w.t.Context(), w.any, name, 8)
 	r.taken = time.Since(begin)
-	w.until("a task submitted after "+h.name+" runs", time.Minute, func() bool {
+	harness.Eventually(w.t, "a task submitted after "+h.name+" runs", func() bool {
 		task, err := client.Get[*api.TrainingTask](w.t.Context(), w.any, "", name)
 		return err == nil && (task.Status.Phase == api.PhaseRunning || task.Status.Phase.Finished())
 	})
@@ -282,7 +283,7 @@ func (w *world) suffer(l *load, p *probes, h harm) report {
 	if r.placed > 5*time.Second {
 		w.explain(begin)
 	}
-	w.until("launchers are attached after "+h.name, time.Minute, func() bool {
+	harness.Eventually(w.t, "launchers are attached after "+h.name, func() bool {
 		loose, known := l.unattached(w.t.Context())
 		return known && loose == 0
 	})
@@ -308,7 +309,7 @@ func (w *world) suffer(l *load, p *probes, h harm) report {
 	if len(hurt) == 0 {
 		// An etcd member is back when it answers, but its connections to the others only with TCP's next
 		// try, which comes as late as the cut was long. Until then a second fault would be a third.
-		w.until("every etcd member is part of the quorum", time.Minute, w.etcdWhole)
+		harness.Eventually(w.t, "every etcd member is part of the quorum", w.etcdWhole)
 		pause(w.t.Context(), 6*time.Second)
 	}
 	return r
@@ -320,7 +321,7 @@ func (w *world) mute(hurt []int) {
 	c := newObjectClient(w)
 	for _, i := range hurt {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
-			w.until(fmt.Sprintf("server %d refuses %s", i, method), 5*time.Second, func() bool {
+			harness.Eventually(w.t, fmt.Sprintf("server %d refuses %s", i, method), func() bool {
 				a := c.call(w.t.Context(), i, method, "/no-such-queue", false, nil)
 				return a.status == http.StatusServiceUnavailable && a.reason == "CutOff"
 			})
@@ -378,25 +379,25 @@ func (w *world) sameEverywhere(l *load) {
 	must(w.t, err)
 	w.t.Logf("watch: every server told of a new task within %v of its submit", told().Round(time.Millisecond))
 	for i, n := range w.nodes {
-		w.until(fmt.Sprintf("server %d shows the attached replica", i), time.Minute, func() bool {
+		harness.Eventually(w.t, fmt.Sprintf("server %d shows the attached replica", i), func() bool {
 			views, err := n.client.Replicas(w.t.Context(), "", name)
 			return err == nil && len(views) == 1 && views[0].Attached && views[0].State == "Running"
 		})
 	}
 	for i, n := range w.nodes { // the task may have ended by now
-		w.until(fmt.Sprintf("server %d says why", i), time.Minute, func() bool {
+		harness.Eventually(w.t, fmt.Sprintf("server %d says why", i), func() bool {
 			why, err := n.client.Why(w.t.Context(), "", "waits")
 			return err == nil && why.Reason == "QueuePaused" && len(why.Evidence) > 0
 		})
-		w.until(fmt.Sprintf("server %d shows the queue", i), time.Minute, func() bool {
+		harness.Eventually(w.t, fmt.Sprintf("server %d shows the queue", i), func() bool {
 			share, err := n.client.Share(w.t.Context(), "halted")
 			return err == nil && share.Waiting == 1 && len(share.Waits) == 1 && share.Waits[0].Name == "waits"
 		})
-		w.until(fmt.Sprintf("server %d previews", i), time.Minute, func() bool {
+		harness.Eventually(w.t, fmt.Sprintf("server %d previews", i), func() bool {
 			p, err := n.client.Preview(w.t.Context(), waits)
 			return err == nil && p.Reason == "QueuePaused"
 		})
-		w.until(fmt.Sprintf("server %d refuses what can never start", i), time.Minute, func() bool {
+		harness.Eventually(w.t, fmt.Sprintf("server %d refuses what can never start", i), func() bool {
 			_, err := n.client.Submit(w.t.Context(), never, true)
 			return fault.ReasonOf(err) == "NeverFits"
 		})

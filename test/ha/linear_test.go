@@ -16,6 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // verb is what a client does to one small object.
@@ -305,7 +306,7 @@ func (r *recorder) check(t *testing.T) {
 	if kinds[doRead] == 0 || kinds[doCreate] == 0 || kinds[doUpdate] == 0 || kinds[doDelete] == 0 || r.reads == 0 {
 		t.Errorf("%v operations, %d session reads: the test proves nothing", kinds, r.reads)
 	}
-	result := porcupine.CheckOperationsTimeout(model, r.ops, time.Minute)
+	result := porcupine.CheckOperationsTimeout(model, r.ops, harness.Patience)
 	t.Logf("linearizability: %d operations (%d reads, %d creates, %d updates, %d deletes), %d without an answer: %s",
 		len(r.ops), kinds[doRead], kinds[doCreate], kinds[doUpdate], kinds[doDelete], r.unknown, result)
 	if result != porcupine.Ok {

@@ -138,7 +138,7 @@ func parseLine(text string) (int, time.Time) {
 func (l *load) settle(t *testing.T) map[string]*api.TrainingTask {
 	t.Helper()
 	var found map[string]*api.TrainingTask
-	l.w.until("every task has finished", 2*time.Minute, func() bool {
+	harness.Eventually(l.w.t, "every task has finished", func() bool {
 		found = map[string]*api.TrainingTask{}
 		open := 0
 		err := l.w.any.Walk(t.Context(), api.KindTrainingTask, client.ListOptions{Limit: 500}, func(o api.Object) bool {

@@ -320,3 +320,41 @@ func (w *world) killLauncher(tr training, index int) {
 		w.t.Fatalf("launcher %d: %v", self.PID, err)
 	}
 }
+
+// asksFirst saves only when it is asked to.
+const asksFirst = `
+import time, fermi
+fermi.init()
+got = fermi.checkpoint.restore()
+step = got.step if got else 0
+while not fermi.should_stop():
+    step += 1
+    time.sleep(0.02)
+    fermi.report(step=step)
+    if fermi.should_checkpoint():
+        fermi.checkpoint.save(step, {"step": step})
+`
+
+// TestGrowingAsksForASave: a task that would have saved nothing yet goes on from a step that it made a moment before.
+func TestGrowingAsksForASave(t *testing.T) {
+	w := elasticWorld(t)
+	w.create(&api.TrainingTask{
+		Meta: api.Meta{Name: "urgent"},
+		Spec: api.TrainingTaskSpec{Roles: []api.Role{{
+			Name: "worker", Replicas: 3, Command: []string{"sleep", "100000"},
+			Resources: api.Resources{CPU: 100, Memory: 1 << 28, Accelerators: api.Accelerators{Count: 1}},
+		}}},
+	})
+	w.eventually("the urgent one runs", func() bool { return w.task("urgent").Status.Phase == api.PhaseRunning })
+	task := spirals("asks", 1, "0s", 1, 2)
+	task.Spec.Roles[0].Command = []string{"python3", "-c", asksFirst}
+	w.create(task)
+	w.eventually("some steps", func() bool { p := w.task("asks").Status.Pace; return w.size("asks") == 1 && p != nil && p.Step > 20 })
+	w.stop("urgent")
+	w.eventually("two ranks", func() bool { return w.size("asks") == 2 })
+	if r := w.task("asks").Status.Rendezvous; r.Restore < 20 {
+		t.Errorf("it goes on from step %d", r.Restore)
+	}
+	w.stop("asks")
+	w.eventually("its end", func() bool { return w.task("asks").Status.Phase.Finished() })
+}

@@ -50,7 +50,7 @@ func (w *world) torchTask(task *api.TrainingTask, steps int) torchRun {
 		w.t.Cleanup(func() { os.RemoveAll(dir) })
 		err = os.Chmod(dir, 0o777)
 	}
-	for _, name := range []string{"train_ddp.py", "train_virtual.py"} {
+	for _, name := range []string{"train_ddp.py", "train_virtual.py", "train_unchanged.py"} {
 		script, missing := os.ReadFile("../../sdk/python/tests/" + name)
 		err = errors.Join(err, missing, os.WriteFile(filepath.Join(dir, name), script, 0o644))
 	}

@@ -25,6 +25,39 @@ async function sharedOf(call, id) {
   return (await checkpointsOf(call, id)).filter((c) => c.tiers.some((x) => x.tier === "shared"));
 }
 
+/** A new task begins where this one was at a step: the form has its spec and says so. */
+async function beginAnother({ page, t, accessible, picture, must, call }, id, name, kept) {
+  await page
+    .getByRole("link", { name: t["checkpoints.beginLabel"].replace("{{step}}", kept.step), exact: true })
+    .click();
+  const from = page.getByText(`${id} · ${t["create.fromStep"].replace("{{step}}", kept.step)}`);
+  await from.waitFor();
+  const yaml = page.getByRole("textbox", { name: "YAML" });
+  const written = await yaml.inputValue();
+  must(written.includes(`task: ${id}`) && written.includes(`step: ${kept.step}`), written);
+  await accessible(page, "new task from a checkpoint");
+  await picture(page, `from-${name}`);
+  await page.getByRole("button", { name: t["create.fromRemove"], exact: true }).click();
+  await from.waitFor({ state: "detached" });
+  must(!(await yaml.inputValue()).includes("from:"), await yaml.inputValue());
+  await yaml.fill(written);
+  await from.waitFor();
+  await page.getByRole("button", { name: t["create.submit"], exact: true }).click();
+  await page.getByRole("heading", { name: t["create.title"] }).waitFor({ state: "detached" });
+  const next = new URL(page.url()).pathname.split("/").at(-1);
+  for (;;) {
+    const { status } = await call("GET", `/training-tasks/${next}`);
+    if (status.phase === "Running" && status.from) {
+      const { taskId, name: origin, step } = status.from;
+      must(taskId === id && origin === kept.name && step === kept.step, JSON.stringify(status.from));
+      break;
+    }
+    must(!["Completed", "Failed", "Stopped"].includes(status.phase), `${next} is ${status.phase}`);
+    await pause();
+  }
+  await call("POST", `/training-tasks/${next}/stop`);
+}
+
 /** The tab: the plot, a pin, and a way back that asks first. */
 export async function seeCheckpoints(scene, name) {
   const { page, base, t, accessible, picture, must, call } = scene;
@@ -49,6 +82,9 @@ export async function seeCheckpoints(scene, name) {
   }
   await accessible(page, "checkpoints");
   await picture(page, `checkpoints-${name}`);
+  await beginAnother(scene, id, name, kept);
+  await page.goto(`${base}/tasks/${id}`);
+  await page.getByRole("tab", { name: t["checkpoints.tab"], exact: true }).click();
   await page
     .getByRole("button", { name: t["checkpoints.restoreLabel"].replace("{{step}}", step), exact: true })
     .click();

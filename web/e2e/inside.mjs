@@ -34,16 +34,54 @@ export async function seeInside({ page, base, t, accessible, picture, must }, la
   must((await warnings.count()) === 2, `${await warnings.count()} warnings about types and zones`);
   const yaml = page.getByRole("textbox", { name: "YAML" });
   must((await yaml.inputValue()).includes("inside: [env-a, env-b]"), await yaml.inputValue());
-  await page.getByRole("button", { name: t["inside.makeMasterOf"].replace("{{name}}", "env-b"), exact: true }).click();
-  await sum.waitFor();
+  const master = (env) => page.getByRole("row", { name: new RegExp(`${env}.*${t["inside.master"]}$`) }).waitFor();
+  const makeMaster = (env) =>
+    page.getByRole("button", { name: t["inside.makeMasterOf"].replace("{{name}}", env), exact: true }).click();
+  await makeMaster("env-b");
+  await master("env-b");
   must((await yaml.inputValue()).includes("inside: [env-b, env-a]"), await yaml.inputValue());
-  await page.getByRole("row", { name: new RegExp(`env-b.*${t["inside.master"]}`) }).waitFor();
+  await choice.click(); // the master is chosen no more: the next one is it
+  await page.getByRole("option", { name: "训练环境 B" }).click();
+  await master("env-a");
+  must((await yaml.inputValue()).includes("inside: [env-a]"), await yaml.inputValue());
+  must((await page.getByLabel(t["create.replicas"], { exact: true }).inputValue()) === "1", "not one replica");
+  await page.getByRole("option", { name: "训练环境 B" }).click();
+  await page.keyboard.press("Escape");
+  await makeMaster("env-b");
+  await sum.waitFor();
+  await master("env-b");
+  must((await yaml.inputValue()).includes("inside: [env-b, env-a]"), await yaml.inputValue());
   await accessible(page, "inside");
   await picture(page, `inside-${lang}`);
   await page.getByRole("button", { name: t["create.submit"], exact: true }).click();
   await page.getByRole("heading", { name: `inside ${lang}` }).waitFor();
   await page.getByText(t["phase.Completed"], { exact: true }).first().waitFor();
   await page.getByRole("log").getByText("rank 0 on shanghai-1-").waitFor();
+}
+
+/** Stopping an environment asks about the task inside it, names it, and ends both. */
+export async function seeBothEnd({ page, base, t, accessible, picture, call, untilPhase }, lang) {
+  const [env, guest] = [`env-${lang}`, `guest-${lang}`];
+  const command = ["sleep", "3600"];
+  await call("POST", "/training-tasks", { metadata: { name: env }, spec: { roles: [{ command }] } });
+  await untilPhase(env, "Running");
+  await call("POST", "/training-tasks", {
+    metadata: { name: guest },
+    spec: { inside: [env], roles: [{ command }] },
+  });
+  await untilPhase(guest, "Running");
+  while ((await call("GET", `/training-tasks/${env}`)).status.inUseBy !== guest) await pause();
+  await page.goto(`${base}/tasks/${env}`);
+  await page.getByRole("button", { name: t["task.stop"], exact: true }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText(t["task.endsToo"].replace("{{name}}", guest)).waitFor();
+  await accessible(page, "stop both");
+  await picture(page, `stop-both-${lang}`);
+  await dialog.getByRole("button", { name: t["task.stopBoth"], exact: true }).click();
+  await page.getByText(t["phase.Stopped"], { exact: true }).first().waitFor();
+  await page.goto(`${base}/tasks/${guest}`);
+  await page.getByText(/EnvironmentStopped/).waitFor();
+  await page.getByText(t["phase.Stopped"], { exact: true }).first().waitFor();
 }
 
 /** The tab with what a task uses, once its launchers told. */

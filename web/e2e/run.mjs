@@ -8,8 +8,8 @@ import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 import { seeCheckpoints } from "./checkpoints.mjs";
-import { seeInside, seeUse, startHosts } from "./inside.mjs";
-import { hurtTask, seeNoRecovery, seeRecipe, seeRecovery } from "./training.mjs";
+import { seeBothEnd, seeInside, seeUse, startHosts } from "./inside.mjs";
+import { hurtTask, seeFigures, seeNoRecovery, seeRecipe, seeRecovery } from "./training.mjs";
 
 const root = resolve(fileURLToPath(import.meta.url), "../../..");
 const pictures = resolve(root, process.env.FERMI_PICTURES || ".cache/pictures");
@@ -232,6 +232,7 @@ async function tour(browser, lang, ids) {
     await page.getByRole("img", { name: /上海-1/ }).waitFor();
     await page.getByText(t["state.live"], { exact: true }).waitFor();
     await page.getByRole("link", { name: "GPT大模型分布式训练" }).first().waitFor();
+    await seeFigures({ page, t, must });
     await accessible(page, "overview");
     await picture(page, `overview-${lang}`);
     await goTo(page, t["nav.zones"]);
@@ -326,6 +327,11 @@ async function tour(browser, lang, ids) {
 
   await step(`${lang}: a task inside others is chosen, and runs there`, async () => {
     await seeInside(scene, lang);
+    clean();
+  });
+
+  await step(`${lang}: an environment is stopped with the task inside it`, async () => {
+    await seeBothEnd({ ...scene, untilPhase }, lang);
     clean();
   });
 
@@ -619,6 +625,7 @@ try {
     await submit("图像分类 ResNet", "sleep 600", { resources: { accelerators: { count: 4 } }, replicas: 3 });
     const dies = await submit("数据预处理", "echo no such file >&2; exit 3");
     ids.done = await submit("带输出的任务", 'echo forty-two > "$FERMI_OUTPUT/result.txt"');
+    await call("POST", "/projects", { metadata: { name: "quiet", displayName: "安静的项目" } });
     await call("POST", "/queues", { metadata: { name: "halted" }, spec: { paused: true } });
     ids.hurt = await hurtTask({ call, text, untilPhase, must });
     await startHosts({ call, untilPhase });

@@ -54,6 +54,22 @@ export async function seeRecovery({ page, base, t, accessible, picture, must }, 
   await picture(page, `recovery-${name}`);
 }
 
+/** How well all tasks do, and those of one project, on the page people land on. */
+export async function seeFigures({ page, t, must }) {
+  const bars = page.locator(".gauge");
+  await bars.nth(3).waitFor();
+  await page.getByText(/killed × 2/).waitFor();
+  const mean = await bars.nth(2).getAttribute("aria-label");
+  must(mean.includes(t["recovery.mean"]) && mean.includes(t["unit.second"]), `no mean in ${mean}`);
+  must((await page.locator(".gauge .goal").count()) === 3, "not three goals");
+  const project = page.getByLabel(t["figures.project"], { exact: true });
+  await project.selectOption("quiet");
+  await page.getByText(/killed × 2/).waitFor({ state: "detached" });
+  must((await page.getByText(t["figures.none"], { exact: true }).count()) === 4, "figures of a project without tasks");
+  await project.selectOption("");
+  await page.getByText(/killed × 2/).waitFor();
+}
+
 /** A task that never failed says so. */
 export async function seeNoRecovery({ page, base, t, accessible }, id) {
   await page.goto(`${base}/tasks/${id}`);

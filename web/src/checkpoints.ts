@@ -23,6 +23,11 @@ export function pinned(c: Checkpoint): boolean {
   return (c.tiers ?? []).some((t) => t.pinned);
 }
 
+/** Its copy in the shared store, which any task can read. */
+export function shared(c: Checkpoint): Schemas["CheckpointCopy"] | undefined {
+  return (c.tiers ?? []).find((t) => t.tier === "shared");
+}
+
 /** The marks of each tier that has any, all on one scale. */
 export function marksOf(list: readonly Checkpoint[], task: Task): { tier: Tier; marks: Mark[] }[] {
   const steps = list.map((c) => c.step);

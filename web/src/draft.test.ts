@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { emptyDraft, toForm, withForm, within } from "./draft";
+import { parse } from "yaml";
+import type { Task } from "./api/client";
+import { draftFrom, emptyDraft, toForm, withForm, within } from "./draft";
 
 test("the form writes YAML and reads the same back", () => {
   const filled = {
@@ -14,6 +16,8 @@ test("the form writes YAML and reads the same back", () => {
     zones: ["beijing-1", "shanghai-1"],
     framework: "deepspeed",
     inside: [],
+    fromTask: "task-1",
+    fromStep: 40,
   };
   expect(toForm(withForm(emptyDraft, filled))).toEqual(filled);
 });
@@ -71,4 +75,45 @@ test("inside others a task has a replica in each and asks for nothing itself", (
   const none = withForm(inside, within([]));
   expect(none).not.toContain("inside");
   expect(toForm(none)?.replicas).toBe(1);
+});
+
+const saved = {
+  kind: "TrainingTask",
+  metadata: {
+    id: "task-1",
+    name: "gpt-7x2k9",
+    displayName: "GPT\nspec: {}",
+    project: "vision",
+    labels: { a: "b" },
+    revision: 7,
+  },
+  spec: {
+    roles: [{ name: "worker", replicas: 2, command: ["python3", "train.py"] }],
+    hyperParameters: { lr: 0.1 },
+    stop: true,
+    restore: { name: "1-40", step: 40, attempt: 1, generation: 1, at: "2026-01-01T00:00:00Z" },
+    checkpoint: { local: { everySteps: 20 }, from: { task: "older", step: 3 } },
+  },
+  status: { phase: "Stopped" },
+} as unknown as Task;
+
+test("a new task begins from another's checkpoint and is like it otherwise", () => {
+  const yaml = draftFrom(saved, 40, "next");
+  expect(toForm(yaml)).toMatchObject({ displayName: "next", command: "python3 train.py", replicas: 2 });
+  expect(toForm(yaml)).toMatchObject({ fromTask: "task-1", fromStep: 40 });
+  const js = parse(yaml);
+  expect(js.metadata).toEqual({ displayName: "next", project: "vision", labels: { a: "b" } });
+  expect(js.spec).toEqual({
+    roles: saved.spec.roles,
+    hyperParameters: { lr: 0.1 },
+    checkpoint: { local: { everySteps: 20 }, from: { task: "task-1", step: 40 } },
+  });
+});
+
+test("where it begins can be taken away again", () => {
+  const none = { fromTask: "", fromStep: 0 };
+  const yaml = withForm(draftFrom(saved, 40, "next"), none);
+  expect(parse(yaml).spec.checkpoint).toEqual({ local: { everySteps: 20 } });
+  const alone = { ...saved, spec: { roles: saved.spec.roles } } as Task;
+  expect(withForm(draftFrom(alone, 40, "next"), none)).not.toContain("checkpoint");
 });

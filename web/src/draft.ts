@@ -1,6 +1,8 @@
 // A task being written: the YAML is the truth, the form a view of it. Comments and fields the form
 // does not know survive every edit in the form.
-import { Document, isMap, parseDocument } from "yaml";
+import { Document, isMap, isScalar, parseDocument } from "yaml";
+import type { Task } from "./api/client";
+import { title } from "./format";
 
 export interface Form {
   displayName: string;
@@ -14,6 +16,8 @@ export interface Form {
   zones: string[];
   framework: string;
   inside: string[];
+  fromTask: string;
+  fromStep: number; // 0: the newest
 }
 
 export const emptyDraft = `kind: TrainingTask
@@ -39,6 +43,8 @@ const where: { [K in keyof Form]: readonly (string | number)[] } = {
   zones: ["spec", "zones", "allow"],
   framework: ["spec", "framework"],
   inside: ["spec", "inside"],
+  fromTask: ["spec", "checkpoint", "from", "task"],
+  fromStep: ["spec", "checkpoint", "from", "step"],
 };
 
 /** A manifest longer than this is refused by the server too. */
@@ -90,7 +96,24 @@ export function toForm(yaml: string): Form | undefined {
     zones: names("zones"),
     framework: text("framework"),
     inside: names("inside"),
+    fromTask: text("fromTask"),
+    fromStep: count("fromStep", 0),
   };
+}
+
+/** A new task like the one given, that begins from its checkpoint of a step. */
+export function draftFrom(task: Task, step: number, displayName: string): string {
+  const { project, labels, id, name } = task.metadata;
+  const { stop: _, restore: __, ...spec } = task.spec;
+  const from = { task: id ?? name, step }; // an id: a name may be another's by now
+  const doc = new Document({
+    kind: "TrainingTask",
+    metadata: { displayName, project, labels },
+    spec: { ...spec, checkpoint: { ...spec.checkpoint, from } },
+  });
+  const node = doc.getIn(where.fromTask, true);
+  if (isScalar(node)) node.comment = ` ${title(task)}`;
+  return doc.toString({ lineWidth: 0 });
 }
 
 /** What a choice of tasks to run inside changes: a replica in each, with what they have. */
@@ -126,7 +149,8 @@ function edit(doc: Document, patch: Partial<Form>): string {
     const value = patch[key];
     if (value === undefined) continue;
     const path = where[key];
-    const absent = value === "" || (key === "devices" && value === 0) || (Array.isArray(value) && value.length === 0);
+    const none = value === 0 && (key === "devices" || key === "fromStep");
+    const absent = value === "" || none || (Array.isArray(value) && value.length === 0);
     if (key === "command") {
       doc.setIn(path, doc.createNode(["sh", "-c", value], { flow: true }));
     } else if (absent && key !== "displayName") {

@@ -61,6 +61,11 @@ export function ran(task: Task, now: number): number {
   return (finishedAt ? Date.parse(finishedAt) : now) - Date.parse(startedAt);
 }
 
+/** Whether the task has ended. */
+export function over(task: Task): boolean {
+  return ["Completed", "Failed", "Stopped"].includes(task.status?.phase ?? "");
+}
+
 /** The text in the reader's language, or in the other one where there is only that. */
 export function said(text: Text | undefined, lang: Language): string {
   return (lang === "zh" ? text?.zh || text?.en : text?.en || text?.zh) ?? "";

@@ -1,4 +1,5 @@
 // What failures cost a task, as numbers for the page that shows it.
+import type { TFunction } from "i18next";
 import type { Schemas, Task } from "./api/client";
 
 export const phases = ["detect", "attribute", "place", "start", "restore", "catchUp"] as const;
@@ -68,4 +69,16 @@ export function effective(task: Task, now: number): number {
   const open = interruptions?.last?.at(-1);
   const lost = (spanOf(interruptions?.lostTime) || 0) + (open && !open.endedAt ? until - Date.parse(open.failedAt) : 0);
   return Math.min(Math.max(1 - lost / whole, 0), 1);
+}
+
+/** A share of time; three digits where one would round it up to all. */
+export function percent(part: number): string {
+  return `${(100 * part).toFixed(part > 0.999 && part < 1 ? 3 : 1)} %`;
+}
+
+/** Seconds with two digits below a minute, where recoveries should be. */
+export function short(ms: number, t: TFunction): string {
+  if (ms < 60_000) return `${(ms / 1000).toFixed(2)} ${t("unit.second")}`;
+  const s = Math.round(ms / 1000);
+  return `${Math.floor(s / 60)} ${t("unit.minute")} ${s % 60} ${t("unit.second")}`;
 }

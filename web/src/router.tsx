@@ -4,7 +4,7 @@ import { Overview } from "./pages/overview";
 import { AnchorLink } from "./parts/link";
 import { Shell } from "./parts/shell";
 import { Empty, Failure, Loading } from "./parts/states";
-import { readSearch } from "./search";
+import { readOrigin, readSearch } from "./search";
 
 function NotFound() {
   const { t } = useTranslation();
@@ -42,6 +42,7 @@ const routeTree = root.addChildren([
   createRoute({
     getParentRoute: () => root,
     path: "/create",
+    validateSearch: readOrigin,
     component: lazyRouteComponent(() => import("./pages/create"), "Create"),
   }),
   createRoute({

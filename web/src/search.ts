@@ -18,3 +18,14 @@ export function readSearch(raw: Record<string, unknown>): Search {
   if (sorts.some((s) => s === raw.sort)) out.sort = raw.sort as Sort;
   return out;
 }
+
+/** The checkpoint that a new task is to begin from: both or none. */
+export interface Origin {
+  from?: string;
+  step?: number;
+}
+
+export function readOrigin({ from, step }: Record<string, unknown>): Origin {
+  const known = typeof from === "string" && from !== "" && Number.isSafeInteger(step) && Number(step) > 0;
+  return known ? { from: from.slice(0, 128), step: Number(step) } : {};
+}

@@ -39,6 +39,20 @@ test("figures stand beside the goals", () => {
   expect(list.find((f) => f.word === "use.scaling")?.value).toBe("90.0 %");
 });
 
+test("a loss scale stands beside the steps that were skipped for it", () => {
+  const pace = { at, step: 1, stepTime: "1s", lossScale: 65536 };
+  const seen: unknown[] = [];
+  const words = ((key: string, args?: unknown) => {
+    if (args) seen.push(args);
+    return key;
+  }) as unknown as TFunction;
+  expect(figuresOf({ metadata: {}, spec: {}, status: { pace } } as Task, words)).toEqual([
+    { word: "use.lossScale", value: "65,536", note: "use.skipped" },
+  ]);
+  figuresOf({ metadata: {}, spec: {}, status: { pace: { ...pace, skippedSteps: 3 } } } as Task, words);
+  expect(seen).toEqual([{ n: 0 }, { n: 3 }]);
+});
+
 test("quantities are read strictly", () => {
   expect(quantity("16Gi")).toBe(16 * 1024 ** 3);
   expect(quantity("1500")).toBe(1500);

@@ -27,6 +27,10 @@ export function figuresOf(task: Task, t: TFunction): Figure[] {
   if (pace?.mfu) {
     out.push({ word: "MFU", value: percent(pace.mfu), note: t("use.mfuGoal"), bad: pace.mfu <= mfuGoal });
   }
+  if (pace?.lossScale) {
+    const note = t("use.skipped", { n: pace.skippedSteps ?? 0 });
+    out.push({ word: t("use.lossScale"), value: pace.lossScale.toLocaleString("en"), note });
+  }
   if (use) {
     const { devices, deviceUse = 0, scaling, saves, wholeSaves = 0, cpuUse } = use;
     if (devices) {

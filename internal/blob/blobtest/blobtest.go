@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,25 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
+
+// SharedFolder is a folder of the test's own on the mount that FERMI_SHARED_FOLDER names; without it the test is skipped.
+func SharedFolder(t *testing.T) string {
+	t.Helper()
+	mount := os.Getenv("FERMI_SHARED_FOLDER")
+	if mount == "" {
+		t.Skip("FERMI_SHARED_FOLDER names no folder on a mount that machines share, such as NFS, Lustre or CephFS")
+	}
+	dir, err := os.MkdirTemp(mount, "fermi-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("what the test wrote stays: %v", err)
+		}
+	})
+	return dir
+}
 
 // Run checks everything the port promises; open gives a new empty store each time.
 func Run(t *testing.T, open func(t *testing.T) blob.Store) {

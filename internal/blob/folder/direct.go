@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"sync"
 	"syscall"
 	"unsafe"
@@ -46,7 +47,14 @@ type temp struct {
 }
 
 func (s *Store) newTemp(ctx context.Context, name string) (*temp, error) {
-	f, err := s.files.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	const how = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	f, err := s.files.OpenFile(name, how, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.files.Mkdir(path.Dir(name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		f, err = s.files.OpenFile(name, how, 0o600)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Package folder keeps objects as files under one folder.
 //
 // Place: layer 3, an adapter of blob. An object is the file objects/<key>; it is written as
-// tmp/<random>, synced, and moved into place.
+// tmp/<two digits>/<random>, synced, and moved into place: many writers at once share no folder but their objects'.
 //
 // Promise: an object is there whole or not at all, also after a power cut once Put returned;
 // nothing outside the folder is ever read or written, whatever links somebody puts inside.

@@ -22,7 +22,9 @@ import (
 const (
 	objects = "objects"
 	temps   = "tmp"
-	// staleTemp is how old a temporary file must be before Open takes it for left behind;
+	// swept is as old as the last look for temporary files that were left behind.
+	swept = "swept"
+	// staleTemp is how old a temporary file must be before Open takes it for left behind, and how often one looks;
 	// another process may be writing younger ones.
 	staleTemp = 24 * time.Hour
 	// maxKnown bounds the memory of folders known to be durable.
@@ -47,7 +49,7 @@ var (
 	_ blob.Creator = (*Store)(nil)
 )
 
-// Open makes the folder where absent and removes temporary files left behind long ago.
+// Open makes the folder where absent and removes temporary files left behind long ago, once a day whoever opens it.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, sick(err, dir, "open")
@@ -73,27 +75,45 @@ func OpenFiles(files Files, what string) (*Store, error) {
 			return nil, sick(err, what, "open")
 		}
 	}
-	if err := s.sweep(); err != nil {
+	if err := errors.Join(s.syncDir("."), s.syncDir(objects)); err != nil {
 		return nil, sick(err, what, "open")
 	}
+	if info, err := files.Lstat(swept); err == nil && time.Since(info.ModTime()) < staleTemp {
+		return s, nil
+	}
+	if err := s.sweep(temps); err != nil {
+		return nil, sick(err, what, "open")
+	}
+	s.mark()
 	return s, nil
 }
 
 // Close lets go of the folder; readers already opened stay good.
 func (s *Store) Close() error { return s.close() }
 
-func (s *Store) sweep() error {
-	if err := errors.Join(s.syncDir("."), s.syncDir(objects)); err != nil {
-		return err
+// mark makes the file swept anew. Where that fails, the disk may be full, the next one who opens the folder sweeps too.
+func (s *Store) mark() {
+	s.files.Remove(swept)
+	if f, err := s.files.OpenFile(swept, os.O_WRONLY|os.O_CREATE, 0o600); err == nil {
+		f.Close()
 	}
-	entries, err := s.entries(temps)
+}
+
+// sweep removes what is old below a folder of temporary files.
+func (s *Store) sweep(dir string) error {
+	entries, err := s.entries(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
+		name := dir + "/" + e.Name()
 		info, err := e.Info()
-		if err == nil && time.Since(info.ModTime()) > staleTemp {
-			err = s.files.Remove(temps + "/" + e.Name())
+		switch {
+		case err != nil:
+		case e.IsDir():
+			err = s.sweep(name)
+		case time.Since(info.ModTime()) > staleTemp:
+			err = s.files.Remove(name)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -138,7 +158,7 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, move func(tmp,
 	}
 	var nonce [16]byte
 	rand.Read(nonce[:]) // never fails
-	tmp := temps + "/" + hex.EncodeToString(nonce[:])
+	tmp := temps + "/" + hex.EncodeToString(nonce[:1]) + "/" + hex.EncodeToString(nonce[1:])
 	size, mod, err := s.writeTemp(ctx, tmp, r)
 	if err == nil {
 		err = s.moveIn(tmp, key, move)
@@ -298,11 +318,15 @@ func (s *Store) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// prune removes folders that became empty. Failing to is no harm.
+// prune removes folders that became empty. Failing to is no harm. One of two hexadecimal digits is there to spread names
+// and will be wanted again: to make and remove it each time would heat the folder above.
 func (s *Store) prune(dir string) {
 	s.dirs.Lock()
 	defer s.dirs.Unlock()
 	for ; dir != objects && dir != "."; dir = path.Dir(dir) {
+		if _, err := hex.DecodeString(path.Base(dir)); err == nil && len(path.Base(dir)) == 2 {
+			return
+		}
 		if s.files.Remove(dir) != nil {
 			return
 		}

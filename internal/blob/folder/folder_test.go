@@ -3,9 +3,12 @@ package folder
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,6 +37,19 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestConformanceOnASharedFolder: what holds on a disk holds on the mount that a person names.
+func TestConformanceOnASharedFolder(t *testing.T) {
+	dir := blobtest.SharedFolder(t)
+	blobtest.Run(t, func(t *testing.T) blob.Store {
+		st, err := Open(filepath.Join(dir, rand.Text()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { st.Close() })
+		return st
+	})
+}
+
 func TestObjectAndFolderOfOneName(t *testing.T) {
 	st, _ := open(t)
 	ctx := context.Background()
@@ -49,7 +65,7 @@ func TestObjectAndFolderOfOneName(t *testing.T) {
 	if _, err := st.Put(ctx, "d", strings.NewReader("x")); !fault.Is(err, fault.Conflict) {
 		t.Fatalf("d over d/e: %v", err)
 	}
-	left, err := os.ReadDir(filepath.Join(st.dir, temps))
+	left, err := filepath.Glob(filepath.Join(st.dir, temps, "*", "*"))
 	if err != nil || len(left) != 0 {
 		t.Fatalf("temporary files left: %v, %v", left, err)
 	}
@@ -93,29 +109,81 @@ func TestLinksLeadNowhere(t *testing.T) {
 	}
 }
 
+// TestOpenSweepsOldTemporaryFiles: also those of a store that kept them all in one folder; one opener a day looks for them.
 func TestOpenSweepsOldTemporaryFiles(t *testing.T) {
 	st, dir := open(t)
-	old, young := filepath.Join(dir, temps, "old"), filepath.Join(dir, temps, "young")
-	for _, f := range []string{old, young} {
-		if err := os.WriteFile(f, nil, 0o600); err != nil {
+	st.Close()
+	at := func(name string) string { return filepath.Join(dir, temps, name) }
+	if err := os.Mkdir(at("ab"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	past := time.Now().Add(-2 * staleTemp)
+	for _, name := range []string{"old", "young", "ab/old", "ab/young"} {
+		if err := os.WriteFile(at(name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(name, "old") {
+			if err := os.Chtimes(at(name), past, past); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	left := func() (names []string) {
+		t.Helper()
+		again, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer again.Close()
+		for _, name := range []string{"old", "young", "ab/old", "ab/young"} {
+			if _, err := os.Stat(at(name)); err == nil {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	if got := left(); len(got) != 4 {
+		t.Errorf("somebody looked a moment ago: %v", got)
+	}
+	if err := os.Chtimes(filepath.Join(dir, swept), past, past); err != nil {
+		t.Fatal(err)
+	}
+	if got := left(); len(got) != 2 || got[0] != "young" || got[1] != "ab/young" {
+		t.Errorf("%v", got)
+	}
+	if info, err := os.Stat(filepath.Join(dir, swept)); err != nil || time.Since(info.ModTime()) > staleTemp {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestWritersShareNoFolder: temporary files of many objects are spread, and so are objects whose folder empties.
+func TestWritersShareNoFolder(t *testing.T) {
+	st, dir := open(t)
+	ctx := context.Background()
+	for i := range 64 {
+		key := fmt.Sprintf("leases/%02x/x", i)
+		if _, err := st.Put(ctx, key, strings.NewReader("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := st.Delete(ctx, key); err != nil {
 			t.Fatal(err)
 		}
 	}
-	past := time.Now().Add(-2 * staleTemp)
-	if err := os.Chtimes(old, past, past); err != nil {
+	for _, place := range []string{temps, objects + "/leases"} {
+		entries, err := os.ReadDir(filepath.Join(dir, place))
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !e.IsDir() })
+		if len(entries) < 32 {
+			t.Errorf("%s has %d folders", place, len(entries))
+		}
+	}
+	if err := st.Delete(ctx, "leases/"); err != nil {
 		t.Fatal(err)
 	}
-	st.Close()
-	again, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close()
-	if _, err := os.Stat(old); !os.IsNotExist(err) {
-		t.Errorf("old: %v", err)
-	}
-	if _, err := os.Stat(young); err != nil {
-		t.Errorf("young: %v", err)
+	if entries, err := os.ReadDir(filepath.Join(dir, objects)); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v", entries, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -38,6 +39,9 @@ type Config struct {
 	Credentials func(ctx context.Context) (id, secret, token string, err error)
 	// Client is for another network; nil is a plain one.
 	Client *http.Client
+	// Silence is how long nothing may move in the middle of a body, in either direction, until the request is given up and
+	// made again; 30 seconds unless told.
+	Silence time.Duration
 }
 
 // Store is a folder of a bucket.
@@ -67,11 +71,13 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Client == nil {
 		cfg.Client = &http.Client{Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second,
-			TLSHandshakeTimeout: 20 * time.Second, ResponseHeaderTimeout: 2 * time.Minute,
+			TLSHandshakeTimeout: 20 * time.Second,
 		}}
 	}
+	client := *cfg.Client
+	client.Transport = &watched{cmp.Or(client.Transport, http.DefaultTransport), cmp.Or(cfg.Silence, silence), answer}
 	options := awss3.Options{
-		Region: cfg.Region, UsePathStyle: true, HTTPClient: cfg.Client,
+		Region: cfg.Region, UsePathStyle: true, HTTPClient: &client,
 		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
 			o.MaxAttempts, o.MaxBackoff, o.RateLimiter = attempts, 2*time.Second, ratelimit.None
 			o.Retryables = append(o.Retryables, retry.RetryableErrorCode{Codes: busy})

@@ -23,7 +23,11 @@ func (c *Controller) Away(ctx context.Context, t *api.TrainingTask, node, kind s
 		return err
 	}
 	w := workload(p.task)
-	w.Avoid = append(w.Avoid, p.around(node, kind)...)
+	for _, at := range p.nodes {
+		if at.Meta.Name == node {
+			w.Avoid = append(w.Avoid, around(p.nodes, at, kind)...)
+		}
+	}
 	m, err := p.move(w, MoveWish{Away: []string{node}}) // by nodes: it may stay in its zone
 	if err != nil {
 		return err
@@ -38,15 +42,9 @@ func (c *Controller) Away(ctx context.Context, t *api.TrainingTask, node, kind s
 }
 
 // around are the nodes that share a place with a node, itself among them.
-func (p *preview) around(node, kind string) (out []uint32) {
-	var at *api.Node
-	for _, n := range p.nodes {
-		if n.Meta.Name == node {
-			at = n
-		}
-	}
-	for number, n := range p.nodes {
-		if at != nil && together(at, n, kind) {
+func around(nodes map[uint32]*api.Node, at *api.Node, kind string) (out []uint32) {
+	for number, n := range nodes {
+		if together(at, n, kind) {
 			out = append(out, number)
 		}
 	}

@@ -167,11 +167,16 @@ func (m *model) substitute(p *api.Placement) (sched.Assignment, bool) {
 		r := &more.Roles[i]
 		r.Replicas, r.Min, r.Max = p.Spec.Lost.Roles[r.Name], 0, 0
 	}
-	more.Avoid = slices.Concat(w.Avoid, p.Spec.Lost.Avoid)
 	if names := m.zonesOf(at); len(names) > 0 {
 		more.Allow = names
 	}
-	found, ok := sched.Elsewhere(m.cluster, m.queues, &more)
+	var found sched.Assignment
+	for _, avoid := range m.shunned(p.Spec.Lost) {
+		more.Avoid = slices.Concat(w.Avoid, p.Spec.Lost.Avoid, avoid)
+		if found, ok = sched.Elsewhere(m.cluster, m.queues, &more); ok {
+			break
+		}
+	}
 	if !ok {
 		return nil, false
 	}
@@ -186,13 +191,22 @@ func (m *model) substitute(p *api.Placement) (sched.Assignment, bool) {
 	return out, true
 }
 
+// shunned are the nodes to keep away from, the most wished for first: where two faults were, then the node that had the
+// last one, then none. A place with faults is better than none at all.
+func (m *model) shunned(lost *api.Loss) [][]uint32 {
+	if lost.Around == "" || m.in[lost.Of] == nil {
+		return [][]uint32{nil}
+	}
+	return [][]uint32{around(m.in, m.in[lost.Of], lost.Around), {lost.Of}, nil}
+}
+
 // zonesOf are those of an assignment: a gang that was lost in part stays together.
 func (m *model) zonesOf(at sched.Assignment) []string {
 	var out []string
 	for _, slots := range at {
 		for _, s := range slots {
-			if zone := m.in[s.Node]; zone != "" && !slices.Contains(out, zone) {
-				out = append(out, zone)
+			if n := m.in[s.Node]; n != nil && !slices.Contains(out, n.Spec.Zone) {
+				out = append(out, n.Spec.Zone)
 			}
 		}
 	}

@@ -116,6 +116,39 @@ func TestReplacesLost(t *testing.T) {
 	}
 }
 
+// TestReplacedOutside: the place of two faults is left for a lost replica where there is room elsewhere; where there is
+// none it goes on there, rather on another node.
+func TestReplacedOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		racks []string // of four nodes, the gang on the first two
+		want  []uint32 // any of them
+	}{
+		"room outside":    {[]string{"r1", "r1", "r1", "r2"}, []uint32{4}},
+		"no room outside": {[]string{"r1", "r1", "r1", "r1"}, []uint32{3, 4}},
+		"only the node":   {[]string{"r1", "r1"}, []uint32{2}},
+	} {
+		s := storetest.Open(t)
+		zones, all := twoZones(len(c.racks), 0)
+		for i := range all {
+			all[i].Spec.Rack = c.racks[i]
+		}
+		lead(t, s, zones, all)
+		tk := between("elastic", 1, 2, 2)
+		commit(t, s, store.Create(tk))
+		eventually(t, "it stands", func() bool { return len(slots(s, "elastic").Slots) == 2 })
+		runs(t, s, tk)
+		p := store.Clone(place(s, "elastic"))
+		gone := p.Spec.Roles[0].Slots[1].Node
+		p.Spec.Roles = []api.RoleAssignment{p.Spec.Roles[0].Keep(func(i int) bool { return i == 0 })}
+		p.Spec.Lost = &api.Loss{Until: time.Now().Add(time.Hour).UTC(), Roles: map[string]int{"worker": 1}, Around: "rack", Of: gone}
+		commit(t, s, store.Update(p))
+		eventually(t, "it is replaced", func() bool { return slices.Equal(slots(s, "elastic").Indexes, []int{0, 2}) })
+		if got := slots(s, "elastic").Slots[1].Node; !slices.Contains(c.want, got) {
+			t.Errorf("%s: on node %d, not %v; lost was that of %d", name, got, c.want, gone)
+		}
+	}
+}
+
 // TestSparesStand: spares are placed with the gang; one that is lost is replaced for as long as it takes, and never
 // on a node that is at fault.
 func TestSparesStand(t *testing.T) {

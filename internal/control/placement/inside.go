@@ -57,7 +57,7 @@ func (g *guests) touchAll(t *api.TrainingTask) {
 // set files a guest, or takes it out when it waits no more.
 func (g *guests) set(t *api.TrainingTask) {
 	id := t.Meta.ID
-	if t.Status.Phase != api.PhasePending && t.Status.Phase != "" || t.Spec.Stop || t.Meta.DeletedAt != nil {
+	if t.Status.Phase != api.PhasePending && t.Status.Phase != "" || t.Spec.Stop || t.Meta.DeletedAt != nil || t.AwaitsCheckpoint() {
 		g.drop(id)
 		return
 	}

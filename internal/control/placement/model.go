@@ -25,7 +25,7 @@ type model struct {
 	on      map[uint32]map[string]bool   // node → ids of tasks that stand on it
 	doubts  map[string]*api.Placement    // by task id: as it was before a write that may have reserved a place
 	lost    map[string]bool              // ids of tasks that look for others in the stead of lost replicas
-	in      map[uint32]string            // node → zone
+	in      map[uint32]*api.Node         // node → where it is
 	drains  map[uint32]uint64            // nodes to be emptied → which devices, all ones for the node
 	nodes   map[string]uint32            // node name → number
 	zones   map[string]*api.Zone
@@ -48,7 +48,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
 		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host, trials: cost.NewTrials(),
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]string{}, guests: newGuests(),
+		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]*api.Node{}, guests: newGuests(),
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -120,7 +120,7 @@ func (m *model) setNode(n *api.Node) {
 	if n.Spec.Virtual {
 		s.Host = m.host
 	}
-	m.in[s.Number] = s.Zone
+	m.in[s.Number] = n
 	if err := m.cluster.SetNode(s); err != nil {
 		m.log.Error("a node can't be used", "node", n.Meta.Name, "error", err)
 		return
@@ -204,7 +204,7 @@ func (m *model) setTask(t *api.TrainingTask) {
 		m.guests.set(t)
 		return
 	}
-	waits := (t.Status.Phase == api.PhasePending || t.Status.Phase == "") && !t.Spec.Stop && t.Meta.DeletedAt == nil
+	waits := (t.Status.Phase == api.PhasePending || t.Status.Phase == "") && !t.Spec.Stop && t.Meta.DeletedAt == nil && !t.AwaitsCheckpoint()
 	if !waits {
 		if t.Status.Phase.Finished() {
 			m.showed(t)

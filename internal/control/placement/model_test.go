@@ -37,3 +37,30 @@ func TestWhatThePlannerHears(t *testing.T) {
 		t.Fatalf("a gang was cut over zones that are far: %+v", ds)
 	}
 }
+
+// TestATaskWaitsForItsCheckpoint: nothing is placed before that is there, neither on nodes nor inside another.
+func TestATaskWaitsForItsCheckpoint(t *testing.T) {
+	m := newModel(slog.New(slog.DiscardHandler), "h", 100)
+	m.setZone(&api.Zone{Meta: api.Meta{Name: "a"}, Spec: api.ZoneSpec{Region: "r"}})
+	m.setNode(&api.Node{Meta: api.Meta{Name: "a"}, Status: api.NodeStatus{Ready: true}, Spec: api.NodeSpec{Number: 1, Zone: "a", CPU: 8000, Memory: 8 << 30}})
+	task := &api.TrainingTask{Meta: api.Meta{ID: "t", Name: "t"}, Spec: api.TrainingTaskSpec{
+		Roles:      []api.Role{{Name: "w", Replicas: 1, Resources: api.Resources{CPU: 1000}}},
+		Checkpoint: &api.Checkpoints{From: &api.CheckpointFrom{Upload: true}},
+	}}
+	guest := &api.TrainingTask{Meta: api.Meta{ID: "g", Name: "g"}, Spec: task.Spec}
+	guest.Spec.Inside = []string{"host"}
+	for _, there := range []bool{false, true} {
+		if there {
+			task.Status.From = &api.CheckpointOrigin{TaskID: "t", Name: "x", Step: 1}
+			guest.Status.From = task.Status.From
+		}
+		m.setTask(task)
+		m.setTask(guest)
+		if ds := sched.Plan(time.Time{}, m.cluster, m.queues, sched.Policy{}).Decisions; len(ds) == 1 != there {
+			t.Errorf("there: %v, placed: %+v", there, ds)
+		}
+		if waits := m.guests.waiting["g"] != nil; waits != there {
+			t.Errorf("there: %v, its guest waits for a place: %v", there, waits)
+		}
+	}
+}

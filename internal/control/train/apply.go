@@ -124,7 +124,7 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 	}
 	for _, i := range p.freeze {
 		g := s.orderFor(i, task.Status, true)
-		g.FirstRank, g.Frozen = 0, true // it runs: its ranks are those it was told before
+		g.FirstRank, g.Frozen, g.Save = 0, true, s.calm() // it runs: its ranks are those it was told before
 		errs = append(errs, c.order(&s.members[i], g))
 	}
 	for _, name := range p.remove {
@@ -184,7 +184,7 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.tell(ctx, task, cautions(made, task.Status.Attempt)))...)
 }
 
 // replica is what the engine is told about a member.

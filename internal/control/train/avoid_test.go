@@ -1,10 +1,13 @@
 package train
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -55,7 +58,8 @@ func TestTwoFaultsInOnePlace(t *testing.T) {
 		"one zone":           {place{"r1", "l1", "z1"}, place{"r2", "l2", "z1"}, [2]string{"device-lost", "device-lost"}, []string{"zone", "node"}},
 		"racks of one name":  {place{"r1", "l1", "z1"}, place{"r1", "l1", "z2"}, [2]string{"device-lost", "device-lost"}, []string{"node"}},
 		"nothing is known":   {place{}, place{}, [2]string{"device-lost", "device-lost"}, []string{"node"}},
-		"a lost launcher":    {place{"r1", "l1", "z1"}, place{"r1", "l1", "z1"}, [2]string{"device-lost", "launcher-lost"}, nil},
+		"a lost launcher":    {place{"r1", "l1", "z1"}, place{"r1", "l1", "z1"}, [2]string{"device-lost", "launcher-lost"}, []string{"rack", "node"}},
+		"two lost launchers": {place{"r1", "l1", "z1"}, place{"r2", "l1", "z1"}, [2]string{"launcher-lost", "launcher-lost"}, []string{"leaf", "node"}},
 		"the program itself": {place{"r1", "l1", "z1"}, place{"r1", "l1", "z1"}, [2]string{"killed", "killed"}, nil},
 		"one by a machine":   {place{"r1", "l1", "z1"}, place{"r1", "l1", "z1"}, [2]string{"killed", "device-lost"}, []string{"node"}},
 	} {
@@ -96,5 +100,122 @@ func TestPastFaultsAreBounded(t *testing.T) {
 	}
 	if len(p.status.Faults) != api.MaxPastFaults || p.status.Faults[0].Generation != api.MaxPastFaults {
 		t.Errorf("%d", len(p.status.Faults))
+	}
+}
+
+// lostTwice is a task of two whose first launcher was lost in generation 1, and whose second is now.
+func lostTwice(change func(first, second *member)) (s seen, p plan) {
+	s = twoRanks()
+	for i := range s.members {
+		s.members[i].rack, s.members[i].leaf, s.members[i].zone = "r1", "l1", "z1"
+	}
+	change(&s.members[0], &s.members[1])
+	lose := func(s *seen, i int) plan {
+		attempt := s.task.Status.Attempt
+		for k := range s.members {
+			m := &s.members[k]
+			m.name, m.attempt, m.state, m.exit = engine.NameOf("task-1", "worker", k, attempt), attempt, engine.StateDone, exit(engine.ReasonStopped, 143)
+		}
+		s.members[i].exit = exit(engine.ReasonLauncherLost, -1)
+		return decide(*s, now)
+	}
+	p = lose(&s, 0)
+	s = next(s, p)
+	s.task.Status.Generation, s.task.Status.Rendezvous = 2, &api.Rendezvous{World: 2}
+	p = lose(&s, 1)
+	return s, p
+}
+
+// TestTwoLostNodes: the next generation avoids the place of two lost launchers, and where there is no other that is
+// said; a node that somebody works on is no fault, nor is a task that is stopped.
+func TestTwoLostNodes(t *testing.T) {
+	s, p := lostTwice(func(_, _ *member) {})
+	if p.swap.node != "n1" || !slices.Equal(p.swap.kinds, []string{"rack", "node"}) || !tells(p, "PlaceAtFault") || !strings.Contains(p.status.Message.EN, "rack z1/r1") || p.status.Attempt != 2 {
+		t.Errorf("%+v, %+v", p.swap, p.status)
+	}
+	s.stay = true
+	if p := decide(s, now); p.swap.node != "" || p.status.Attempt != 3 || !tells(p, "PlaceKept") {
+		t.Errorf("no other place: %+v, %+v", p.swap, p.events)
+	}
+	for name, change := range map[string]func(first, second *member){
+		"the first was cordoned":  func(first, _ *member) { first.closed = true },
+		"the second was cordoned": func(_, second *member) { second.closed = true },
+		"in other places":         func(_, second *member) { second.rack, second.leaf, second.zone = "r9", "l9", "z9" },
+	} {
+		if _, p := lostTwice(change); p.swap.node != "" || tells(p, "PlaceAtFault") || p.status.Attempt != 3 || len(p.status.Faults) != 2 {
+			t.Errorf("%s: %+v, %+v", name, p.swap, p.status)
+		}
+	}
+	s, _ = lostTwice(func(_, _ *member) {})
+	s.task.Spec.Stop = true
+	if p := decide(s, now); p.swap.node != "" || len(p.status.Faults) != 1 || p.status.Phase != api.PhaseStopped {
+		t.Errorf("stopped: %+v, %+v", p.swap, p.status)
+	}
+}
+
+// TestReplacedOutside: the replica that an elastic task lost as the second of a rack gets a slot outside of it, not its
+// own again.
+func TestReplacedOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		rack string
+		want string
+	}{"the same rack": {"r1", "rack"}, "another zone": {"", ""}} {
+		s := lostOne(0, true)
+		s.members[1].zone, s.members[1].leaf, s.members[1].rack = "z1", "l1", "r1"
+		s.task.Status.Generation = 2
+		for i := range s.members {
+			s.members[i].said.Generation = 2
+		}
+		s.task.Status.Faults = []api.PastFault{{At: now, Generation: 1, Node: "n9", Zone: "z" + c.rack, Rack: c.rack, Cause: "launcher-lost"}}
+		if c.rack != "" {
+			s.task.Status.Faults[0].Zone = "z1"
+		}
+		p := decide(s, now)
+		if p.resize == nil || p.resize.Lost.Around != c.want || tells(p, "PlaceAtFault") != (c.want != "") || len(p.status.Faults) != 2 {
+			t.Fatalf("%s: %+v, %+v", name, p.resize, p.events)
+		}
+		if again := len(p.resize.Roles[0].Slots) == 3; again != (c.want == "") || c.want != "" && (p.resize.Lost.Of != 2 || p.resize.Lost.Roles["worker"] != 1) {
+			t.Errorf("%s: %+v, %+v", name, p.resize.Roles, p.resize.Lost)
+		}
+	}
+}
+
+// TestSpareOutside: of two spares the one outside of a place with two faults is taken, though the other comes first; where
+// only that one is there, it is taken, and that is said.
+func TestSpareOutside(t *testing.T) {
+	for name, c := range map[string]struct {
+		racks [2]string // of the spares
+		taken int
+		kept  bool
+	}{"one outside": {[2]string{"r1", "r2"}, 4, false}, "both inside": {[2]string{"r1", "r1"}, 3, true}} {
+		g := watched(engine.StateRunning)
+		g.tk.Spec.Roles[0].Spares = 2
+		g.pl.Spec.Roles = slotsOn(1, 2, 4, 5, 7)
+		more := *g.worker(3)
+		more.name, more.index, more.node = engine.NameOf("task-1", "worker", 4, 1), 4, "n4"
+		g.world[more.name] = &more
+		for _, m := range g.world {
+			m.zone, m.leaf, m.rack = "z1", "l1", "r1"
+			if m.index > 2 {
+				m.rack = c.racks[m.index-3]
+			}
+		}
+		g.tk.Status.Generation = 2
+		for i := range 3 {
+			g.worker(i).said.Generation = 2
+		}
+		s := g.look()
+		g.tk.Status.Rendezvous.Members = s.membersHash()
+		g.tk.Status.Faults = []api.PastFault{{At: now, Generation: 1, Node: "n9", Zone: "z1", Leaf: "l1", Rack: "r1", Cause: "device-lost"}}
+		g.worker(1).said.Failed = died(1, "device-lost", "f", 3, 0)
+		p := g.step()
+		if !slices.Equal(p.status.Rendezvous.Vacant, []int{1}) || !tells(p, "PlaceAtFault") {
+			t.Fatalf("%s: %+v, %+v", name, p.status, p.events)
+		}
+		g.worker(1).said.Frozen = true
+		p = g.step()
+		if r := p.status.Rendezvous; p.status.Generation != 3 || !slices.Equal(r.Stead, []api.Seat{{Index: c.taken, Place: 1}}) || tells(p, "PlaceKept") != c.kept {
+			t.Errorf("%s: %+v, %+v", name, r, p.events)
+		}
 	}
 }

@@ -270,9 +270,9 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 	}
 	c.muster(&s, known)
 	s.table()
-	s.durable, s.took = c.keeps(s.task), c.tookOf(s.task.Meta.ID)
-	s.origins, s.unread = c.origins(ctx, &s)
-	if s.placement != nil && s.task.Status.Phase == api.PhasePending {
+	s.durable, s.took = c.keeps(&s), c.tookOf(s.task.Meta.ID)
+	c.origins(ctx, &s)
+	if s.starts() {
 		if _, err := c.recipe(s, s.task); err != nil {
 			s.unfit = fault.From(err)
 		}
@@ -308,7 +308,8 @@ func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engin
 			if n := c.node(slot.Node); n != nil {
 				m.node, m.zone, m.leaf, m.rack = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf, n.Spec.Rack
 				m.peak, m.virtual = peakOf(n, slot.Devices), n.Spec.Virtual
-				m.usable = n.Status.Ready && !n.Spec.Cordoned && n.Meta.DeletedAt == nil
+				m.closed = n.Spec.Cordoned || n.Meta.DeletedAt != nil
+				m.usable = n.Status.Ready && !m.closed
 			}
 			if ob, ok := known[m.name]; ok {
 				m.state, m.started, m.exit = ob.State, ob.Started, ob.Exit

@@ -91,10 +91,7 @@ func (s *seen) begin(p *plan, now time.Time) {
 	if !s.endAll(p) {
 		return // old replicas first
 	}
-	if s.unfit != nil {
-		code := 1
-		p.status.ExitCode = &code
-		s.finish(p, now, api.PhaseFailed, s.unfit.Reason, s.unfit.Message)
+	if s.misfits(p, now) {
 		return
 	}
 	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
@@ -111,6 +108,9 @@ func (s *seen) begin(p *plan, now time.Time) {
 // proceed is for a task with a placement and a current attempt.
 func (s *seen) proceed(p *plan, now time.Time) {
 	s.count(p)
+	if s.misfits(p, now) {
+		return
+	}
 	if s.refuses(p) {
 		s.refused(p, now)
 		return
@@ -140,7 +140,8 @@ func (s *seen) proceed(p *plan, now time.Time) {
 	if s.resize(p, now) {
 		return // whatever failed meanwhile was of a generation that is over
 	}
-	if s.reopen(p) {
+	reopened := false
+	if parts[0].as(p, func() { reopened = parts[0].reopen(p) }); reopened {
 		return
 	}
 	var wait time.Duration

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,26 +23,33 @@ var tiers = link.Tiers
 // checkpoints is what a leader knows of a task's.
 type checkpoints struct {
 	list    []api.CheckpointOrigin // newest first
+	unread  []unreadable           // in no tier; newest first
 	refused map[string]bool        // by launchers of this attempt; task id and name
 	attempt int
 }
 
-// keeps says that states of this task may outlive its memory. Roles that restart by themselves count their
-// own ranks: then a step is no state of the task.
-func (c *Controller) keeps(task *api.TrainingTask) bool {
-	return c.cfg.Repo != nil && !slices.ContainsFunc(task.Spec.Roles, func(r api.Role) bool { return r.Alone() })
+// unreadable is a checkpoint whose record can't be read.
+type unreadable struct {
+	name  string
+	step  int64
+	why   fault.Text
+	newer bool // a newer Fermi wrote it
 }
 
-// origins are the checkpoints that the task could begin from, the best first. Unread: a store is away, and
-// nobody can say.
-func (c *Controller) origins(ctx context.Context, s *seen) (list []api.CheckpointOrigin, unread bool) {
+// keeps says that states of this part may outlive its memory: a checkpoint is of the roles that restart with the task. One
+// that restarts by itself counts its own ranks and steps, and keeps them in memory.
+func (c *Controller) keeps(s *seen) bool { return c.cfg.Repo != nil && s.role == 0 }
+
+// origins finds the checkpoints that the task could begin from, and those that would be better and can't be read.
+func (c *Controller) origins(ctx context.Context, s *seen) {
 	task := s.task
-	if !c.keeps(task) || task.Status.Phase.Finished() || s.restorable() > 0 {
-		return nil, false
+	if !c.keeps(s) || task.Status.Phase.Finished() || s.main().restorable() > 0 {
+		return
 	}
 	known, err := c.checkpointsOf(ctx, task)
 	if err != nil {
-		return nil, true
+		s.unread = true
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,13 +61,21 @@ func (c *Controller) origins(ctx context.Context, s *seen) (list []api.Checkpoin
 			known.refused[o.TaskID+"/"+o.Name] = true
 		}
 	}
-	list = slices.Clone(known.list)
+	s.origins = slices.Clone(known.list)
 	if from := task.Status.From; from != nil {
-		list = append(list, *from)
+		s.origins = append(s.origins, *from)
 	}
-	return slices.DeleteFunc(list, func(o api.CheckpointOrigin) bool {
+	s.origins = slices.DeleteFunc(s.origins, func(o api.CheckpointOrigin) bool {
 		return known.refused[o.TaskID+"/"+o.Name] || o.TaskID == task.Meta.ID && task.Spec.Restore.Abandons(o.Name)
-	}), false
+	})
+	s.passed = known.passed(task, s.origin())
+}
+
+// passed are those that can't be read and are newer than where the task would begin.
+func (k *checkpoints) passed(task *api.TrainingTask, best *api.CheckpointOrigin) []unreadable {
+	return slices.DeleteFunc(slices.Clone(k.unread), func(u unreadable) bool {
+		return task.Spec.Restore.Abandons(u.name) || best != nil && best.TaskID == task.Meta.ID && best.Name >= u.name
+	})
 }
 
 // checkpointsOf reads what there is, once.
@@ -101,14 +117,27 @@ func (c *Controller) readCheckpoints(ctx context.Context, task *api.TrainingTask
 	defer cancel()
 	open := func(tier string) (*ckpt.Repo, error) { return c.cfg.Repo(tier, task.Meta.ID) }
 	err := ckpt.EachIn(ctx, tiers, open, func(_ string, one ckpt.Checkpoint) {
-		if !one.Verdict.Bad() {
+		switch {
+		case one.Unread != nil:
+			known.unread = append(known.unread, unreadable{one.Name, int64(one.Step), fault.From(one.Unread).Message, one.Newer()})
+		case !one.Verdict.Bad():
 			known.add(task.Meta.ID, one.Name, int64(one.Step))
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	known.sortUnread()
 	return known, nil
+}
+
+// sortUnread leaves one of each name, and none that another tier has.
+func (k *checkpoints) sortUnread() {
+	slices.SortFunc(k.unread, func(a, b unreadable) int { return strings.Compare(b.name, a.name) })
+	k.unread = slices.CompactFunc(k.unread, func(a, b unreadable) bool { return a.name == b.name })
+	k.unread = slices.DeleteFunc(k.unread, func(u unreadable) bool {
+		return slices.ContainsFunc(k.list, func(o api.CheckpointOrigin) bool { return o.Name == u.name })
+	})
 }
 
 // maxOrigins bounds what is remembered of a task; nobody goes back further.
@@ -172,19 +201,54 @@ const (
 	readTimeout = 10 * time.Second
 )
 
-// blind says that it can't be told where to begin, for a store with checkpoints is away.
+// blind says that it can't be told where to begin: a store with checkpoints is away, or what it would begin from was written
+// by a newer Fermi.
 func (s *seen) blind(p *plan) bool {
-	if !s.all().unread || s.restorable() > 0 {
-		return false
+	all := s.all()
+	switch newer := all.ahead(); {
+	case s.role > 0 || s.restorable() > 0:
+	case all.unread:
+		p.wake = unreadWait
+		p.note("CheckpointsAway", fault.T("The store with its checkpoints does not answer; waiting.", "保存检查点的存储没有响应，正在等待。"))
+		return true
+	case newer != nil:
+		message := fault.Text{
+			EN: fmt.Sprintf("The checkpoint of step %d can't be read. %s It waits for a newer Fermi; to go on from an older one: fermi train restore %s --step N --stop.", newer.step, newer.why.EN, s.task.Meta.Name),
+			ZH: fmt.Sprintf("第 %d 步的检查点无法读取。%s任务等待更新版本的 Fermi；如需从更早的检查点继续：fermi train restore %s --step N --stop。", newer.step, newer.why.ZH, s.task.Meta.Name),
+		}
+		p.note("CheckpointNewer", message)
+		p.tell(true, "CheckpointNewer", "newer-"+newer.name+"-"+itoa(p.status.Attempt), message)
+		return true
 	}
-	p.wake = unreadWait
-	p.note("CheckpointsAway", fault.T("The store with its checkpoints does not answer; waiting.", "保存检查点的存储没有响应，正在等待。"))
-	return true
+	return false
+}
+
+// passOver says which checkpoints are torn that the generation would have begun from.
+func (s *seen) passOver(p *plan) {
+	if s.role > 0 {
+		return
+	}
+	for _, u := range s.all().passed {
+		p.tell(true, "CheckpointUnreadable", "unread-"+u.name+"-"+itoa(p.status.Attempt), fault.Text{
+			EN: fmt.Sprintf("The checkpoint of step %d can't be read; the next older one is tried. %s", u.step, u.why.EN),
+			ZH: fmt.Sprintf("第 %d 步的检查点无法读取，改用更早的检查点。%s", u.step, u.why.ZH),
+		})
+	}
+}
+
+// ahead is the newest checkpoint of a newer Fermi among those that would be passed over; nil: none.
+func (s *seen) ahead() *unreadable {
+	for i := range s.passed {
+		if s.passed[i].newer {
+			return &s.passed[i]
+		}
+	}
+	return nil
 }
 
 // origin is where the next generation begins that finds nothing in memory; nil: at nothing.
 func (s *seen) origin() *api.CheckpointOrigin {
-	if len(s.origins) == 0 {
+	if len(s.origins) == 0 || s.role > 0 {
 		return nil
 	}
 	o := s.origins[0]
@@ -200,7 +264,7 @@ func (s *seen) reopen(p *plan) bool {
 	}) {
 		return false
 	}
-	if s.anyEnded() || !s.allReady() || !s.meet() {
+	if s.anyEnded() || !s.allReady() || !s.all().meet() {
 		return false // they come back, or are found lost
 	}
 	if s.blind(p) {

@@ -261,12 +261,15 @@ func (s *seen) reshape(p *plan, now time.Time) bool {
 		return true // they run on while what they hold is put in safety
 	}
 	was := p.status.Rendezvous
+	if slices.ContainsFunc(s.members, func(m member) bool { return newIn(was, &m) && inside(&p.status, &m) }) {
+		p.tellKept(p.status.Generation)
+	}
 	s.open(p, s.world)
 	if lost != nil {
 		next := s.placement.Spec
 		next.Lost = nil
 		if s.reserves() && len(lost.Roles) > 0 { // nobody waits for it any more
-			next.Lost = &api.Loss{Roles: lost.Roles, Avoid: lost.Avoid}
+			next.Lost = &api.Loss{Roles: lost.Roles, Avoid: lost.Avoid, Around: lost.Around, Of: lost.Of}
 		}
 		p.resize = &next
 	}
@@ -293,6 +296,12 @@ func (s *seen) freeze(p *plan) bool {
 		}
 	}
 	return len(p.freeze) > 0
+}
+
+// calm says that nobody was lost and nothing failed: who is of the open generation can still make a step, and save.
+func (s *seen) calm() bool {
+	return s.placement.Spec.Lost == nil && !s.reserves() &&
+		!slices.ContainsFunc(s.members, func(m member) bool { return m.said.Failed != nil || len(m.said.Hung) > 0 })
 }
 
 // thaw takes it back where no other generation is opened after all.
@@ -332,8 +341,7 @@ func (s *seen) lose(p *plan, now time.Time) bool {
 	next.Roles = slices.Clone(next.Roles)
 	next.Lost = lossAgain(next.Lost)
 	next.Lost.Until = now.Add(s.patience())
-	var first *member
-	var places []int
+	var lost []*member
 	for i := range s.members {
 		m := &s.members[i]
 		gone := m.state == "" && m.index < p.status.Rendezvous.Below[m.role]
@@ -344,24 +352,39 @@ func (s *seen) lose(p *plan, now time.Time) bool {
 		default:
 			continue
 		}
-		if first == nil {
-			first = m
-		}
-		places = append(places, m.place)
-		s.substitute(&next, m)
+		lost = append(lost, m)
 	}
-	if first == nil || slices.ContainsFunc(next.Roles, func(r api.RoleAssignment) bool { return len(r.Slots) == 0 }) {
+	if len(lost) == 0 {
+		return false
+	}
+	how := engine.Exit{Code: -1, Reason: engine.ReasonLauncherLost, At: now}
+	if lost[0].exit != nil {
+		how.Cause = lost[0].exit.Cause
+	}
+	fail := failureOf(lost[0], &how)
+	fail.Generation = p.status.Generation
+	faults := p.status.Faults
+	s.remember(p, now, fail)
+	if next.Lost.Around, next.Lost.Of = s.troubled(p, now), 0; next.Lost.Around != "" {
+		next.Lost.Of = lost[0].number
+	}
+	for _, m := range lost {
+		left := *m
+		left.usable = m.usable && !inside(&p.status, m)
+		s.substitute(&next, &left)
+	}
+	if slices.ContainsFunc(next.Roles, func(r api.RoleAssignment) bool { return len(r.Slots) == 0 }) {
+		p.status.Faults = faults // it is answered otherwise
 		return false
 	}
 	if s.reserves() {
-		for _, place := range places {
-			vacate(p, place)
+		for _, m := range lost {
+			vacate(p, m.place)
 		}
 	}
-	fail := failureOf(first, &engine.Exit{Code: -1, Reason: engine.ReasonLauncherLost, At: now})
-	fail.Generation = p.status.Generation
 	p.status.Failure = fail
 	p.tell(true, fail.Reason, "fail-"+fail.Replica, fail.Message)
+	p.tellPlace(next.Lost.Around)
 	p.status.Restarts = append(recent, now)
 	p.resize, p.commit, p.usage = &next, true, true
 	if p.status.Phase != api.PhaseRecovering {

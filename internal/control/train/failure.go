@@ -50,6 +50,8 @@ func reasonText(m *member, e *engine.Exit) fault.Text {
 		return fault.T("%s ran longer than its time limit.", "%s 运行超时。", who)
 	case engine.ReasonLauncherLost:
 		return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who)
+	case engine.ReasonLeftEarly:
+		return fault.T("%s ended with exit code 0 while other ranks still needed it.", "%s 以退出码 0 结束，而其他 rank 仍需要它。", who)
 	case engine.ReasonStartFailed:
 		return fault.T("%s could not be started: %s", "%s 无法启动：%s", who, e.Message)
 	case diagnose.ReasonHung:
@@ -87,7 +89,11 @@ func (s *seen) failing(p *plan, now time.Time, fail *api.ReplicaFailure) {
 	}
 	code := exitCode(fail)
 	p.status.ExitCode = &code
-	s.finish(p, now, api.PhaseFailed, fail.Reason, fail.Message)
+	message := fail.Message
+	if fail.Action != string(diagnose.Stop) {
+		message = s.usedUp(message, len(recent))
+	}
+	s.finish(p, now, api.PhaseFailed, fail.Reason, message)
 }
 
 // restart begins the next attempt on the same placement.

@@ -110,8 +110,11 @@ func (s *seen) open(p *plan, world int) {
 		Members: s.membersHash(), World: world, Restore: s.restorable(),
 		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(), Seats: s.seating(),
 	}
-	if o := s.origin(); o != nil && p.status.Rendezvous.Restore == 0 {
-		p.status.Rendezvous.Restore, p.status.Rendezvous.Origin = o.Step, o
+	if p.status.Rendezvous.Restore == 0 {
+		s.passOver(p)
+		if o := s.origin(); o != nil {
+			p.status.Rendezvous.Restore, p.status.Rendezvous.Origin = o.Step, o
+		}
 	}
 	s.reserve(p.status.Rendezvous)
 	if s.whole == nil { // frameworks that ask for ports have no roles that restart by themselves
@@ -247,12 +250,29 @@ func (s *seen) allReady() bool {
 
 // budget is the restarts that still count, and how many more are allowed.
 func (s *seen) budget(p *plan, now time.Time) (recent []time.Time, left int) {
-	most, window := 0, time.Hour
-	if r := s.task.Spec.Restart; r != nil {
-		most, window = r.MaxRestarts, cmp.Or(r.Window.Std(), window)
-	}
+	most, window := s.limits()
 	recent = slices.DeleteFunc(slices.Clone(p.status.Restarts), func(t time.Time) bool { return now.Sub(t) >= window })
 	return recent, max(most-len(recent), 0)
+}
+
+// limits is how many restarts a task may have within which window.
+func (s *seen) limits() (most int, window time.Duration) {
+	if r := s.task.Spec.Restart; r != nil {
+		return r.MaxRestarts, cmp.Or(r.Window.Std(), time.Hour)
+	}
+	return 0, time.Hour
+}
+
+// usedUp adds to why a task failed that it fails again and again: it may not be restarted any more. One that never may
+// be has nothing to add.
+func (s *seen) usedUp(why fault.Text, restarts int) fault.Text {
+	most, window := s.limits()
+	if most == 0 {
+		return why
+	}
+	limit := fault.T("It was restarted %d times within %s, and restartPolicy.maxRestarts is %d: it is not tried again.",
+		"%[2]s 内已重启 %[1]d 次，restartPolicy.maxRestarts 为 %[3]d：不再重试。", restarts, window, most)
+	return fault.Text{EN: why.EN + " " + limit.EN, ZH: why.ZH + limit.ZH}
 }
 
 // order is what a member is told about the open generation. A launcher holds on after a failure

@@ -112,7 +112,7 @@ func (s *seen) bereft(p *plan, now time.Time) {
 	if left == 0 {
 		code := 1
 		p.status.ExitCode = &code
-		s.finish(p, now, api.PhaseFailed, s.homeless.reason, s.homeless.message)
+		s.finish(p, now, api.PhaseFailed, s.homeless.reason, s.usedUp(s.homeless.message, len(recent)))
 		return
 	}
 	p.usage, p.dropPlace = true, true

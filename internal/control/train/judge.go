@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -73,12 +74,37 @@ func (s *seen) rankFailure(p *plan, now time.Time) (first *api.ReplicaFailure, w
 			first = found
 		}
 	}
+	if left := s.leftEarly(p, first); left != nil {
+		return left, 0
+	}
 	if first != nil && victim(first) && told < len(s.members) && !s.known(p, first) {
 		if age := now.Sub(first.At); age >= 0 && age < victimGrace {
 			return nil, victimGrace - age
 		}
 	}
 	return first, 0
+}
+
+// leftEarly is a replica of which all ranks ended well, where others of its role died of having lost one. Replicas
+// that come and go leave as they like.
+func (s *seen) leftEarly(p *plan, first *api.ReplicaFailure) *api.ReplicaFailure {
+	if first == nil || !victim(first) || s.task.Spec.Elastic() {
+		return nil
+	}
+	for i := range s.members {
+		m := &s.members[i]
+		if m.role != first.Role || !m.ended() || m.exit == nil || m.exit.Reason != engine.ReasonSucceeded || m.said.Generation != int64(p.status.Generation) {
+			continue
+		}
+		e := engine.Exit{Reason: engine.ReasonLeftEarly, At: m.exit.At, Diagnosis: engine.Diagnosis{Fingerprint: "left-early", Step: first.Step}}
+		if m.ranks == 1 {
+			e.Rank = &m.first
+		}
+		f := failureOf(m, &e)
+		f.Generation = p.status.Generation
+		return f
+	}
+	return nil
 }
 
 // known says that this very failure is in the status already.
@@ -142,6 +168,12 @@ func (s *seen) hungRank(p *plan, now time.Time) *api.ReplicaFailure {
 	if len(states) == 0 || witnesses < watched && !stopped {
 		return nil
 	}
+	if wait := s.beginning(p, now, states, at); wait > 0 && !stopped {
+		if p.wake == 0 || p.wake > wait {
+			p.wake = wait
+		}
+		return nil
+	}
 	if _, left := s.budget(p, now); left == 0 && printed && !stopped {
 		p.tell(true, "NoProgress", "silent-"+itoa(p.status.Generation), fault.T(
 			"Its ranks print nothing of their progress any more. It has no restarts left, so it is left alone.", "其 rank 不再打印进度。重启次数已用完，任务保持原样。"))
@@ -150,10 +182,32 @@ func (s *seen) hungRank(p *plan, now time.Time) *api.ReplicaFailure {
 	return s.hungFailure(p, states, at)
 }
 
+// beginMost is how long those that are new may take to their first step while the others wait for them.
+const beginMost = 10 * time.Minute
+
+// beginning is how long silent ranks wait with good reason: nobody has made a step of this generation yet, and some are
+// in a launcher that never told of one; it may bring their state, or they import what they need.
+func (s *seen) beginning(p *plan, now time.Time, silent []link.RankState, at time.Time) time.Duration {
+	fresh := false
+	for i := range s.members {
+		m := &s.members[i]
+		ours := m.said.Generation == int64(p.status.Generation)
+		if ours && !m.said.SteppedAt.IsZero() {
+			return 0
+		}
+		fresh = fresh || !m.ended() && (!ours || !m.said.Watched)
+	}
+	if !fresh {
+		return 0
+	}
+	longest := slices.MaxFunc(silent, func(a, b link.RankState) int { return cmp.Compare(a.Silent, b.Silent) }).Silent
+	return max(beginMost-longest-now.Sub(at), 0)
+}
+
 func (s *seen) hungFailure(p *plan, states []link.RankState, at time.Time) *api.ReplicaFailure {
 	votes := make([]diagnose.Silent, len(states))
 	for i, r := range states {
-		votes[i] = diagnose.Silent{Rank: r.Rank, Step: r.Step, State: r.State, Collective: r.Collective}
+		votes[i] = diagnose.Silent{Rank: r.Rank, Step: r.Step, State: r.State, Collective: r.Collective, Backward: r.Backward}
 	}
 	i, alone := diagnose.Vote(votes)
 	r := states[i]

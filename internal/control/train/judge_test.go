@@ -54,6 +54,28 @@ func TestVictimsAreNotBlamed(t *testing.T) {
 	}
 }
 
+func TestTheReplicaThatLeftIsNamed(t *testing.T) {
+	lost := died(0, "peer-lost", "v", 3, 0)
+	for name, c := range map[string]struct {
+		change func(*seen)
+		cause  string
+	}{
+		"it ended well":            {func(*seen) {}, "left-early"},
+		"in an earlier generation": {func(s *seen) { s.members[1].said.Generation = 0 }, "peer-lost"},
+		"of another role":          {func(s *seen) { s.members[1].role = "judge" }, "peer-lost"},
+		"the other was killed":     {func(s *seen) { s.members[0].said.Failed = died(0, "killed", "k", 3, 0) }, "killed"},
+	} {
+		s := twoRanks(lost)
+		s.members[1].state, s.members[1].exit = engine.StateExited, exit(engine.ReasonSucceeded, 0)
+		c.change(&s)
+		p := decide(s, now.Add(2*victimGrace))
+		f := p.status.Failure
+		if f == nil || f.Cause != c.cause || f.Action != "restart" || *f.Rank != map[bool]int{true: 1}[c.cause == "left-early"] {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
 func TestTheSameErrorTwiceAtTheSameStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		again  *link.RankExit
@@ -140,5 +162,37 @@ func TestHangIsVoted(t *testing.T) {
 	p = decide(s, now)
 	if f := p.status.Failure; f == nil || *f.Rank != 0 || f.Cause != "process-stopped" || p.status.Generation != 2 {
 		t.Errorf("a stopped one: %+v", f)
+	}
+}
+
+// TestNewcomersAreWaitedFor: ranks that wait for those of a launcher that never told of a step don't hang, for a while;
+// once somebody made a step of the generation they may.
+func TestNewcomersAreWaitedFor(t *testing.T) {
+	silent := func(d time.Duration) seen {
+		s := twoRanks()
+		s.members[0].said.Watched, s.members[0].said.HungAt = true, now
+		s.members[0].said.Hung = []link.RankState{{Rank: 0, Step: 7, State: 'S', Silent: d}}
+		return s
+	}
+	s := silent(time.Minute)
+	if p := decide(s, now.Add(time.Minute)); p.status.Failure != nil || p.wake != beginMost-2*time.Minute {
+		t.Errorf("the other is new: %+v, looked at again in %s", p.status.Failure, p.wake)
+	}
+	if p := decide(s, now.Add(beginMost)); p.status.Failure == nil {
+		t.Error("the other never comes, and nothing happens")
+	}
+	s.members[0].said.SteppedAt = now.Add(-time.Hour)
+	if p := decide(s, now.Add(time.Minute)); p.status.Failure == nil {
+		t.Error("they had made steps together, and hang")
+	}
+	s = silent(time.Minute)
+	s.members[0].said.Hung[0].State = 'T'
+	if p := decide(s, now); p.status.Failure == nil {
+		t.Error("a stopped process needs no other witness")
+	}
+	s = silent(time.Minute)
+	s.members[1].said.Generation = 0 // it has not started yet
+	if p := decide(s, now); p.status.Failure != nil {
+		t.Errorf("%+v", p.status.Failure)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -106,7 +108,8 @@ func (s *seen) round(at time.Time) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// targets are whom each member connects to: the lead of its part, and the next in its ring. On the ports that
+// targets are whom each member connects to: the lead of its part, and the next in its ring; and of every other part, whose
+// addresses its ranks know, the lead and the one that stands where it does. On the ports that
 // stay: who listens on the lead's would answer ranks that look for rank 0 there.
 func (s *seen) targets() [][]preflight.Target {
 	out := make([][]preflight.Target, len(s.members))
@@ -119,8 +122,19 @@ func (s *seen) targets() [][]preflight.Target {
 		m := &s.members[i]
 		return preflight.Target{Name: m.role + "-" + itoa(m.index), Address: net.JoinHostPort(leadHost, strconv.Itoa(m.said.Serve)), Bandwidth: bandwidth}
 	}
-	for _, ring := range rings {
+	for space, ring := range rings {
 		lead := ring[0]
+		for n, i := range ring {
+			for _, other := range slices.Sorted(maps.Keys(rings)) {
+				if other == space {
+					continue
+				}
+				if n > 0 && n < mostToLead && n%len(rings[other]) > 0 {
+					out[i] = append(out[i], target(rings[other][0], false))
+				}
+				out[i] = append(out[i], target(rings[other][n%len(rings[other])], false))
+			}
+		}
 		for n, i := range ring {
 			next := ring[(n+1)%len(ring)]
 			if n > 0 && n < mostToLead && next != lead {

@@ -97,3 +97,21 @@ func TestTargets(t *testing.T) {
 		}
 	}
 }
+
+// TestTargetsOfOtherRoles: who restarts alone is a ring by itself, and is reached from the others all the same.
+func TestTargetsOfOtherRoles(t *testing.T) {
+	s := ready("", nil, nil)
+	s.members[2].role, s.members[2].index = "reward", 0
+	s.task.Status.Roles = []api.RoleStatus{{Name: "reward"}}
+	got := s.targets()
+	reward := preflight.Target{Name: "reward-0", Address: "127.0.0.1:5002"}
+	for i, want := range [][]preflight.Target{
+		{reward, {Name: "worker-1", Address: "127.0.0.1:5001", Bandwidth: true}},
+		{reward, {Name: "worker-0", Address: "127.0.0.1:5000", Bandwidth: true}},
+		{{Name: "worker-0", Address: "127.0.0.1:5000"}},
+	} {
+		if !slices.Equal(got[i], want) {
+			t.Errorf("%d: %+v", i, got[i])
+		}
+	}
+}

@@ -2,6 +2,7 @@ package train
 
 import (
 	"slices"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -27,6 +28,40 @@ func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, err
 		in.Groups = append(in.Groups, g)
 	}
 	return recipe.Make(in)
+}
+
+// starts says that a placement is fresh: some replica is to be started on it, and no generation has been.
+func (s *seen) starts() bool {
+	status := &s.task.Status
+	if s.placement == nil || status.Phase.Finished() || status.Rendezvous != nil {
+		return false
+	}
+	return status.Phase == api.PhasePending || !s.few() && slices.ContainsFunc(s.members, func(m member) bool { return m.state == "" })
+}
+
+// misfits fails a task whose framework can't be started on its placement.
+func (s *seen) misfits(p *plan, now time.Time) bool {
+	if s.unfit == nil {
+		return false
+	}
+	if s.endAll(p) {
+		code := 1
+		p.status.ExitCode = &code
+		s.finish(p, now, api.PhaseFailed, s.unfit.Reason, s.unfit.Message)
+	}
+	return true
+}
+
+// cautions are what will work on this placement, but perhaps not as meant; each is told once an attempt.
+func cautions(made *recipe.Recipe, attempt int) []event {
+	if made == nil {
+		return nil
+	}
+	var out []event
+	for _, w := range made.Warnings() {
+		out = append(out, event{true, "RecipeWarning", w, "recipe-" + itoa(attempt) + "-" + w.EN})
+	}
+	return out
 }
 
 // withRecipe gives the member at a place of the table its part.

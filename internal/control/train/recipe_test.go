@@ -1,13 +1,18 @@
 package train
 
 import (
+	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
@@ -126,6 +131,17 @@ func TestUnfitPlacements(t *testing.T) {
 	if _, err := mixed.recipe(m, m.task); !fault.Is(err, fault.Invalid) {
 		t.Errorf("two makers in one gang: %v", err)
 	}
+	cut, u := onNodes("megatron-lm", 4, "A100", "A100")
+	u.task.Spec.Strategy = &api.Strategy{Tensor: 2}
+	if _, err := cut.recipe(u, u.task); err != nil {
+		t.Errorf("groups within nodes: %v", err)
+	}
+	u.members[0].devices = 1<<3 - 1
+	u.placement.Spec.Inside = []api.Lender{{}, {}} // only there replicas of a role have different numbers of devices
+	u.task.Spec.Strategy.Tensor = 7
+	if _, err := cut.recipe(u, u.task); !fault.Is(err, fault.Invalid) || fault.From(err).Fields[0].Path != "spec.strategy.tensor" {
+		t.Errorf("groups of 7 across nodes with 3 and 4 devices: %v", err)
+	}
 	far, f := onNodes("mpi", 4, "A100", "A100")
 	if made, err := far.recipe(f, f.task); err != nil || made.Group(1)[0].Command[2] != "serve" {
 		t.Errorf("mpirun over two replicas: %v", err)
@@ -138,5 +154,74 @@ func TestUnfitPlacements(t *testing.T) {
 	r := one.replica(&o.members[0], o.task)
 	if withRecipe(&r, made, 0); strings.Join(r.Command, " ") != "mpirun --hostfile ${FERMI_RECIPE}/hostfile -np 4 python t.py" {
 		t.Errorf("%q", r.Command)
+	}
+}
+
+// TestUnfitMove: a task whose next place does not suit its framework fails there; it is not tried for ever.
+func TestUnfitMove(t *testing.T) {
+	c, s := onNodes("pytorch-ddp", 1, "A100", "Ascend 910")
+	s.task.Status.Phase, s.task.Status.Attempt, s.task.Status.Rendezvous = api.PhaseRecovering, 2, nil
+	if !s.starts() {
+		t.Fatal("nothing is to be started")
+	}
+	_, err := c.recipe(s, s.task)
+	s.unfit = fault.From(err)
+	if p := decide(s, now); p.status.Phase != api.PhaseFailed || p.status.Reason != "BadRecipe" || len(p.start) > 0 {
+		t.Errorf("%s %s, starts %v", p.status.Phase, p.status.Reason, p.start)
+	}
+	s.task.Status.Rendezvous = &api.Rendezvous{Members: "m", Lead: "127.0.0.1:4000", World: 2}
+	if s.starts() {
+		t.Error("a generation that is open is looked at again")
+	}
+}
+
+// starting is an engine that starts everything and runs nothing.
+type starting struct{ engine.Engine }
+
+func (starting) Start(context.Context, engine.Replica) error { return nil }
+
+// TestWarningsOfAPlacement: what is unwise about the place itself is told once an attempt.
+func TestWarningsOfAPlacement(t *testing.T) {
+	past, err := sqlstore.Open(t.Context(), sqlstore.Config{Path: filepath.Join(t.TempDir(), "h")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer past.Close()
+	c, s := onNodes("pytorch-ddp", 2, "A100", "V100")
+	c.cfg = Config{History: past, Engine: starting{}, Clock: clock.NewFake(now)}
+	s.task.Spec.Precision = api.PrecisionBF16
+	s.members = append(s.members, s.members[1])
+	s.members[2].index, s.members[2].devices = 2, 3<<2
+	s.table()
+	told := func() (out []string) {
+		list, err := past.ListEvents(t.Context(), history.EventQuery{ObjectID: s.task.Meta.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list {
+			if e.Type != "Warning" || e.Reason != "RecipeWarning" || e.Message.ZH == "" {
+				t.Errorf("%+v", e)
+			}
+			out = append(out, e.Message.EN)
+		}
+		slices.Sort(out)
+		return out
+	}
+	for range 2 { // a turn that is repeated
+		if err := c.startAll(t.Context(), s, plan{start: []int{0, 1, 2}}, s.task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	once := told()
+	if len(once) != 3 || !strings.HasPrefix(once[0], "The nodes have different numbers of devices (2 to 4)") ||
+		!strings.HasPrefix(once[1], "The role worker stands on several types of devices (A100, V100)") || !strings.HasPrefix(once[2], "V100 has no bf16") {
+		t.Fatalf("%q", once)
+	}
+	s.task.Status.Attempt++
+	if err := c.startAll(t.Context(), s, plan{start: []int{0, 1, 2}}, s.task); err != nil {
+		t.Fatal(err)
+	}
+	if twice := told(); len(twice) != 6 {
+		t.Errorf("the next attempt: %q", twice)
 	}
 }

@@ -61,7 +61,7 @@ func (s *seen) since() time.Time {
 // begins at nothing instead.
 func (s *seen) astray() bool {
 	told := s.task.Spec.Restore != nil || s.task.Status.From != nil
-	return told && s.durable && !s.unread && len(s.origins) == 0 && s.restorable() == 0
+	return told && s.durable && !s.unread && s.ahead() == nil && len(s.origins) == 0 && s.main().restorable() == 0
 }
 
 func (s *seen) giveUpOrigin(p *plan, now time.Time) {

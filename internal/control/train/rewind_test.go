@@ -120,17 +120,17 @@ func TestOriginsOfATaskThatWasToldWhereToBegin(t *testing.T) {
 	known.add("task-1", "0000000000000000002-0000000000000000001", 1) // after the wish, though of a smaller step
 	c.durable = map[string]*checkpoints{"task-1": known}
 	s := &seen{task: tk, members: []member{at(0, 2, engine.StateCreated, true, nil)}}
-	list, unread := c.origins(t.Context(), s)
+	c.origins(t.Context(), s)
 	var got []string
-	for _, o := range list {
+	for _, o := range s.origins {
 		got = append(got, o.TaskID+" "+itoa(int(o.Step)))
 	}
-	if want := "[task-1 1 task-1 2 task-1 1 task-0 2]"; unread || fmt.Sprint(got) != want {
+	if want := "[task-1 1 task-1 2 task-1 1 task-0 2]"; s.unread || fmt.Sprint(got) != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 	s.members[0].said.Refused = &link.Origin{TaskID: "task-0", Name: past()[1].Name}
-	if list, _ = c.origins(t.Context(), s); len(list) != 3 || list[1].Step != 2 {
-		t.Errorf("a refusal of another task's is not one of its own: %v", list)
+	if c.origins(t.Context(), s); len(s.origins) != 3 || s.origins[1].Step != 2 {
+		t.Errorf("a refusal of another task's is not one of its own: %v", s.origins)
 	}
 }
 

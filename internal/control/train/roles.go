@@ -37,6 +37,9 @@ func (s *seen) parts() []*seen {
 	return list
 }
 
+// main is the part of the roles that restart with the task.
+func (s *seen) main() *seen { return s.parts()[0] }
+
 // all is the whole task of a part.
 func (s *seen) all() *seen {
 	if s.whole != nil {

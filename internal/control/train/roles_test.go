@@ -94,6 +94,19 @@ func TestRoleByItself(t *testing.T) {
 		t.Errorf("an actor rank failed: %+v %+v", summary(p), p.status.Roles)
 	}
 
+	// A checkpoint is of the roles that restart with the task.
+	for failed, at := range map[int]func(*plan) *api.CheckpointOrigin{
+		0: func(p *plan) *api.CheckpointOrigin { return p.status.Rendezvous.Origin },
+		3: func(p *plan) *api.CheckpointOrigin { return p.status.Roles[0].Rendezvous.Origin },
+	} {
+		s := rlhf(1, func(m []member) { m[failed].said.Failed = killed(failed % 2) })
+		s.origins = []api.CheckpointOrigin{{TaskID: "task-1", Name: "1-5", Step: 5}}
+		p = decide(s, now)
+		if o := at(&p); (o != nil) != (failed == 0) {
+			t.Errorf("member %d failed: from %+v", failed, o)
+		}
+	}
+
 	lost := exit(engine.ReasonLauncherLost, -1)
 	p = decide(rlhf(1, func(m []member) { m[2].state, m[2].exit = engine.StateDone, lost }), now)
 	if !slices.Equal(p.stop, []engine.Name{"task-1-reward-1-3"}) || p.status.Roles[0].Attempt != 3 {

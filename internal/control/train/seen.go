@@ -33,9 +33,10 @@ type seen struct {
 	stay bool
 	// base is the pace of the same work in a smaller world; nil: none is known.
 	base *base
-	// origins are the checkpoints to begin from where nothing is in memory, the best first; unread: a
-	// store is away, and nobody knows.
+	// origins are the checkpoints to begin from where nothing is in memory, the best first; passed would be better, the
+	// newest first, and can't be read; unread: a store is away, and nobody knows.
 	origins []api.CheckpointOrigin
+	passed  []unreadable
 	unread  bool
 	durable bool // states of it may outlive its memory
 	// took is how long the last checkpoint took until a tier had it.
@@ -70,6 +71,7 @@ type member struct {
 	group   int        // among the launchers of its part, in the order of ranks
 	groups  int        // how many those are
 	usable  bool       // its node takes work
+	closed  bool       // its node was cordoned, or is being deleted: somebody works on it
 	spare   bool       // it holds no rank
 	leaving bool       // a spare that was a member and was replaced, or one that is unfit
 	// Of one that has no rank yet: its preflight is not known, what it found, and that it must not be used.

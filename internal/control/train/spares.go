@@ -91,11 +91,17 @@ func (m *member) ready() bool {
 	return !m.leaving && !m.unchecked && !m.unfit && m.attached && !m.ended() && m.said.Port != 0 && m.said.Prepared
 }
 
-// takePlaces puts spares that are ready into vacant places. One on a node at fault is no help.
+// takePlaces puts spares that are ready into vacant places. One on a node at fault is no help; one where two faults were
+// is taken where there is no other.
 func (s *seen) takePlaces() {
 	fault := map[uint32]bool{}
 	for i := range s.spares {
 		fault[s.spares[i].number] = fault[s.spares[i].number] || s.spares[i].leaving
+	}
+	if len(s.vacant) > 0 {
+		slices.SortStableFunc(s.spares, func(a, b member) int {
+			return cmp.Compare(one(inside(&s.task.Status, &a)), one(inside(&s.task.Status, &b)))
+		})
 	}
 	s.spares = slices.DeleteFunc(s.spares, func(m member) bool {
 		if len(s.vacant) == 0 || !m.ready() || fault[m.number] {
@@ -106,6 +112,13 @@ func (s *seen) takePlaces() {
 		s.members = append(s.members, m)
 		return true
 	})
+}
+
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // seated is an order of members in which those that took another's place have it, and the others keep theirs.
@@ -200,7 +213,13 @@ func (s *seen) relieve(p *plan, now time.Time, recent []time.Time, fail *api.Rep
 	vacate(p, s.members[guilty].place, s.members[guilty].index)
 	p.status.Restarts = append(recent, now)
 	p.tell(true, "NodeAtFault", "swap-"+itoa(p.status.Generation), nodeAtFault(fail))
+	p.tellPlace(s.troubled(p, now))
 	return true
+}
+
+// newIn says that a member was not of an earlier generation.
+func newIn(was *api.Rendezvous, m *member) bool {
+	return m.index >= was.Below[m.role] || slices.Contains(was.Aside, m.index)
 }
 
 // tookPlace tells that ranks go on in spares.
@@ -208,7 +227,7 @@ func (s *seen) tookPlace(was *api.Rendezvous, from int64) fault.Text {
 	who := ""
 	for i := range s.members {
 		m := &s.members[i]
-		if m.index < was.Below[m.role] && !slices.Contains(was.Aside, m.index) {
+		if !newIn(was, m) {
 			continue
 		}
 		if who != "" {
@@ -258,7 +277,7 @@ func (s *seen) keepSpares(p *plan, now time.Time) {
 func lossAgain(old *api.Loss) *api.Loss {
 	out := &api.Loss{Roles: map[string]int{}}
 	if old != nil {
-		out.Until, out.Avoid = old.Until, slices.Clone(old.Avoid)
+		out.Until, out.Avoid, out.Around, out.Of = old.Until, slices.Clone(old.Avoid), old.Around, old.Of
 		maps.Copy(out.Roles, old.Roles)
 	}
 	return out

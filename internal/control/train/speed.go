@@ -72,6 +72,10 @@ func (s *seen) sumPace(generation int) (sum link.Pace, ranks int, peak float64, 
 		sum.Tokens += m.said.Pace.Tokens
 		sum.Flops += m.said.Pace.Flops
 		sum.Waited += m.said.Pace.Waited
+		sum.Skipped = max(sum.Skipped, m.said.Pace.Skipped)
+		if scale := m.said.Pace.Scale; scale > 0 && (sum.Scale == 0 || scale < sum.Scale) {
+			sum.Scale = scale
+		}
 		ranks, peak, known, reports = ranks+m.ranks, peak+m.peak, known && m.peak > 0, true
 	}
 	if !known {
@@ -87,7 +91,7 @@ func paceFrom(sum link.Pace, ranks int, peak float64) *api.Pace {
 	out := &api.Pace{
 		StepTime:         api.Duration(sum.Seconds / float64(max(sum.Steps, 1)) * float64(time.Second)),
 		SamplesPerSecond: sum.Samples / passed, TokensPerSecond: sum.Tokens / passed, FlopsPerSecond: sum.Flops / passed,
-		DataWait: min(sum.Waited/sum.Seconds, 1),
+		DataWait: min(sum.Waited/sum.Seconds, 1), LossScale: sum.Scale, SkippedSteps: sum.Skipped,
 	}
 	if peak > 0 {
 		out.MFU = out.FlopsPerSecond / peak

@@ -21,10 +21,12 @@ func TestThePaceIsOfAllRanks(t *testing.T) {
 		y.said[i].SteppedAt = now
 		y.said[i].Pace = link.Pace{Steps: 10, Seconds: 5, Samples: 320, Tokens: 1000, Flops: 5e14, Waited: 1}
 	}
+	y.said[0].Pace.Scale, y.said[0].Pace.Skipped = 65536, 1
+	y.said[1].Pace.Scale, y.said[1].Pace.Skipped = 32768, 2 // it is a step ahead
 	y.turn(time.Second)
 	want := &api.Pace{
 		At: now.Add(time.Second), Step: 40, StepTime: api.Duration(500 * time.Millisecond),
-		SamplesPerSecond: 128, TokensPerSecond: 400, FlopsPerSecond: 2e14, DataWait: 0.2,
+		SamplesPerSecond: 128, TokensPerSecond: 400, FlopsPerSecond: 2e14, DataWait: 0.2, LossScale: 32768, SkippedSteps: 2,
 	}
 	if d := cmp.Diff(want, y.task.Status.Pace); d != "" {
 		t.Error(d)

@@ -186,11 +186,11 @@ func (c *Controller) tellPart(ctx context.Context, w *watermarks, s *seen, gener
 	if say.Step > 0 && saver == s {
 		say.Keep = s.keep(w.copying(s.task.Meta.ID), generation, say.Step, c.cfg.Clock.Now())
 	}
-	if say.Step > 0 && c.keeps(s.task) && s.task.Status.Rendezvous != nil {
+	if say.Step > 0 && c.keeps(s) && s.task.Status.Rendezvous != nil {
 		c.persist(ctx, w, saver, &say)
 	} else {
-		say.Last = saver.unkept(generation, c.keeps(s.task))
-		if !c.keeps(s.task) {
+		say.Last = saver.unkept(generation, c.keeps(s))
+		if !c.keeps(s) {
 			say.Denied = s.denyAll()
 		}
 	}

@@ -84,7 +84,7 @@ func TestFollows(t *testing.T) {
 	}
 	await := func(reason string, nodes int) *api.Zone {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; <-clock.Real.After(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; <-clock.Real.After(time.Millisecond) {
 			if z := get(); z.Status.Reason == reason && z.Status.Nodes == nodes {
 				return z
 			} else if time.Now().After(deadline) {

@@ -39,6 +39,7 @@ func (k *keeper) bury(ctx context.Context, s seen) error {
 	} else {
 		exit.Message = "The launcher was killed; what was left of the replica's processes was stopped."
 		if n, err := group.OOMKills(); err == nil && n > 0 {
+			exit.Cause = "memory-limit" // its own doing, not the machine's
 			exit.Message = fmt.Sprintf("The launcher was killed; the kernel stopped %d processes of this replica for want of memory. "+
 				"Ask for more memory.", n)
 		}

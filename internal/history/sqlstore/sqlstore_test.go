@@ -308,7 +308,7 @@ func TestFailedWriteInAGroup(t *testing.T) {
 			}
 		})
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for len(s.writer.queue) < 8 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}

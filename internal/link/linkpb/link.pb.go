@@ -563,6 +563,7 @@ type Go struct {
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
 	Preflight     *Preflight             `protobuf:"bytes,17,opt,name=preflight,proto3" json:"preflight,omitempty"`                  // set: start nothing, but do this
 	Frozen        bool                   `protobuf:"varint,20,opt,name=frozen,proto3" json:"frozen,omitempty"`                       // with the running generation: raise no watermark, the next one is about to be opened
+	Save          bool                   `protobuf:"varint,112,opt,name=save,proto3" json:"save,omitempty"`                          // with it: ranks are asked for a save before
 	Peer          string                 `protobuf:"bytes,80,opt,name=peer,proto3" json:"peer,omitempty"`                            // host:port of the launcher whose memory keeps a copy of what this one's ranks save; "": nobody's
 	PeerKey       string                 `protobuf:"bytes,81,opt,name=peer_key,json=peerKey,proto3" json:"peer_key,omitempty"`       // by which launchers of this attempt know each other; ranks are not told
 	Sources       []*Source              `protobuf:"bytes,82,rep,name=sources,proto3" json:"sources,omitempty"`                      // where states of the step to restore are, for ranks that lack theirs
@@ -705,6 +706,13 @@ func (x *Go) GetPreflight() *Preflight {
 func (x *Go) GetFrozen() bool {
 	if x != nil {
 		return x.Frozen
+	}
+	return false
+}
+
+func (x *Go) GetSave() bool {
+	if x != nil {
+		return x.Save
 	}
 	return false
 }
@@ -2110,7 +2118,8 @@ func (x *Committed) GetStep() int64 {
 	return 0
 }
 
-// Pace is sums over the ranks of one launcher, over steps whose time is known.
+// Pace is sums over the ranks of one launcher, over steps whose time is known; the loss scale and the steps skipped for it
+// are the newest.
 type Pace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Steps         int64                  `protobuf:"varint,1,opt,name=steps,proto3" json:"steps,omitempty"`
@@ -2119,6 +2128,8 @@ type Pace struct {
 	Tokens        float64                `protobuf:"fixed64,4,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	Flops         float64                `protobuf:"fixed64,5,opt,name=flops,proto3" json:"flops,omitempty"`
 	Waited        float64                `protobuf:"fixed64,6,opt,name=waited,proto3" json:"waited,omitempty"`
+	Scale         float64                `protobuf:"fixed64,7,opt,name=scale,proto3" json:"scale,omitempty"`
+	Skipped       int64                  `protobuf:"varint,8,opt,name=skipped,proto3" json:"skipped,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2191,6 +2202,20 @@ func (x *Pace) GetFlops() float64 {
 func (x *Pace) GetWaited() float64 {
 	if x != nil {
 		return x.Waited
+	}
+	return 0
+}
+
+func (x *Pace) GetScale() float64 {
+	if x != nil {
+		return x.Scale
+	}
+	return 0
+}
+
+func (x *Pace) GetSkipped() int64 {
+	if x != nil {
+		return x.Skipped
 	}
 	return 0
 }
@@ -2541,7 +2566,8 @@ type RankState struct {
 	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`            // of the process, as the kernel names it: T, D, S, R
 	Collective    bool                   `protobuf:"varint,4,opt,name=collective,proto3" json:"collective,omitempty"` // it waits for other ranks
 	SilentNanos   int64                  `protobuf:"varint,5,opt,name=silent_nanos,json=silentNanos,proto3" json:"silent_nanos,omitempty"`
-	Waits         string                 `protobuf:"bytes,6,opt,name=waits,proto3" json:"waits,omitempty"` // what the kernel says it waits in
+	Waits         string                 `protobuf:"bytes,6,opt,name=waits,proto3" json:"waits,omitempty"`        // what the kernel says it waits in
+	Backward      bool                   `protobuf:"varint,7,opt,name=backward,proto3" json:"backward,omitempty"` // it computes gradients, or waits there for those of other ranks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2616,6 +2642,13 @@ func (x *RankState) GetWaits() string {
 		return x.Waits
 	}
 	return ""
+}
+
+func (x *RankState) GetBackward() bool {
+	if x != nil {
+		return x.Backward
+	}
+	return false
 }
 
 // Probe asks a launcher for something about one of its ranks: to hurt it, or to look at it.
@@ -4508,7 +4541,7 @@ const file_link_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
 	"\n" +
-	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xfb\x04\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\x8f\x05\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -4529,6 +4562,7 @@ const file_link_proto_rawDesc = "" +
 	"role_table\x18\x10 \x01(\tR\troleTable\x126\n" +
 	"\tpreflight\x18\x11 \x01(\v2\x18.fermi.link.v1.PreflightR\tpreflight\x12\x16\n" +
 	"\x06frozen\x18\x14 \x01(\bR\x06frozen\x12\x12\n" +
+	"\x04save\x18p \x01(\bR\x04save\x12\x12\n" +
 	"\x04peer\x18P \x01(\tR\x04peer\x12\x19\n" +
 	"\bpeer_key\x18Q \x01(\tR\apeerKey\x12/\n" +
 	"\asources\x18R \x03(\v2\x15.fermi.link.v1.SourceR\asources\x12-\n" +
@@ -4659,14 +4693,16 @@ const file_link_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x03R\n" +
 	"generation\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\x96\x01\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xc6\x01\n" +
 	"\x04Pace\x12\x14\n" +
 	"\x05steps\x18\x01 \x01(\x03R\x05steps\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x18\n" +
 	"\asamples\x18\x03 \x01(\x01R\asamples\x12\x16\n" +
 	"\x06tokens\x18\x04 \x01(\x01R\x06tokens\x12\x14\n" +
 	"\x05flops\x18\x05 \x01(\x01R\x05flops\x12\x16\n" +
-	"\x06waited\x18\x06 \x01(\x01R\x06waited\"\xd9\x01\n" +
+	"\x06waited\x18\x06 \x01(\x01R\x06waited\x12\x14\n" +
+	"\x05scale\x18\a \x01(\x01R\x05scale\x12\x18\n" +
+	"\askipped\x18\b \x01(\x03R\askipped\"\xd9\x01\n" +
 	"\x03Use\x12\x10\n" +
 	"\x03cpu\x18\x01 \x01(\x01R\x03cpu\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x16\n" +
@@ -4696,7 +4732,7 @@ const file_link_proto_rawDesc = "" +
 	" \x01(\tR\x05cause\x12 \n" +
 	"\vfingerprint\x18\v \x01(\tR\vfingerprint\x12\x12\n" +
 	"\x04line\x18\f \x01(\tR\x04line\x12\x12\n" +
-	"\x04step\x18\r \x01(\x03R\x04step\"\xa2\x01\n" +
+	"\x04step\x18\r \x01(\x03R\x04step\"\xbe\x01\n" +
 	"\tRankState\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x14\n" +
@@ -4705,7 +4741,8 @@ const file_link_proto_rawDesc = "" +
 	"collective\x18\x04 \x01(\bR\n" +
 	"collective\x12!\n" +
 	"\fsilent_nanos\x18\x05 \x01(\x03R\vsilentNanos\x12\x14\n" +
-	"\x05waits\x18\x06 \x01(\tR\x05waits\"_\n" +
+	"\x05waits\x18\x06 \x01(\tR\x05waits\x12\x1a\n" +
+	"\bbackward\x18\a \x01(\bR\bbackward\"_\n" +
 	"\x05Probe\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1e\n" +
 	"\n" +

@@ -90,6 +90,42 @@ class Convert(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "a part of a larger tensor"):
             convert.write(convert.read(names[0]), self.path("part.pt"))
 
+    def slots(self, folder, world=2, step=5):
+        os.makedirs(self.path(folder))
+        for rank in range(world):
+            state = {"w": checkpoint.shard(torch.full((1, 3), float(rank)), (world, 3), (rank, 0)), "layer%d" % rank: torch.tensor([rank]), "same": 1}
+            plan = convert._tree.Plan(state)
+            tree = plan.encoded()
+            slot = convert._slots.Slot(self.path("%s/rank-%d.slot" % (folder, rank)))
+            slot.reserve(plan.length, len(tree))
+            slot.put(plan)
+            slot.commit(rank, world, 1, step, plan.length, tree)
+            slot.close()
+
+    def test_a_folder_of_slots_is_one_state(self):
+        self.slots("f")
+        want = {"w": torch.tensor([[0.0] * 3, [1.0] * 3]), "layer0": torch.tensor([0]), "same": 1, "layer1": torch.tensor([1])}
+        self.assertEqual(convert.main([self.path("f"), self.path("out.pt")]), 0)
+        self.assertTrue(equal(torch.load(self.path("out.pt"), weights_only=True), want))
+
+    def test_a_folder_that_is_no_whole_checkpoint_is_refused(self):
+        self.slots("f", world=3)
+        os.rename(self.path("f/rank-1.slot"), self.path("aside"))
+        with self.assertRaisesRegex(ValueError, r"rank-1.slot is missing; there were 3 ranks"):
+            convert.read(self.path("f"))
+        self.slots("g", world=3, step=6)
+        os.rename(self.path("g/rank-1.slot"), self.path("f/rank-1.slot"))
+        with self.assertRaisesRegex(ValueError, r"rank 1 of 3 at step 6, which does not belong here"):
+            convert.read(self.path("f"))
+
+    def test_a_file_becomes_a_folder_of_slots(self):
+        state = {"model": model_state(), "step": 7}
+        torch.save(state, self.path("in.pt"))
+        self.assertEqual(convert.main([self.path("in.pt"), self.path("f") + "/", "--step", "7"]), 0)
+        self.assertEqual(os.listdir(self.path("f")), ["rank-0.slot"])
+        self.assertTrue(equal(convert.read(self.path("f")), state))
+        self.assertEqual(convert.main([self.path("in.pt"), self.path("f") + "/", "--step", "8"]), 1)  # never two steps in one
+
     def test_a_file_with_code_in_it_is_not_read(self):
         marker = self.path("ran")
 

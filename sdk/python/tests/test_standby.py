@@ -193,6 +193,11 @@ class Run(unittest.TestCase):
 
         a, b = run(path, "x"), run("-m", "fermi.run", path, "x")
         self.assertEqual((a.returncode, a.stdout, a.stderr), (b.returncode, b.stdout, b.stderr))
+        for argv in ([path, "x"], ["none.py"], ["-m", "error"]):
+            a, b = run(*argv), run("-m", "fermi.run", "--as-told", *argv)
+            self.assertEqual((a.returncode, a.stdout, a.stderr), (b.returncode, b.stdout, b.stderr))
+        bad = run("-m", "fermi.run", path, FERMI_COLLECTIVE_TIMEOUT="1h")
+        self.assertEqual((bad.returncode, bad.stderr), (1, b"fermi.run: FERMI_COLLECTIVE_TIMEOUT is '1h', no number of seconds\n"))
         bad = run("-m", "fermi.run", path, FERMI_GRAD_COMPRESSION="zip")
         self.assertEqual((bad.returncode, bad.stderr), (1, b"fermi.run: FERMI_GRAD_COMPRESSION is 'zip', none of none, fp16, bf16, powersgd\n"))
 

@@ -13,9 +13,7 @@ from fermi import _tree
 def through(state):
     plan = _tree.Plan(state)
     data = bytearray(plan.length)
-    for offset, length, copy in plan.blobs:
-        if length:
-            copy(memoryview(data)[offset : offset + length])
+    plan.copy(memoryview(data))
     return _tree.decode(plan.encoded(), memoryview(data))
 
 

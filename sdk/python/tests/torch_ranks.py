@@ -1,5 +1,6 @@
 """What the ranks of the torch tests run: one function a test, named by the first argument, over a gloo group."""
 
+import datetime
 import os
 import sys
 
@@ -61,6 +62,17 @@ def compression():
     dist.barrier()
     if os.environ.get("FERMI_GRAD_COMPRESSION") == "powersgd":
         os._exit(0)  # torch 1.13's PowerSGD on gloo aborts now and then while the process ends, with and without the SDK
+
+
+def timeouts():
+    """Prints after how many seconds a collective counts as hung: in the default group, in another one, in one with a time of its own."""
+
+    def of(group):
+        group = group._get_backend(torch.device("cpu")) if hasattr(group, "_get_backend") else group
+        return int(group.options._timeout.total_seconds())
+
+    groups = [dist.distributed_c10d._get_default_group(), dist.new_group(), dist.new_group(timeout=datetime.timedelta(seconds=999))]
+    print(*map(of, groups), flush=True)
 
 
 def agreement():
@@ -132,8 +144,9 @@ def handover():
 
 def main():
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    {"virtual": virtual, "compression": compression, "agreement": agreement, "cost": cost, "handover": handover}[sys.argv[1]]()
+    own = os.environ.get("OWN_TIMEOUT")
+    dist.init_process_group("gloo", **({"timeout": datetime.timedelta(seconds=int(own))} if own else {}))
+    {"virtual": virtual, "compression": compression, "timeouts": timeouts, "agreement": agreement, "cost": cost, "handover": handover}[sys.argv[1]]()
     dist.destroy_process_group()
 
 

@@ -3,21 +3,26 @@
 FERMI_KILLS (20) and FERMI_SEED (1) choose the kills of the bit-exactness test."""
 
 import ast
+import ctypes
+import itertools
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
+import unittest.mock
 
 import torch
 
 import fermi
-from fermi import _selftest, _session, _tree, checkpoint
+from fermi import _selftest, _session, _slots, _together, _tree, checkpoint
 from tests import standin
 from tests.test_tree import through
 
@@ -25,6 +30,39 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 KILLS = int(os.environ.get("FERMI_KILLS", "20"))
 PATIENCE = 5.0  # seconds until a rank that does not leave is given up
 SEED = int(os.environ.get("FERMI_SEED", "1"))
+
+
+class Scaler:
+    """Stands in for torch's GradScaler where there is no card: it halves its scale when a gradient is not finite."""
+
+    def __init__(self, *_, enabled=True):
+        self.value, self.good, self.enabled = 1024.0, True, enabled
+
+    def is_enabled(self):
+        return self.enabled
+
+    def get_scale(self):
+        return self.value
+
+    def scale(self, loss):
+        return loss * self.value
+
+    def step(self, optimizer):
+        gradients = [w.grad for group in optimizer.param_groups for w in group["params"]]
+        self.good = all(bool(g.isfinite().all()) for g in gradients)
+        if self.good:
+            for g in gradients:
+                g.div_(self.value)
+            optimizer.step()
+
+    def update(self):
+        self.value /= 1 if self.good else 2
+
+    def state_dict(self):
+        return {"scale": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["scale"]
 
 
 class SelfTest(unittest.TestCase):
@@ -227,10 +265,10 @@ class Modes(Ranks):
         print("fork to first line with torch: %.0f ms (median of 10)" % (sorted(times)[5] * 1e3))
 
     def test_gradients_are_compressed_on_an_unchanged_script(self):
-        def run(name, **env):
+        def run(name, *options, **env):
             script = [os.path.join(HERE, "torch_ranks.py"), "compression"]
             standby = self.standby if name != "fp16" else None  # there torch is imported after the SDK
-            launcher = standin.Launcher(["-m", "fermi.run"] + script, 2, dict(env, FERMI_GRAD_COMPRESSION=name), standby)
+            launcher = standin.Launcher(["-m", "fermi.run", *options] + script, 2, dict(env, FERMI_GRAD_COMPRESSION=name), standby)
             self.addCleanup(launcher.close)
             lines = self.outputs(launcher)
             self.assertEqual(lines[0], lines[1])
@@ -243,6 +281,18 @@ class Modes(Ranks):
                 got = run(name)
                 self.assertFalse(torch.equal(got, exact))
                 self.assertLess(((got - exact).norm() / exact.norm()).item(), near)
+                if name != "powersgd":  # whose sums begin with the pass for nothing
+                    self.assertTrue(torch.equal(run(name, "--as-told"), got))
+
+    def test_the_time_out_of_collectives_is_the_tasks_unless_the_script_names_one(self):
+        for how, standby in ((["-m", "fermi.run", "--as-told"], self.standby), (["-m", "fermi.run"], None), ([], None)):
+            for own in ("", "77"):
+                with self.subTest(how=how, own=own):
+                    env = {"FERMI_COLLECTIVE_TIMEOUT": "123", "OWN_TIMEOUT": own}
+                    launcher = standin.Launcher(how + [os.path.join(HERE, "torch_ranks.py"), "timeouts"], 2, env, standby)
+                    self.addCleanup(launcher.close)
+                    told = "123" if how else "1800"
+                    self.assertEqual(self.outputs(launcher), ["%s %s 999" % (own or told, told)] * 2)
 
     def test_all_ranks_save_and_stop_at_the_same_steps(self):
         launcher = self.launcher(["torch_ranks.py", "agreement"])
@@ -276,7 +326,9 @@ class Tensors(unittest.TestCase):
             torch.tensor(5.0),
             torch.nn.Parameter(torch.randn(3)),
             torch.tensor([float("nan"), float("inf"), -0.0]),
+            torch.randn(3, dtype=torch.complex64).conj().imag,  # negative only when it is read
         ]
+        self.assertTrue(values[-1].is_neg())
         for value in values:
             back = through({"x": value})["x"]
             self.assertEqual((back.dtype, back.shape), (value.dtype, value.shape))
@@ -321,8 +373,7 @@ class Tensors(unittest.TestCase):
         state = {"model": model.state_dict(), "part": checkpoint.shard(torch.ones(2, 3), (4, 3), (2, 0)), "step": 7, "list": [torch.zeros(2)]}
         plan = _tree.Plan(state)
         data = bytearray(plan.length)
-        for offset, length, copy in plan.blobs:
-            copy(memoryview(data)[offset : offset + length])
+        plan.copy(memoryview(data))
         other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
         part = checkpoint.shard(torch.zeros(2, 3), (4, 3), (2, 0))
         into = {"model": other.state_dict(), "part": part, "list": [torch.ones(2)]}
@@ -332,6 +383,18 @@ class Tensors(unittest.TestCase):
         self.assertTrue(torch.equal(part.tensor, torch.ones(2, 3)))
         self.assertEqual(back["step"], 7)
         self.assertEqual(back["model"]["0.weight"].data_ptr(), other[0].weight.data_ptr())
+
+        laid_out_otherwise = {"list": [torch.ones(4)[::2]], "model": {"0.weight": torch.zeros(3, 4).t()}}
+        _tree.decode(plan.encoded(), memoryview(data), laid_out_otherwise)
+        self.assertTrue(torch.equal(laid_out_otherwise["list"][0], torch.zeros(2)))
+        self.assertTrue(torch.equal(laid_out_otherwise["model"]["0.weight"], model[0].weight))
+
+        apart = _tree.Plan({"flat": torch.zeros(9 << 20), "first": torch.ones(8 << 20)})
+        saved = bytearray(apart.length)
+        apart.copy(memoryview(saved))
+        flat = torch.full((9 << 20,), 5.0)
+        _tree.decode(apart.encoded(), memoryview(saved), {"flat": flat, "first": flat[: 8 << 20]})  # the last one wins, everywhere
+        self.assertEqual((int(flat[: 8 << 20].min()), int(flat[8 << 20 :].max())), (1, 0))
 
         wide = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 2).double(), *[torch.nn.Linear(1, 1) for _ in range(9)])
         before = [p.clone() for p in wide.parameters()]
@@ -346,6 +409,33 @@ class Tensors(unittest.TestCase):
         ):
             self.assertIn(line, text)
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, wide.parameters())))
+
+    def test_killed_while_threads_copy_leaves_no_wrong_slot(self):
+        """However many pieces were copied, by whichever thread, the slot is empty; a save that came to its end is whole."""
+        folder = tempfile.mkdtemp(prefix="fsdk", dir="/dev/shm")
+        self.addCleanup(shutil.rmtree, folder)
+        count = 6
+        states = [{"w": torch.full((count * _together.PIECE // 4,), float(step)), "step": step} for step in (1, 2)]
+        for fatal in list(range(count + 1)) * 4:
+            slot = _slots.Slot(os.path.join(folder, "slot"))
+            _commit(slot, states[0])
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    _together._threads = lambda: 3
+                    _together.ctypes = types.SimpleNamespace(memmove=_die_at(fatal))
+                    _commit(slot, states[1])
+                    os.kill(os.getpid(), signal.SIGKILL)
+                finally:
+                    os._exit(1)
+            self.assertEqual(os.waitpid(pid, 0)[1], signal.SIGKILL)
+            header = slot.verify()
+            self.assertEqual(header and header.step, 2 if fatal == count else None)
+            if header:
+                tree, data = slot.read()
+                with data:
+                    self.assertTrue(torch.equal(_tree.decode(tree, data)["w"], states[1]["w"]))
+            slot.close()
 
     def test_random_states_of_torch_and_numpy_come_back(self):
         import numpy
@@ -372,6 +462,23 @@ class Tensors(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "none of fp32, fp16, bf16"):
             fermi.precision("fp8")
 
+    def test_the_loss_scale_goes_through_a_checkpoint(self):
+        """With a stand-in for the scaler: torch's own needs CUDA."""
+        with unittest.mock.patch("torch.cuda.amp.GradScaler", Scaler), unittest.mock.patch.object(torch.amp, "GradScaler", Scaler, create=True):
+            p, other = fermi.precision("fp16", "cuda"), fermi.precision("fp16", "cuda")
+        gauges = _session.current().gauges
+        self.addCleanup(lambda: [gauges.pop(name) for name in ("loss_scale", "skipped_steps")])
+        weight = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([weight], 0.5)
+        for factor, stepped in ((1.0, True), (float("inf"), False), (1.0, True)):
+            optimizer.zero_grad()
+            p.backward((weight * factor).sum())
+            self.assertEqual(p.step(optimizer), stepped)
+        self.assertEqual((weight.tolist(), p.skipped, p.scaler.get_scale()), ([0.0, 0.0], 1, 512.0))
+        other.load_state_dict(through(p.state_dict()))
+        self.assertEqual((other.skipped, other.scaler.state_dict()), (1, p.scaler.state_dict()))
+        self.assertEqual(_session._numbers({}, gauges), {"loss_scale": 512.0, "skipped_steps": 1.0})
+
     def test_the_stall_of_a_save(self):
         """Prints what a save costs against one copy of the same bytes; checks only that what was taken is whole."""
         folder = tempfile.mkdtemp(prefix="fsdk", dir="/dev/shm")
@@ -397,6 +504,27 @@ class Tensors(unittest.TestCase):
         self.assertTrue(all(torch.equal(back.state[k], state[k]) for k in state))
         memory.close()
         print("128 MiB: first save %.3f s, then %.4f s (median), plain copy %.4f s, restore %.3f s" % (stalls[0], sorted(stalls[1:])[3], sorted(copies)[4], restore))
+
+
+def _commit(slot, state):
+    plan = _tree.Plan(state)
+    tree = plan.encoded()
+    slot.reserve(plan.length, len(tree))
+    slot.put(plan)
+    slot.commit(0, 1, 1, state["step"], plan.length, tree)
+
+
+def _die_at(fatal):
+    """A memmove whose call of this number does half of its work and is the process's last."""
+    turn = itertools.count()
+
+    def memmove(to, source, length):
+        if next(turn) == fatal:
+            ctypes.memmove(to, source, length // 2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        ctypes.memmove(to, source, length)
+
+    return memmove
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from check import check
 
 sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # compiles a kernel for inference with g++ at run time, in all ranks at once
 deepspeed.init_distributed(dist_backend="gloo")
+if "--local_rank" in " ".join(sys.argv):  # as its own launcher says it
+    assert sys.argv[1:] == ["--local_rank=" + os.environ["LOCAL_RANK"]], sys.argv
 rank, world = dist.get_rank(), dist.get_world_size()
 with open(os.environ["FERMI_DS_CONFIG"]) as f:
     config = json.load(f)

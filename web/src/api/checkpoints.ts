@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { api, dataOf, type Task } from "./client";
-import { keys, newer } from "./queries";
+import { insisting, keys, newer } from "./queries";
 
 const one = (name: string) => ({ params: { path: { name } } });
 const key = (name: string) => [...keys.task(name), "checkpoints"] as const;
@@ -35,8 +35,9 @@ export function useVerify(name: string) {
 export function useRestore(name: string) {
   const client = useQueryClient();
   return useMutation({
-    mutationFn: (body: { step: number; stop?: boolean }) =>
-      dataOf(api.POST("/api/v1/training-tasks/{name}/restore", { ...one(name), body })),
+    mutationFn: ({ force, ...body }: { step: number; stop: boolean; force: boolean }) =>
+      dataOf(api.POST("/api/v1/training-tasks/{name}/restore", { ...insisting(name, force), body })),
     onSuccess: (task) => client.setQueryData<Task>(keys.task(name), (old) => (old ? newer(old, task) : task)),
+    onError: () => client.invalidateQueries({ queryKey: keys.task(name), exact: true }),
   });
 }

@@ -41,6 +41,8 @@ export const keys = {
   nodes: ["nodes"] as const,
   placements: ["placements"] as const,
   queues: ["queues"] as const,
+  projects: ["projects"] as const,
+  figures: (project: string) => ["figures", project] as const,
   lists: ["tasks"] as const,
   list: (filter: TaskFilter) => ["tasks", filter] as const,
   task: (name: string) => ["task", name] as const,
@@ -214,6 +216,26 @@ export function useQueues() {
   });
 }
 
+export function useProjects() {
+  return useQuery({
+    queryKey: keys.projects,
+    queryFn: () =>
+      everything((cursor) =>
+        dataOf(api.GET("/api/v1/projects", { params: { query: { limit: 500, sort: "name", cursor } } })),
+      ),
+  });
+}
+
+/** How well the tasks of a project, or of all, do together; measured on and on, and so read again and again. */
+export function useFigures(project: string) {
+  return useQuery({
+    queryKey: keys.figures(project),
+    queryFn: () => dataOf(api.GET("/api/v1/figures", { params: { query: { project: project || undefined } } })),
+    placeholderData: keepPreviousData,
+    refetchInterval: 15_000,
+  });
+}
+
 export function useTasks(filter: TaskFilter) {
   return useInfiniteQuery({
     queryKey: keys.list(filter),
@@ -270,6 +292,11 @@ export function newer(old: Task, next: Task): Task {
 
 const one = (name: string) => ({ params: { path: { name } } });
 
+/** A call that, with force, ends also the task inside the one it names. */
+export const insisting = (name: string, force: boolean) => ({
+  params: { path: { name }, query: force ? { force } : {} },
+});
+
 /** One task, live; what hangs on it is read again whenever it changes. */
 export function useTask(name: string) {
   const client = useQueryClient();
@@ -290,6 +317,14 @@ export function useTask(name: string) {
     },
   });
   return { ...query, live };
+}
+
+/** One task as it is now. */
+export function useTaskOnce(name: string) {
+  return useQuery({
+    queryKey: keys.task(name),
+    queryFn: () => dataOf(api.GET("/api/v1/training-tasks/{name}", one(name))),
+  });
 }
 
 export function useWhy(name: string) {
@@ -333,8 +368,11 @@ export function useReplicas(name: string) {
 export function useStop(name: string) {
   const client = useQueryClient();
   return useMutation({
-    mutationFn: () => dataOf(api.POST("/api/v1/training-tasks/{name}/stop", one(name))),
+    // force: also end the task that trains inside it
+    mutationFn: ({ force }: { force: boolean }) =>
+      dataOf(api.POST("/api/v1/training-tasks/{name}/stop", insisting(name, force))),
     onSuccess: (task) => client.setQueryData<Task>(keys.task(name), (old) => (old ? newer(old, task) : task)),
+    onError: () => client.invalidateQueries({ queryKey: keys.task(name) }), // who trains inside may be new
   });
 }
 

@@ -106,6 +106,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/figures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How well tasks do together, and what failures cost them, beside the platform's goals. */
+        get: operations["sumFigures"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes": {
         parameters: {
             query?: never;
@@ -592,6 +609,25 @@ export interface paths {
         /** What of its ranks' states outlives them. */
         get: operations["listTaskCheckpoints"];
         put?: never;
+        /** Make a checkpoint of what was uploaded of all ranks; the task begins from it. */
+        post: operations["importCheckpoint"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{name}/checkpoints/{step}/ranks/{rank}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a rank has of a checkpoint, verified: the file of a slot, its first 4096 bytes last, then the SHA-256 of all that; see docs/reference/checkpoint-format.md. */
+        get: operations["readCheckpointRank"];
+        /** Upload a rank's state into a task that waits for its checkpoint: the file of a slot as header (4096 bytes), tree, table, data; see docs/reference/checkpoint-format.md. */
+        put: operations["putCheckpointRank"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1374,11 +1410,13 @@ export interface components {
         CheckpointFrom: {
             /**
              * Format: int64
-             * @description The newest when absent.
+             * @description Of the task; the newest when absent.
              */
             step?: number;
             /** @description Name or id of a task of the same project; it may have ended, or be in the archive. */
-            task: string;
+            task?: string;
+            /** @description Instead of task: the new task waits until a checkpoint was uploaded into it, and begins from that (fermi train checkpoints NAME --import FOLDER). */
+            upload?: boolean;
         };
         CheckpointKeep: {
             /** @description The best by a number that rank 0 reports. */
@@ -1401,6 +1439,31 @@ export interface components {
             step: number;
             taskId: string;
         };
+        CheckpointPart: {
+            /**
+             * Format: int64
+             * @description Of its record.
+             */
+            bytes: number;
+            /** @description Of its record: BLAKE3. */
+            hash: string;
+            /** @description Where it lies. */
+            key: string;
+            /** @description What keeps it until it is committed: three hours. */
+            lease: string;
+            /**
+             * Format: int64
+             * @description Of these, what had to be written.
+             */
+            new: number;
+            /** Format: int64 */
+            rank: number;
+            /**
+             * Format: int64
+             * @description Bytes of the state.
+             */
+            size: number;
+        };
         CheckpointTier: {
             /** @description Keep nothing here. */
             disabled?: boolean;
@@ -1422,7 +1485,7 @@ export interface components {
             auto?: boolean;
             /** @description A folder within the working directory that the script itself saves to: its newest complete file or folder is kept on the tiers (every one, unless an interval is given) and given back as FERMI_RESUME_FROM. Of several replicas the folder of the one with rank 0 counts. */
             folder?: string;
-            /** @description Begin from a checkpoint of another task of the project, which must be in the shared store. */
+            /** @description Begin from a checkpoint of another task of the project, which must be in the shared store, or from one that is uploaded. */
             from?: components["schemas"]["CheckpointFrom"];
             /** @description The disks of the nodes: survives processes and launchers, not the node. */
             local?: components["schemas"]["CheckpointTier"];
@@ -1672,6 +1735,23 @@ export interface components {
             /** Format: int64 */
             rank: number;
         };
+        FiguresView: {
+            /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time that failures did not take). A figure that no task has is absent. */
+            figures: {
+                [key: string]: number;
+            };
+            /** @description What the platform aims at: device_use and mfu above it, recovery_seconds below it. */
+            goals: {
+                [key: string]: number;
+            };
+            /** @description What failures cost the tasks that are not in the archive, together. */
+            interruptions: components["schemas"]["Interruptions"];
+            /**
+             * Format: int64
+             * @description Tasks that run and were measured.
+             */
+            running: number;
+        };
         FlatTask: {
             args?: string[] | null;
             code?: components["schemas"]["Code"];
@@ -1740,6 +1820,15 @@ export interface components {
             task?: string;
             token: string;
             user: string;
+        };
+        ImportWish: {
+            /** @description What the uploads answered, of every rank. */
+            parts: components["schemas"]["CheckpointPart"][] | null;
+            /**
+             * Format: int64
+             * @description That the slots hold.
+             */
+            step: number;
         };
         Interruptions: {
             /** @description Failures by their cause. */
@@ -1830,8 +1919,15 @@ export interface components {
             time: string;
         };
         Loss: {
+            /** @description The node, rack, leaf or zone of a node had two faults: others are looked for outside of it first. */
+            around?: string;
             /** @description Numbers of nodes at fault: none is looked for there. */
             avoid?: number[] | null;
+            /**
+             * Format: int32
+             * @description The number of that node.
+             */
+            of?: number;
             /** @description Replicas by role. */
             roles: {
                 [key: string]: number;
@@ -2080,11 +2176,21 @@ export interface components {
             flopsPerSecond?: number;
             /**
              * Format: double
+             * @description Of fp16 with fermi.precision, as it was last reported; absent where none is used.
+             */
+            lossScale?: number;
+            /**
+             * Format: double
              * @description Share of what the devices could do at most; absent where that is not known, and for virtual devices.
              */
             mfu?: number;
             /** Format: double */
             samplesPerSecond?: number;
+            /**
+             * Format: int64
+             * @description Steps that were left out since the training began because a gradient was not finite under the loss scale.
+             */
+            skippedSteps?: number;
             /**
              * Format: int64
              * @description That every rank had reached.
@@ -2113,6 +2219,8 @@ export interface components {
             generation?: number;
             leaf?: string;
             node: string;
+            /** @description Its node was cordoned when it was lost: that says nothing of the place. */
+            planned?: boolean;
             rack?: string;
             role: string;
             /** Format: int64 */
@@ -3272,7 +3380,7 @@ export interface components {
             faults?: components["schemas"]["PastFault"][] | null;
             /** Format: date-time */
             finishedAt?: string;
-            /** @description The checkpoint of another task that it begins from while it has none of its own. */
+            /** @description The checkpoint of another task, or the one that was uploaded, that it begins from while it has none that it saved. */
             from?: components["schemas"]["CheckpointOrigin"];
             /**
              * Format: int64
@@ -3816,6 +3924,46 @@ export interface operations {
                          */
                         code: number;
                         data: components["schemas"]["EventList"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    sumFigures: {
+        parameters: {
+            query?: {
+                /** @description Only this project; all that you may see when absent. */
+                project?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["FiguresView"];
                         /** @description For people. */
                         message: string;
                     };
@@ -6086,6 +6234,143 @@ export interface operations {
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
+        };
+    };
+    importCheckpoint: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportWish"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["TrainingTask"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
+        };
+    };
+    readCheckpointRank: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                step: string;
+                rank: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    putCheckpointRank: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+            };
+            header?: never;
+            path: {
+                name: string;
+                step: string;
+                rank: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["CheckpointPart"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            409: components["responses"]["Refused"];
+            413: components["responses"]["Refused"];
+            415: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+            507: components["responses"]["Refused"];
         };
     };
     cloneTask: {

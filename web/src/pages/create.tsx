@@ -2,6 +2,7 @@ import {
   Alert,
   Button,
   Group,
+  Input,
   MultiSelect,
   NumberInput,
   Select,
@@ -13,21 +14,42 @@ import {
   Title,
 } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
-import { useNavigate } from "@tanstack/react-router";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { type FormEvent, lazy, Suspense, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { useNodes, useSubmit, useZones } from "../api/queries";
-import { emptyDraft, type Form, toForm, withForm, within } from "../draft";
+import { useNodes, useSubmit, useTaskOnce, useZones } from "../api/queries";
+import { draftFrom, emptyDraft, type Form, toForm, withForm, within } from "../draft";
 import { title } from "../format";
 import { Inside } from "../parts/inside";
-import { Failure, Panel } from "../parts/states";
+import { Failure, Panel, View } from "../parts/states";
 
 const Recipe = lazy(() => import("../parts/recipe"));
 const classes = ["inference", "training", "environment", "preemptible"] as const;
 
+const route = getRouteApi("/create");
+
 export function Create() {
+  const { from, step } = route.useSearch();
+  if (from === undefined || step === undefined) return <Editor draft={emptyDraft} />;
+  return <FromCheckpoint key={`${from}@${step}`} from={from} step={step} />;
+}
+
+/** A copy of a task, to begin where that one was at a step. */
+function FromCheckpoint({ from, step }: { from: string; step: number }) {
   const { t } = useTranslation();
-  const [yaml, setYaml] = useState(emptyDraft);
+  const read = useTaskOnce(from);
+  return (
+    <View read={read} rows={10}>
+      {(task) => (
+        <Editor draft={draftFrom(task, step, t("create.fromName", { name: title(task).slice(0, 100), step }))} />
+      )}
+    </View>
+  );
+}
+
+function Editor({ draft }: { draft: string }) {
+  const { t } = useTranslation();
+  const [yaml, setYaml] = useState(draft);
   const form = useMemo(() => toForm(yaml), [yaml]);
   const submit = useSubmit();
   const [shown, recipe] = useDisclosure(false);
@@ -112,6 +134,8 @@ const blank: Form = {
   zones: [],
   framework: "",
   inside: [],
+  fromTask: "",
+  fromStep: 0,
 };
 
 function Fields({ form, change }: { form: Form | undefined; change: (patch: Partial<Form>) => void }) {
@@ -149,6 +173,18 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
         spellCheck={false}
         styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: 13 } }}
       />
+      {f.fromTask !== "" && (
+        <Input.Wrapper label={t("create.from")} description={t("create.fromHint")} labelElement="div">
+          <Group justify="space-between" wrap="nowrap" mt={4}>
+            <Text size="sm" className="break">
+              {f.fromTask} · {f.fromStep > 0 ? t("create.fromStep", { step: f.fromStep }) : t("create.fromNewest")}
+            </Text>
+            <Button size="compact-xs" variant="default" onClick={() => change({ fromTask: "", fromStep: 0 })}>
+              {t("create.fromRemove")}
+            </Button>
+          </Group>
+        </Input.Wrapper>
+      )}
       <Inside names={f.inside} framework={f.framework} change={(names) => change(within(names))} disabled={disabled} />
       <SimpleGrid cols={{ base: 1, xs: 2 }}>
         <NumberInput

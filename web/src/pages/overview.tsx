@@ -1,4 +1,5 @@
 import { Badge, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import type { Zone } from "../api/client";
 import { type Phase, useNodes, usePlacements, useQueues, useTaskStream, useTasks, useZones } from "../api/queries";
@@ -6,9 +7,10 @@ import { groupBy, type NodePicture, picture, title } from "../format";
 import { DeviceMap, Legend } from "../parts/devices";
 import { AnchorLink, ButtonLink } from "../parts/link";
 import { useNow } from "../parts/now";
-import { Empty, LiveLight, Panel, View } from "../parts/states";
+import { Empty, LiveLight, Loading, Panel, View } from "../parts/states";
 import { TaskRow } from "../parts/task-row";
 
+const Figures = lazy(() => import("../parts/figures"));
 const active: Phase[] = ["Running", "Initializing", "Recovering"];
 const few = 5;
 
@@ -55,6 +57,15 @@ export function Overview() {
           now={now}
         />
       </SimpleGrid>
+      <Suspense
+        fallback={
+          <Panel>
+            <Loading rows={5} />
+          </Panel>
+        }
+      >
+        <Figures />
+      </Suspense>
       <Devices />
     </Stack>
   );

@@ -1,30 +1,16 @@
-import {
-  Alert,
-  Badge,
-  Button,
-  Code,
-  CopyButton,
-  Group,
-  List,
-  Modal,
-  Stack,
-  Table,
-  Tabs,
-  Text,
-  Title,
-} from "@mantine/core";
-import { useDisclosure } from "@mantine/hooks";
+import { Alert, Badge, Button, Code, CopyButton, Group, List, Stack, Table, Tabs, Text, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import type { Task as TaskObject } from "../api/client";
-import { useDownload, useLog, useOutputs, useReplicas, useStop, useTask, useTaskEvents, useWhy } from "../api/queries";
+import { useDownload, useLog, useOutputs, useReplicas, useTask, useTaskEvents, useWhy } from "../api/queries";
 import { bytes, duration, moment, ran, said, title, wish } from "../format";
 import { paceWords } from "../pace";
 import { LogView } from "../parts/log-view";
 import { useLanguage, useNow } from "../parts/now";
 import { PhaseBadge } from "../parts/phase";
 import { Empty, Failure, LiveLight, Loading, Panel, View } from "../parts/states";
+import { Stop } from "../parts/stop";
 import { Wish } from "../parts/task-row";
 
 const Checkpoints = lazy(() => import("../parts/checkpoints"));
@@ -32,7 +18,6 @@ const Manifest = lazy(() => import("../parts/manifest"));
 const Recovery = lazy(() => import("../parts/recovery"));
 const Use = lazy(() => import("../parts/use"));
 const route = getRouteApi("/tasks/$name");
-const over = ["Completed", "Failed", "Stopped"];
 
 export function TaskPage() {
   const { name } = route.useParams();
@@ -131,44 +116,6 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
         </Tabs.Panel>
       </Tabs>
     </Stack>
-  );
-}
-
-function Stop({ name, task }: { name: string; task: TaskObject }) {
-  const { t } = useTranslation();
-  const [open, dialog] = useDisclosure(false);
-  const stop = useStop(name);
-  if (over.includes(task.status?.phase ?? "")) return null;
-  return (
-    <>
-      <Button color="red.9" onClick={dialog.open} disabled={task.spec.stop} style={{ flexShrink: 0 }}>
-        {t("task.stop")}
-      </Button>
-      <Modal
-        opened={open}
-        onClose={dialog.close}
-        title={t("task.stopTitle", { name: title(task) })}
-        centered
-        closeButtonProps={{ "aria-label": t("task.cancel") }}
-      >
-        <Stack>
-          <Text size="sm">{t("task.stopText")}</Text>
-          {stop.error && <Failure error={stop.error} />}
-          <Group justify="flex-end">
-            <Button variant="default" onClick={dialog.close}>
-              {t("task.cancel")}
-            </Button>
-            <Button
-              color="red.9"
-              loading={stop.isPending}
-              onClick={() => stop.mutate(undefined, { onSuccess: dialog.close })}
-            >
-              {t("task.stopConfirm")}
-            </Button>
-          </Group>
-        </Stack>
-      </Modal>
-    </>
   );
 }
 

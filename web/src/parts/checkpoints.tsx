@@ -4,12 +4,13 @@ import { useTranslation } from "react-i18next";
 import { useCheckpoints, usePin, useRestore, useVerify } from "../api/checkpoints";
 import type { Schemas, Task } from "../api/client";
 import { useWhoami } from "../api/queries";
-import { abandoned, type Checkpoint, committed, marksOf, metricsOf, pinned, verdict } from "../checkpoints";
-import { bytes, moment, quantity, said } from "../format";
+import { abandoned, type Checkpoint, committed, marksOf, metricsOf, pinned, shared, verdict } from "../checkpoints";
+import { bytes, moment, over, quantity, said } from "../format";
 import type { Language } from "../i18n/setup";
+import { ButtonLink } from "./link";
 import { Empty, Failure, View } from "./states";
-
-const over = ["Completed", "Failed", "Stopped"];
+import { EndsToo, isInUse } from "./stop";
+import { wordOf } from "./task-row";
 
 /** What of the task outlives its processes: where it lies, and what can be done with it. */
 export default function Checkpoints({ name, task, lang }: { name: string; task: Task; lang: Language }) {
@@ -171,7 +172,7 @@ function Rows({ list, task, lang, may, onPin, onVerify, onRestore }: RowsProps) 
                     >
                       {t(pinned(c) ? "checkpoints.unpin" : "checkpoints.pin")}
                     </Button>
-                    {(c.tiers ?? []).some((x) => x.tier === "shared") && (
+                    {shared(c) && (
                       <Button
                         size="compact-xs"
                         variant="default"
@@ -181,6 +182,17 @@ function Rows({ list, task, lang, may, onPin, onVerify, onRestore }: RowsProps) 
                       >
                         {t("checkpoints.verify")}
                       </Button>
+                    )}
+                    {shared(c) && !shared(c)?.damage && (
+                      <ButtonLink
+                        to="/create"
+                        search={{ from: wordOf(task), step: c.step }}
+                        size="compact-xs"
+                        variant="default"
+                        aria-label={t("checkpoints.beginLabel", { step: c.step })}
+                      >
+                        {t("checkpoints.begin")}
+                      </ButtonLink>
                     )}
                   </Group>
                 </Table.Td>
@@ -219,7 +231,8 @@ function Mark({ text, color }: { text: string; color: string }) {
 function Restore({ name, task, chosen, close }: { name: string; task: Task; chosen: Checkpoint; close: () => void }) {
   const { t } = useTranslation();
   const restore = useRestore(name);
-  const ended = over.includes(task.status?.phase ?? "");
+  const ended = over(task);
+  const inside = task.status?.inUseBy;
   return (
     <Modal
       opened
@@ -231,7 +244,8 @@ function Restore({ name, task, chosen, close }: { name: string; task: Task; chos
       <Stack>
         <Text size="sm">{t(ended ? "checkpoints.restoreEnded" : "checkpoints.restoreRunning")}</Text>
         <Text size="sm">{t("checkpoints.restoreText")}</Text>
-        {restore.error && <Failure error={restore.error} />}
+        <EndsToo inside={inside} />
+        {restore.error && !(inside && isInUse(restore.error)) && <Failure error={restore.error} />}
         <Group justify="flex-end">
           <Button variant="default" onClick={close}>
             {t("task.cancel")}
@@ -239,7 +253,9 @@ function Restore({ name, task, chosen, close }: { name: string; task: Task; chos
           <Button
             color={ended ? undefined : "red.9"}
             loading={restore.isPending}
-            onClick={() => restore.mutate({ step: chosen.step, stop: !ended }, { onSuccess: close })}
+            onClick={() =>
+              restore.mutate({ step: chosen.step, stop: !ended, force: inside !== undefined }, { onSuccess: close })
+            }
           >
             {t("checkpoints.restoreConfirm")}
           </Button>

@@ -1,10 +1,9 @@
 import { Badge, Group, SimpleGrid, Stack, Text } from "@mantine/core";
-import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
 import type { Task } from "../api/client";
 import { moment } from "../format";
 import type { Language } from "../i18n/setup";
-import { type Bar, barOf, effective, meanOf, phases, recoveryGoal } from "../recovery";
+import { type Bar, barOf, effective, meanOf, percent, phases, recoveryGoal, short } from "../recovery";
 import { FigureView } from "./figure";
 import { Empty } from "./states";
 
@@ -55,17 +54,6 @@ export default function Recovery({ task, now, lang }: { task: Task; now: number;
 
 function paint(i: number): string {
   return `var(--fermi-phase-${i})`;
-}
-
-function percent(part: number): string {
-  return `${(100 * part).toFixed(part > 0.999 && part < 1 ? 3 : 1)} %`;
-}
-
-/** Seconds with two digits below a minute, where recoveries should be. */
-function short(ms: number, t: TFunction): string {
-  if (ms < 60_000) return `${(ms / 1000).toFixed(2)} ${t("unit.second")}`;
-  const s = Math.round(ms / 1000);
-  return `${Math.floor(s / 60)} ${t("unit.minute")} ${s % 60} ${t("unit.second")}`;
 }
 
 /** Each recovery as a bar of its phases, all on one scale, and the goal where it is on it. */

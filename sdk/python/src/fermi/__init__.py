@@ -139,7 +139,7 @@ def phase(name):
 
 
 def should_checkpoint(step=None):
-    """Whether to save at this step: the task is about to stop, or (checkpoint.auto) that loses the least time. The same answer on every rank."""
+    """Whether to save at this step: the task is about to stop or to have another size, or (checkpoint.auto) that loses the least time. The same answer on every rank."""
     return _agree.current().should_save(step)
 
 

@@ -157,11 +157,7 @@ class Slot:
         """Copies the blobs in; plan.finish waits for those that may take their time. The slot is empty until commit."""
         self.wipe()
         with memoryview(self._map) as view:
-            for offset, length, copy in plan.blobs:
-                if length:
-                    copy(view[DATA + offset : DATA + offset + length])
-            plan.wait()
-            plan.begin(view[DATA : DATA + plan.length])
+            plan.copy(view[DATA : DATA + plan.length])
 
     def copied(self, rank, world, generation, step, data, tree):
         """Leaves the sums to the launcher, which makes the slot whole; look sees when it is."""

@@ -7,12 +7,13 @@ here is refused by its path, never guessed.
 """
 
 import collections
+import ctypes
 import functools
 import json
 import struct
 import sys
 
-from . import _shard
+from . import _shard, _together
 
 ALIGN = 64  # of a blob: any element type, and whole cache lines
 DEPTH = 100
@@ -29,6 +30,7 @@ class Plan:
 
     def __init__(self, state, overlap=None):
         self.blobs = []  # (offset, length, copy), copy(destination memoryview) puts the bytes there
+        self.memory = []  # (offset, length, tensor or array): blobs whose bytes lie here, in this order
         self.later = {}  # CUDA device → blobs that are copied beside what is computed next
         self._overlap = overlap
         self._pointers = overlap.pointers() if overlap else ()
@@ -40,13 +42,17 @@ class Plan:
         self._seen = {}  # identity of a tensor → its leaf: a tied weight is stored, and comes back, once
         self.tree = self._node(state, "state", 0)
 
-    def wait(self):
-        """Until what was begun is copied."""
+    def copy(self, view):
+        """Puts the blobs into the view of the data; finish waits for those that may take their time."""
+        for at, length, copy in self.blobs:
+            if length:
+                copy(view[at : at + length])
+        memory = [blob for blob in self.memory if blob[1]]
+        if memory:
+            data = ctypes.addressof(ctypes.c_char.from_buffer(view))
+            _together.copy([(data + at, _address(value), length) for at, length, value in memory])
         for device in self._direct:
             sys.modules["torch"].cuda.current_stream(device).synchronize()
-
-    def begin(self, view):
-        """Starts the copies that may take their time, into the view of the data; finish waits for them."""
         for device, blobs in self.later.items():
             copies = [functools.partial(copy, view[at : at + length]) for at, length, copy in blobs if length]
             self._waits.append(self._overlap.begin(device, copies))
@@ -58,9 +64,9 @@ class Plan:
     def encoded(self):
         return json.dumps(self.tree, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
 
-    def _blob(self, length, copy, blobs=None):
+    def _blob(self, length, what, blobs=None):
         offset = self.length
-        (self.blobs if blobs is None else blobs).append((offset, length, copy))
+        (self.blobs if blobs is None else blobs).append((offset, length, what))
         self.length = -(-(offset + length) // ALIGN) * ALIGN
         return offset
 
@@ -103,8 +109,7 @@ class Plan:
         if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)) and not value.dtype.hasobject:
             flat = numpy.ascontiguousarray(value)
             shape = list(value.shape) if isinstance(value, numpy.ndarray) else None
-            view = memoryview(flat.reshape(-1).view(numpy.uint8)) if flat.nbytes else memoryview(b"")
-            return {"n": [value.dtype.str, shape, self._blob(flat.nbytes, _copier(view)), flat.nbytes]}
+            return {"n": [value.dtype.str, shape, self._blob(flat.nbytes, flat, self.memory), flat.nbytes]}
         raise TypeError(
             "%s: cannot keep a %s in a checkpoint; tensors, arrays, bytes, numbers, strings, lists, tuples, dicts and sets can be kept"
             % (path, type(value).__qualname__)
@@ -141,8 +146,12 @@ class Plan:
         identity = (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(), value.device, what)
         if length and identity in self._seen:
             return self._seen[identity]
-        value, blobs = self._card(value, length) if value.is_cuda else (value, self.blobs)
-        self._seen[identity] = leaf(self._blob(length, _tensor_copier(torch, value), blobs), length)
+        if _plain(value):
+            at = self._blob(length, value, self.memory)
+        else:
+            value, blobs = self._card(value, length) if value.is_cuda else (value, self.blobs)
+            at = self._blob(length, _tensor_copier(torch, value), blobs)
+        self._seen[identity] = leaf(at, length)
         return self._seen[identity]
 
     def _card(self, value, length):
@@ -175,6 +184,10 @@ def _copier(view):
     return copy
 
 
+def _address(value):
+    return value.data_ptr() if hasattr(value, "data_ptr") else value.ctypes.data
+
+
 def _tensor_copier(torch, value):
     def copy(destination):
         flat = torch.frombuffer(destination, dtype=torch.uint8).view(value.dtype)
@@ -203,13 +216,27 @@ def decode(tree, data, into=None):
         from . import _match
 
         _match.load(root, into, decoder)
-    return decoder.node(root, 0)
+    state = decoder.node(root, 0)
+    for jobs in _apart(decoder.jobs):
+        _together.copy(jobs)
+    return state
+
+
+def _apart(jobs):
+    """The jobs as lists that go one after the other: one of all of them, unless into has tensors that share memory."""
+    ends = 0
+    for to, _, length in sorted(jobs):
+        if to < ends:
+            return [[job] for job in jobs]
+        ends = to + length
+    return [jobs]
 
 
 class _Decoder:
     def __init__(self, data):
         self.data = data
         self.tensors = {}
+        self.jobs = []  # to, from, bytes: what is copied at the end
 
     def node(self, node, depth):
         if depth > DEPTH + 2:
@@ -251,7 +278,7 @@ class _Decoder:
         if kind in ("x", "h"):
             offset = body[-2]
             if not view or offset not in self.tensors:
-                self.tensors[offset] = _tensor(view, *body[:3]) if kind == "x" else _part(view, *body[:5])
+                self.tensors[offset] = self._tensor(view, *body[:3]) if kind == "x" else self._part(view, *body[:5])
             return self.tensors[offset]
         raise ValueError("unknown kind %r" % kind)
 
@@ -260,37 +287,52 @@ class _Decoder:
             raise ValueError("a blob lies outside of the data")
         return self.data[offset : offset + length]
 
-
     def copy(self, body, target):
         """Fills a tensor of the shape and type that the leaf has."""
-        _fill(target.detach(), self.blob(*body[-2:]), body[2] if len(body) == 5 else _rows(body[1]))
+        self._fill(target.detach(), self.blob(*body[-2:]), body[2] if len(body) == 5 else _rows(body[1]))
 
+    def _tensor(self, view, dtype, shape, stride):
+        import torch
 
-def _tensor(view, dtype, shape, stride):
-    import torch
+        kind = getattr(torch, dtype)
+        if not isinstance(kind, torch.dtype):
+            raise ValueError("unknown element type %r" % dtype)
+        made = torch.empty_strided(shape, stride, dtype=kind)
+        self._fill(made, view, stride)
+        return made
 
-    kind = getattr(torch, dtype)
-    if not isinstance(kind, torch.dtype):
-        raise ValueError("unknown element type %r" % dtype)
-    made = torch.empty_strided(shape, stride, dtype=kind)
-    _fill(made, view, stride)
-    return made
+    def _part(self, view, dtype, shape, whole, offsets, split):
+        return _shard.shard(self._tensor(view, dtype, shape, _rows(shape)), whole, offsets, split)
 
-
-def _fill(target, view, stride):
-    if target.numel() * target.element_size() != len(view):
-        raise ValueError("a tensor of %d bytes has %d" % (target.numel() * target.element_size(), len(view)))
-    if len(view):
-        target.copy_(_over(view, target.dtype, target.shape, stride))
+    def _fill(self, target, view, stride):
+        if not _fits(target, view):
+            return
+        saved = _over(view, target.dtype, target.shape, stride)
+        if _plain(target) and target.stride() == saved.stride() and _dense(target.shape, target.stride()):
+            self.jobs.append((target.data_ptr(), saved.data_ptr(), len(view)))
+        else:
+            target.copy_(saved)
 
 
 def tensor(view, dtype, shape):
     """A copy of elements that lie row by row."""
-    return _tensor(view, dtype, shape, _rows(shape))
+    import torch
+
+    made = torch.empty(shape, dtype=getattr(torch, dtype))
+    return made.copy_(_over(view, made.dtype, shape, _rows(shape))) if _fits(made, view) else made
 
 
-def _part(view, dtype, shape, whole, offsets, split):
-    return _shard.shard(tensor(view, dtype, shape), whole, offsets, split)
+def _fits(target, view):
+    """Whether there are bytes to be copied; as many as the tensor has."""
+    length = target.numel() * target.element_size()
+    if length != len(view):
+        raise ValueError("a tensor of %d bytes has %d" % (length, len(view)))
+    return length > 0
+
+
+def _plain(value):
+    """Whether a tensor's elements are those of the memory it points to."""
+    return value.device.type == "cpu" and value.data_ptr() != 0 and not value.is_neg()
 
 
 def _over(view, kind, shape, stride):

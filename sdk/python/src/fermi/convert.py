@@ -1,10 +1,12 @@
 """Checkpoints from and to what others read: files of torch.save, safetensors, folders of PyTorch DCP.
 
-    python3 -m fermi.convert SLOT... TARGET [--only model]        slots of all ranks → one file or folder
-    python3 -m fermi.convert SOURCE SLOT --step 100               and back, as the slot of a rank that is alone
+    python3 -m fermi.convert SLOTS TARGET [--only model]          a folder with the slots of all ranks → one file or folder
+    python3 -m fermi.convert SLOT... TARGET                       the same, slot by slot
+    python3 -m fermi.convert SOURCE SLOTS/ --step 100             and back, as the slot of a rank that is alone; or SLOT, a file
 
-A name that ends in .safetensors is one, a folder (or a name that ends in /) is DCP's, a slot is known by its first bytes,
-or by --step where it is written; all else is torch.save's. Files are read with weights_only=True: they can hold no
+`fermi train checkpoints NAME --export SLOTS` makes such a folder, `fermi train run --from SLOTS/` begins from one: rank-0.slot and
+so on. A name that ends in .safetensors is one, any other folder (or name that ends in /) is DCP's, a slot is known by its first
+bytes, or by --step where it is written; all else is torch.save's. Files are read with weights_only=True: they can hold no
 code. The metadata of a DCP folder is a pickle, which PyTorch loads: read those that you trust only.
 """
 
@@ -12,6 +14,7 @@ import argparse
 import json
 import os
 import pickle
+import re
 import struct
 import sys
 import tempfile
@@ -29,7 +32,7 @@ _SAFE_NAMES = {torch: safe for safe, torch in _SAFE.items()}
 def read(path):
     """The state of a file or folder."""
     if os.path.isdir(path):
-        return _read_dcp(path)
+        return _read_slots(path) if _ranks(path) else _read_dcp(path)
     with open(path, "rb") as file:
         head = file.read(len(_slots.MAGIC))
     if head == _slots.MAGIC:
@@ -44,8 +47,13 @@ def read(path):
 def write(state, path, step=None):
     """Writes a state, whole or not at all: under another name first. With a step: a slot."""
     if path.endswith("/") or os.path.isdir(path):
-        _write_dcp(state, path)
-        return
+        if step is None:
+            _write_dcp(state, path)
+            return
+        os.makedirs(path, exist_ok=True)
+        if os.listdir(path):
+            raise ValueError("%s: slots go into a new folder, or an empty one" % path)
+        path = os.path.join(path, "rank-0.slot")
     whole = os.path.abspath(path)
     handle, temp = tempfile.mkstemp(prefix=".fermi-", dir=os.path.dirname(whole))
     os.close(handle)
@@ -68,13 +76,16 @@ def write(state, path, step=None):
 
 
 def merge(states):
-    """One state of those of all ranks: parts of larger tensors are put together, of the rest it is the first rank's."""
+    """One state of those of all ranks: parts of larger tensors are put together, of the rest it is that of the first rank that has it."""
     return _merged(states[0], states[1:], "state")
 
 
 def _merged(first, rest, path):
     if isinstance(first, dict):
-        out = type(first)((k, _merged(v, [r[k] for r in rest if isinstance(r, dict) and k in r], "%s[%r]" % (path, k))) for k, v in first.items())
+        all_ranks = [first] + [r for r in rest if isinstance(r, dict)]
+        keys = list(dict.fromkeys(k for r in all_ranks for k in r))  # a rank of a pipeline has layers that others have not
+        have = {k: [r[k] for r in all_ranks if k in r] for k in keys}
+        out = type(first)((k, _merged(have[k][0], have[k][1:], "%s[%r]" % (path, k))) for k in keys)
         if hasattr(first, "_metadata"):
             out._metadata = first._metadata
         return out
@@ -112,14 +123,41 @@ def _no_parts(value, path):
     return value
 
 
+def _ranks(path):
+    """The slots in a folder, by rank."""
+    found = ((re.fullmatch(r"rank-(0|[1-9][0-9]*)\.slot", name), name) for name in os.listdir(path))
+    return {int(match[1]): os.path.join(path, name) for match, name in found if match}
+
+
+def _read_slots(path):
+    """The state of a folder with the slots of all ranks of one step."""
+    ranks = _ranks(path)
+    first, states = None, []
+    for rank in sorted(ranks):
+        header, state = _open_slot(ranks[rank])
+        first = first or header
+        if header.rank != rank or (header.world, header.step, header.generation) != (first.world, first.step, first.generation):
+            raise ValueError("%s: rank %d of %d at step %d, which does not belong here" % (ranks[rank], header.rank, header.world, header.step))
+        states.append(state)
+    missing = sorted(set(range(first.world)) - set(ranks))
+    if missing:
+        raise ValueError("%s: rank-%d.slot is missing; there were %d ranks" % (path, missing[0], first.world))
+    return merge(states)
+
+
 def _read_slot(path):
+    return _open_slot(path)[1]
+
+
+def _open_slot(path):
     slot = _slots.Slot(path)
     try:
-        if slot.verify() is None:
+        header = slot.verify()
+        if header is None:
             raise ValueError("%s: the slot is not whole" % path)
         tree, data = slot.read()
         with data:
-            return _tree.decode(tree, data)
+            return header, _tree.decode(tree, data)
     finally:
         slot.close()
 
@@ -234,7 +272,7 @@ def main(argv):
     parser.add_argument("source", nargs="+", help="a file or folder, or the slots of all ranks")
     parser.add_argument("target")
     parser.add_argument("--only", metavar="KEY", help="this part of the state")
-    parser.add_argument("--step", type=int, help="write a slot, of this step")
+    parser.add_argument("--step", type=int, help="write a slot, of this step; into a folder where the target ends in /")
     args = parser.parse_args(argv)
     try:
         state = merge([read(name) for name in args.source])

@@ -1,17 +1,24 @@
-"""python -m fermi.run script.py args…: an unchanged script with what the SDK adds to torch: DDP that resumes
-exactly, and gradients compressed as the task says (FERMI_GRAD_COMPRESSION)."""
+"""python -m fermi.run script.py args…: an unchanged script with what the SDK adds to torch: DDP that resumes exactly, and what
+the task says: compressed gradients (FERMI_GRAD_COMPRESSION), the time-out of collectives (FERMI_COLLECTIVE_TIMEOUT).
+With --as-told before the script only the latter: so recipes start the scripts of tasks that say it."""
 
+import os
 import sys
 
 from . import _script, _torch
 
 
 def main():
+    words = sys.argv[1:]
+    told = words[:1] == ["--as-told"]
     try:
-        program = _script.Program.parse(sys.argv[1:])
-        _torch.install()
+        program = _script.Program.parse(words[1:] if told else words)
+        _torch.install(exact=not told)
     except ValueError as err:
         raise SystemExit("fermi.run: %s" % err)
+    if not program.module and not os.path.isfile(program.name):  # what an interpreter says
+        sys.stderr.write("%s: can't open file %r: [Errno 2] No such file or directory\n" % (sys.executable, os.path.abspath(program.name)))
+        raise SystemExit(2)
     program.run()
 
 

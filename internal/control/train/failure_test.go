@@ -1,0 +1,41 @@
+package train
+
+import (
+	"testing"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// TestUsedUp: a task that ends because it failed too often says so after the cause, in its status and its last event;
+// one that may never be restarted, or whose failure is none that a restart helps against, says only the cause.
+func TestUsedUp(t *testing.T) {
+	cause := fault.T("worker-0 ended with exit code 3.", "worker-0 以退出码 3 结束。")
+	for name, c := range map[string]struct {
+		policy *api.RestartPolicy
+		exit   *engine.Exit
+		want   fault.Text
+	}{
+		"used up": {&api.RestartPolicy{MaxRestarts: 2, Window: api.Duration(10 * time.Minute)}, exit(engine.ReasonNonZero, 3), fault.Text{
+			EN: cause.EN + " It was restarted 2 times within 10m0s, and restartPolicy.maxRestarts is 2: it is not tried again.",
+			ZH: cause.ZH + "10m0s 内已重启 2 次，restartPolicy.maxRestarts 为 2：不再重试。",
+		}},
+		"never allowed": {nil, exit(engine.ReasonNonZero, 3), cause},
+		"of no use": {&api.RestartPolicy{MaxRestarts: 2}, exit(engine.ReasonStartFailed, 127), fault.Text{
+			EN: "worker-0 could not be started: ", ZH: "worker-0 无法启动：",
+		}},
+	} {
+		tk := task(api.PhaseRunning, 1, 1)
+		tk.Spec.Restart = c.policy
+		tk.Status.Restarts = []time.Time{now.Add(-time.Hour), now.Add(-9 * time.Minute), now.Add(-time.Minute)}
+		p := decide(seen{task: tk, placement: placed(), members: []member{at(0, 1, engine.StateDone, false, c.exit)}}, now)
+		if p.status.Phase != api.PhaseFailed || p.status.Reason != c.exit.Reason || p.status.Message != c.want {
+			t.Errorf("%s: %s, %s, %+v", name, p.status.Phase, p.status.Reason, p.status.Message)
+		}
+		if last := p.events[len(p.events)-1]; last.message != c.want {
+			t.Errorf("%s: told %+v", name, last.message)
+		}
+	}
+}

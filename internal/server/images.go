@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// RankImage is what one rank has of a checkpoint, as the file of a slot with its header last and a SHA-256 behind it. Send
+// is called once at most, Close always.
+type RankImage interface {
+	// Size is how many bytes Send writes.
+	Size() int64
+	// Send writes verified bytes only; an error after some of them means that they are worth nothing.
+	Send(ctx context.Context, w io.Writer) error
+	Close() error
+}
+
+func (s *Server) imageRoute(row api.KindInfo, one string) *route {
+	return &route{
+		method: http.MethodGet, path: one + "/checkpoints/{step}/ranks/{rank}", id: "readCheckpointRank", tag: row.Plural,
+		summary: "What a rank has of a checkpoint, verified: the file of a slot, its first 4096 bytes last, then the SHA-256 of all that; see docs/reference/checkpoint-format.md.",
+		kind:    row.Kind, query: []param{paramProject}, media: "application/octet-stream", handle: s.readRank,
+	}
+}
+
+// readRank sends one rank's state, from the shared store where that has it, else from a node's disk that this machine has.
+func (s *Server) readRank(ctx context.Context, c *call) (*reply, error) {
+	_, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	step, rank, err := c.stepAndRank()
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.checkpointOf(ctx, task, step)
+	if err != nil {
+		return nil, err
+	}
+	if rank >= found.Ranks {
+		return nil, invalid("rank", fault.T("The checkpoint of step %d has ranks 0 to %d.", "第 %d 步的检查点包含进程 0 至 %d。", step, found.Ranks-1))
+	}
+	image, err := s.imageOf(ctx, task, found, rank)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = image.Close() }() // only read
+	h := c.w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Length", strconv.FormatInt(image.Size(), 10))
+	h.Set("Content-Disposition", attachment("rank-"+strconv.Itoa(rank)+".image"))
+	defer c.guard(ctx, task)()
+	if err := image.Send(ctx, patient{c}); err != nil {
+		return nil, err // the connection is cut: half a state must not look whole
+	}
+	return nil, nil
+}
+
+// imageOf takes the first place that has the bytes and is not known to be damaged.
+func (s *Server) imageOf(ctx context.Context, task *api.TrainingTask, found *api.Checkpoint, rank int) (RankImage, error) {
+	err := spoiled("step", found)
+	for _, tier := range []string{"shared", "local"} {
+		if !found.Whole(tier) {
+			continue
+		}
+		var image RankImage
+		if image, err = s.Checkpoints.Image(ctx, task.Meta.ID, found.Name, tier, rank); err == nil {
+			return image, nil
+		}
+		if fault.CodeOf(err).Retry() {
+			break // it may be there in a moment
+		}
+	}
+	return nil, err
+}

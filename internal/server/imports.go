@@ -1,0 +1,149 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Imports takes checkpoints that are brought from elsewhere into the shared store.
+type Imports interface {
+	// Receive writes one rank's state: the file of a slot as header, tree, table, data. Nothing of it counts before Commit. Fault
+	// Invalid: it is damaged, or of another rank or step.
+	Receive(ctx context.Context, taskID string, step int64, rank int, in io.Reader) (api.CheckpointPart, error)
+	// Commit makes a checkpoint of the parts of all ranks; it may be said again.
+	Commit(ctx context.Context, taskID string, step int64, parts []api.CheckpointPart) (*api.CheckpointOrigin, error)
+}
+
+// ImportWish is what was uploaded of all ranks.
+type ImportWish struct {
+	Step  int64                `json:"step" minimum:"1" doc:"That the slots hold."`
+	Parts []api.CheckpointPart `json:"parts" minItems:"1" doc:"What the uploads answered, of every rank."`
+}
+
+func (s *Server) importRoutes(reg *schemas, row api.KindInfo, one string) []*route {
+	return []*route{
+		{
+			method: http.MethodPut, path: one + "/checkpoints/{step}/ranks/{rank}", id: "putCheckpointRank", tag: row.Plural, long: true,
+			summary: "Upload a rank's state into a task that waits for its checkpoint: the file of a slot as header (4096 bytes), tree, table, data; see docs/reference/checkpoint-format.md.",
+			kind:    row.Kind, verb: "upload", query: []param{paramProject}, data: schemaOf[api.CheckpointPart](reg), handle: s.putRank,
+			body: &bodySpec{schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}, media: []string{"application/octet-stream"}, required: true},
+		},
+		{
+			method: http.MethodPost, path: one + "/checkpoints", id: "importCheckpoint", tag: row.Plural, long: true,
+			summary: "Make a checkpoint of what was uploaded of all ranks; the task begins from it.",
+			kind:    row.Kind, verb: "import", query: []param{paramProject}, data: reg.kind(row), handle: s.importCheckpoint,
+			body: &bodySpec{schema: schemaOf[ImportWish](reg), media: []string{"application/json"}, required: true},
+		},
+	}
+}
+
+// awaiting is a task that the caller may bring a checkpoint to.
+func (s *Server) awaiting(ctx context.Context, c *call) (*api.TrainingTask, error) {
+	_, task, err := s.taskToChange(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if s.Imports == nil {
+		return nil, noStore()
+	}
+	return task, waits(task)
+}
+
+// waits refuses a task that waits for no checkpoint.
+func waits(t *api.TrainingTask) error {
+	if t.AwaitsCheckpoint() && t.Meta.DeletedAt == nil && !t.Spec.Stop && t.Status.Phase == api.PhasePending {
+		return nil
+	}
+	return fault.New(fault.Conflict, "NotAwaited", fault.T("The task waits for no checkpoint.", "该任务不在等待检查点。")).WithHint(fault.T(
+		"A new one does: fermi train run --from FOLDER/, or spec.checkpoint.from: {upload: true}.", "请新建任务：fermi train run --from FOLDER/，或 spec.checkpoint.from: {upload: true}。"))
+}
+
+func noStore() error {
+	return fault.New(fault.Conflict, "NoSharedStore", fault.T("The server has no shared store, which uploaded checkpoints go to.", "服务器没有共享存储，无法存放上传的检查点。")).WithHint(fault.T(
+		"Start it with fermi up --checkpoints-store.", "请用 fermi up --checkpoints-store 启动服务器。"))
+}
+
+func (s *Server) putRank(ctx context.Context, c *call) (*reply, error) {
+	task, err := s.awaiting(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	step, rank, err := c.stepAndRank()
+	if err != nil {
+		return nil, err
+	}
+	if c.r.ContentLength > s.Limits.State {
+		return nil, bodyTooLarge(s.Limits.State)
+	}
+	defer c.guard(ctx, task)()
+	body := http.MaxBytesReader(c.w, io.NopCloser(stalling{c, c.r.Body}), s.Limits.State)
+	part, err := s.Imports.Receive(ctx, task.Meta.ID, step, rank, body)
+	if err != nil {
+		if fault.Is(err, fault.Invalid) {
+			_, _ = io.Copy(io.Discard, body) // who still sends hears nothing
+		}
+		return nil, cmp.Or(c.wasCut(), err)
+	}
+	c.note.is = `{"step":` + strconv.FormatInt(step, 10) + `,"rank":` + strconv.Itoa(rank) + `,"size":` + strconv.FormatInt(part.Size, 10) + `}`
+	return &reply{message: fault.T("Rank %d is stored", "进程 %d 已保存", rank), data: part, revision: task.Meta.Revision}, nil
+}
+
+// importCheckpoint commits, and lets the task go.
+func (s *Server) importCheckpoint(ctx context.Context, c *call) (*reply, error) {
+	data, err := c.readBody(s.Limits.Body)
+	if err != nil {
+		return nil, err
+	}
+	var wish ImportWish
+	if err := strictly(data, &wish, "step, parts"); err != nil {
+		return nil, err
+	}
+	task, err := s.awaiting(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if wish.Step < 1 {
+		return nil, invalid("step", fault.T("At least 1.", "至少为 1。"))
+	}
+	from, err := s.Imports.Commit(ctx, task.Meta.ID, wish.Step, wish.Parts)
+	if err != nil {
+		return nil, err
+	}
+	c.note.before(task)
+	var refused error
+	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {
+		if refused = waits(t); refused != nil {
+			return false
+		}
+		t.Status.From = from
+		t.Status.Reason, t.Status.Message = submittedReason, submittedMessage
+		return true
+	})
+	if refused != nil || err != nil {
+		return nil, cmp.Or(refused, err)
+	}
+	c.note.after(next)
+	s.tell(c, next, "CheckpointImported", fault.T("A checkpoint of step %d was uploaded; the task begins from it.", "已上传第 %d 步的检查点，任务将从此开始。", from.Step))
+	return &reply{message: fault.T("The task begins from step %d", "任务将从第 %d 步开始", from.Step), data: next, revision: rev}, nil
+}
+
+// stepAndRank are those of the path.
+func (c *call) stepAndRank() (step int64, rank int, err error) {
+	step, err = strconv.ParseInt(c.r.PathValue("step"), 10, 64)
+	if err != nil || step < 1 {
+		return 0, 0, invalid("step", fault.T("A number, at least 1.", "应为不小于 1 的数字。"))
+	}
+	n, err := strconv.ParseUint(c.r.PathValue("rank"), 10, 31)
+	if err != nil {
+		return 0, 0, invalid("rank", fault.T("A number, at least 0.", "应为不小于 0 的数字。"))
+	}
+	return step, int(n), nil
+}
