@@ -45,7 +45,7 @@ func whole() map[Kind]Object {
 				Roles: []Role{{
 					Name: "worker", Replicas: 2, Ranks: 8, MinReplicas: ptr(2), MaxReplicas: ptr(2), Spares: 1,
 					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
-					Command:   []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
+					Image:     "i", Command: []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
 					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src", Standby: &Standby{true, []string{"torch"}}, Restart: RestartTask,
 				}},
 				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}},
@@ -73,7 +73,7 @@ func whole() map[Kind]Object {
 				Roles:         []RoleStatus{{"reward", 2, 3, &Rendezvous{"00", "127.0.0.1:29501", 2, 7, &CheckpointOrigin{"task-1", "0000000000000000001-0000000000000000007", 7}, []int{29502}, map[string]int{"reward": 2}, []int{1}, []Seat{{1, 1}}, []int{1}, []int{1}, []int{1}}}},
 				Pace:          &Pace{at, 7, Duration(time.Second), 64, 4096, 1e12, 0.5, 0.1, 65536, 3},
 				Use:           &Use{at, 4, 3.5, 0.9, 1 << 30, 2, 0.8, 1 << 33, 1 << 36, 9, 8, 1 << 20, &Scaling{0.95, 1, "small"}},
-				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "worker", 2, 10, 7, true, 3, at, at, &at, &at, &at, &at, &at}}},
+				Interruptions: &Interruptions{1, map[string]int{"killed": 1}, 3, Duration(6 * time.Second), 1, map[string]Duration{"start": Duration(time.Second)}, []Recovery{{"killed", "restart", "task-1-worker-0-2", ptr(3), "node-1", "worker", 2, 10, 7, true, 3, at, at, &at, &at, &at, &at, &at}}},
 				Intervals:     []SaveInterval{{MemoryTier, 40, Duration(8 * time.Second), 0.0015, text}},
 				InUseBy:       "train-1",
 				Faults:        []PastFault{{at, 2, "worker", "node-1", "rack-1", "leaf-1", "beijing-1", "device-lost", true, "00", 7}},

@@ -21,6 +21,10 @@ type Interruptions struct {
 // because the ranks don't report their steps.
 type Recovery struct {
 	Cause        string     `json:"cause,omitempty" doc:"Absent until it is found."`
+	Action       string     `json:"action,omitempty" doc:"What was done about it: restart, swap (to another node) or stop."`
+	Replica      string     `json:"replica,omitempty" doc:"The one at fault."`
+	Rank         *int       `json:"rank,omitempty" doc:"Of the process at fault; absent where the whole replica failed."`
+	Node         string     `json:"node,omitempty" doc:"That it was on."`
 	Role         string     `json:"role,omitempty" doc:"The role that starts again by itself; absent: the others."`
 	Generation   int        `json:"generation,omitempty" doc:"That answered it."`
 	Step         int64      `json:"step,omitempty" doc:"The newest that any rank had reported."`

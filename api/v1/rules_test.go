@@ -305,6 +305,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{"run", spec(func(s *TrainingTaskSpec) { s.Timeouts = &Timeouts{Run: maxSpan + 1} }), "spec.timeouts.run", "10 years"},
 		{"grace", spec(func(s *TrainingTaskSpec) { s.Timeouts = &Timeouts{StopGrace: -1} }), "spec.timeouts.stopGrace", "0s"},
 		{"image", spec(func(s *TrainingTaskSpec) { s.Image = "a" }), "spec.image", "not built yet: images come with part 7"},
+		{"image of a role", spec(func(s *TrainingTaskSpec) { s.Roles[0].Image = "a" }), "spec.roles[0].image", "not built yet: images come with part 7"},
 		{"datasets", spec(func(s *TrainingTaskSpec) { s.Datasets = []AssetRef{{}} }), "spec.datasets", "not built yet"},
 		{"models", spec(func(s *TrainingTaskSpec) { s.Models = []AssetRef{{}} }), "spec.models", "not built yet"},
 		{"output model", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Model: "a"} }), "spec.outputs.model", "not built yet"},

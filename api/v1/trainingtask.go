@@ -90,6 +90,7 @@ type Role struct {
 	MaxReplicas *int      `json:"maxReplicas,omitempty" doc:"Elastic: it grows up to so many; replicas when absent."`
 	Spares      int       `json:"spares,omitempty" minimum:"0" maximum:"64" doc:"Replicas more than its ranks need, placed and charged with them: each waits with its imports done, holds no rank, and takes the place of one that is lost."`
 	Resources   Resources `json:"resources,omitzero"`
+	Image       string    `json:"image,omitempty" doc:"Instead of the task's."`
 	Command     []string  `json:"command,omitempty"`
 	Args        []string  `json:"args,omitempty"`
 	Env         []EnvVar  `json:"env,omitempty"`

@@ -187,6 +187,7 @@ func (f *faults) role(at string, r *Role) {
 	if !f.borrows {
 		f.resources(at+".resources", &r.Resources)
 	}
+	f.image(at+".image", r.Image)
 	f.argv(at, r)
 	f.env(at+".env", r.Env)
 	f.secretFiles(at+".secretFiles", r.SecretFiles)
@@ -399,10 +400,14 @@ func (f *faults) priority(s *TrainingTaskSpec) {
 	}
 }
 
-func (f *faults) assets(s *TrainingTaskSpec) {
-	if s.Image != "" {
-		f.notBuilt("spec.image", 7, "images", "镜像")
+func (f *faults) image(at, image string) {
+	if image != "" {
+		f.notBuilt(at, 7, "images", "镜像")
 	}
+}
+
+func (f *faults) assets(s *TrainingTaskSpec) {
+	f.image("spec.image", s.Image)
 	if len(s.Datasets) > 0 {
 		f.notBuilt("spec.datasets", 7, "data sets", "数据集")
 	}

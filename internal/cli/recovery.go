@@ -33,7 +33,20 @@ func (s *session) describeRecoveries(d *sheetWriter, t *api.TrainingTask) {
 	d.add("Lost steps", "重算步数", fmt.Sprint(in.LostSteps))
 	d.add("Mean time to recover", "平均恢复时间", s.meanRecovery(in))
 	for i := range in.Last {
-		d.add("  "+stamp(in.Last[i].FailedAt), "  "+stamp(in.Last[i].FailedAt), first(in.Last[i].Cause, "?")+", "+s.phaseLine(in.Last[i].Phases()))
+		r := &in.Last[i]
+		d.add("  "+stamp(r.FailedAt), "  "+stamp(r.FailedAt), first(r.Cause, "?")+s.guilty(r)+", "+s.phaseLine(r.Phases()))
+	}
+}
+
+// guilty is who failed, as far as it is known.
+func (s *session) guilty(r *api.Recovery) string {
+	switch {
+	case r.Node == "":
+		return ""
+	case r.Rank == nil:
+		return api.T(" (on %s)", "（%s）", r.Node).In(s.lang)
+	default:
+		return api.T(" (rank %d on %s)", "（%[2]s 上的 rank %[1]d）", *r.Rank, r.Node).In(s.lang)
 	}
 }
 

@@ -160,14 +160,7 @@ func script(k kind, rank int) string {
 func (w *world) printed(name string, k kind, rank int) verdict {
 	w.t.Helper()
 	w.submit(name, 5, "sh", "-c", script(k, rank))
-	var f *api.ReplicaFailure
-	t := w.until(name, "ended", func(t *api.TrainingTask) bool {
-		if t.Status.Failure != nil {
-			f = t.Status.Failure
-		}
-		return t.Status.Phase.Finished()
-	})
-	return judged(k, rank, t, f)
+	return judged(k, rank, w.until(name, "ended", func(t *api.TrainingTask) bool { return t.Status.Phase.Finished() }))
 }
 
 // verdict is what a fault was taken for.
@@ -177,7 +170,8 @@ type verdict struct {
 }
 
 // judged compares what is said of a task that went on, or ended, with the truth.
-func judged(k kind, rank int, t *api.TrainingTask, f *api.ReplicaFailure) verdict {
+func judged(k kind, rank int, t *api.TrainingTask) verdict {
+	f := t.Status.Interruptions.Newest()
 	if f == nil {
 		return verdict{got: "nothing"}
 	}
@@ -185,7 +179,10 @@ func judged(k kind, rank int, t *api.TrainingTask, f *api.ReplicaFailure) verdic
 	switch {
 	case k.anyone, f.Rank != nil && *f.Rank == rank, f.Rank == nil && k.replica != "" && f.Replica == k.replica:
 	default:
-		v.got += " of another: " + f.Message.EN
+		v.got += " of another: " + f.Replica
+		if f.Rank != nil {
+			v.got += fmt.Sprintf(", rank %d", *f.Rank)
+		}
 		v.right = false
 	}
 	if ended := t.Status.Phase == api.PhaseFailed || t.Status.Phase == api.PhaseStopped; ended != k.every {

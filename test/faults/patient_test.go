@@ -128,14 +128,12 @@ func (p *patient) hurt(k kind, rank int) verdict {
 			p.order(k, rank)
 		}
 	}
-	var f *api.ReplicaFailure // the newest: a task that has moved on, or is done, no longer has it
 	t := p.w.until(p.name, "over "+k.String(), func(t *api.TrainingTask) bool {
-		if failures(t) > before && t.Status.Failure != nil {
-			f = t.Status.Failure
-		}
-		return t.Status.Phase.Finished() || !k.every && f != nil && p.made(f.At) >= 5
+		r := t.Status.Interruptions.Newest()
+		known := failures(t) > before && r.AttributedAt != nil
+		return t.Status.Phase.Finished() || !k.every && known && p.made(*r.AttributedAt) >= 5
 	})
-	v := judged(k, rank, t, f)
+	v := judged(k, rank, t)
 	wanted := 1
 	if k.every {
 		wanted = 2

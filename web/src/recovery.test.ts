@@ -6,6 +6,8 @@ const at = (s: number) => new Date(Date.UTC(2026, 10, 16, 3, 0, 0) + s * 1000).t
 const now = Date.parse(at(100));
 const recovery: Schemas["Recovery"] = {
   cause: "killed",
+  rank: 3,
+  node: "n01",
   failedAt: at(10),
   seenAt: at(11),
   attributedAt: at(11),
@@ -25,6 +27,7 @@ test("durations are read as the server writes them, and nothing else is", () => 
 test("a recovery is its phases as far as it got", () => {
   expect(barOf(recovery, now).parts.map((p) => p.ms)).toEqual([1000, 0, 500, 1500, 1000, 6000]);
   expect(barOf(recovery, now).whole).toBe(10_000);
+  expect(barOf(recovery, now)).toMatchObject({ cause: "killed", rank: 3, node: "n01" });
   const under = barOf({ ...recovery, runningAt: undefined, steppedAt: undefined, endedAt: undefined }, now);
   expect(under.open).toBe(true);
   expect(under.parts.at(-1)).toEqual({ phase: "start", ms: 88_500 });

@@ -23,6 +23,8 @@ export function spanOf(text: string | undefined): number {
 export interface Bar {
   key: string;
   cause: string;
+  rank?: number;
+  node?: string;
   failedAt?: string;
   open: boolean;
   parts: { phase: Phase; ms: number }[];
@@ -42,7 +44,8 @@ export function barOf(r: Schemas["Recovery"], now: number): Bar {
     last = Math.max(at, last);
     if (!text) break;
   }
-  return { key: r.seenAt, cause: r.cause ?? "", failedAt: r.failedAt, open: !r.endedAt, parts, whole: total(parts) };
+  const { rank, node, failedAt } = r;
+  return { key: r.seenAt, cause: r.cause ?? "", rank, node, failedAt, open: !r.endedAt, parts, whole: total(parts) };
 }
 
 function total(parts: Bar["parts"]): number {

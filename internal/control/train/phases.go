@@ -127,6 +127,7 @@ func (s *seen) attributed(in *api.Interruptions, f *api.ReplicaFailure, now time
 	}
 	uncount(in, r)
 	r.Role, r.Cause, r.Step, r.AttributedAt = role, cmp.Or(f.Cause, f.Reason), max(r.Step, s.farthest(role)), &now
+	r.Action, r.Replica, r.Rank, r.Node = f.Action, f.Replica, f.Rank, f.Node
 	count(in, r.Cause)
 }
 

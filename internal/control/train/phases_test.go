@@ -122,6 +122,11 @@ func TestAFailureWhileRecoveringEndsTheFirst(t *testing.T) {
 	y.turn(time.Second)
 	y.fail(1, 2*time.Second)
 	in := y.turn(2 * time.Second)
+	for i, r := range in.Last {
+		if r.Rank == nil || *r.Rank != i || r.Replica == "" || r.Node == "" || r.Action != "restart" {
+			t.Errorf("it is not told that rank %d failed: %+v", i, r)
+		}
+	}
 	if in.Count != 2 || len(in.Last) != 2 || in.Last[0].EndedAt == nil || in.LostTime.Std() != 2*time.Second || in.Last[1].EndedAt != nil || in.Recovered != 0 {
 		t.Errorf("%+v", in)
 	}

@@ -2600,6 +2600,8 @@ export interface components {
             world: number;
         };
         Recovery: {
+            /** @description What was done about it: restart, swap (to another node) or stop. */
+            action?: string;
             /**
              * Format: date-time
              * @description The rank at fault and the cause were found.
@@ -2624,13 +2626,22 @@ export interface components {
              * @description Ranks that kept their process: a partial restart. 0: all were started again.
              */
             kept?: number;
+            /** @description That it was on. */
+            node?: string;
             /**
              * Format: date-time
              * @description The next generation was decided.
              */
             openedAt?: string;
+            /**
+             * Format: int64
+             * @description Of the process at fault; absent where the whole replica failed.
+             */
+            rank?: number;
             /** @description It went on from a checkpoint of a tier: memory had no step whole. */
             reloaded?: boolean;
+            /** @description The one at fault. */
+            replica?: string;
             /**
              * Format: int64
              * @description The step that it went on from.
@@ -2883,6 +2894,8 @@ export interface components {
             args?: string[] | null;
             command?: string[] | null;
             env?: components["schemas"]["EnvVar"][] | null;
+            /** @description Instead of the task's. */
+            image?: string;
             /**
              * Format: int64
              * @description Elastic: it grows up to so many; replicas when absent.

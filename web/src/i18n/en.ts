@@ -276,6 +276,7 @@ export const en: Catalogue = {
   "recovery.lostSteps": "Steps made again",
   "recovery.failures": "Failures",
   "recovery.open": "under way",
+  "recovery.rank": "rank {{n}}",
   "recovery.detect": "Detect",
   "recovery.attribute": "Attribute",
   "recovery.place": "Place",

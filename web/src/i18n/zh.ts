@@ -272,6 +272,7 @@ export const zh = {
   "recovery.lostSteps": "重算步数",
   "recovery.failures": "故障次数",
   "recovery.open": "进行中",
+  "recovery.rank": "rank {{n}}",
   "recovery.detect": "发现",
   "recovery.attribute": "归因",
   "recovery.place": "安排",

@@ -71,6 +71,8 @@ function Plot({ bars, lang }: { bars: Bar[]; lang: Language }) {
             <Text size="xs" c={bar.key === "mean" ? undefined : "dimmed"} fw={bar.key === "mean" ? 600 : undefined}>
               {name}
               {bar.cause && ` · ${bar.cause}`}
+              {bar.rank !== undefined && ` · ${t("recovery.rank", { n: bar.rank })}`}
+              {bar.node && ` · ${bar.node}`}
             </Text>
             <div className="track" role="img" aria-label={`${name}: ${words}`} title={words}>
               {bar.parts.map((p) => (
