@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -163,7 +164,7 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 			return err
 		}
 	}
-	all := s.everybody()
+	all := slices.Concat(s.members, s.joining, s.spares) // a copy: the table is made anew in it
 	s.members = all[:len(s.members)+len(s.joining)]
 	s.table() // a spare's part is that of the first place: what differs by rank its launcher is told later
 	made, err := c.recipe(s, task)

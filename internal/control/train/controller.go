@@ -259,8 +259,9 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 	} else if !fault.Is(err, fault.NotFound) {
 		return seen{}, err
 	}
-	known := map[engine.Name]engine.Observation{}
-	for _, ob := range c.cfg.Engine.Replicas(s.task.Meta.ID) {
+	replicas := c.cfg.Engine.Replicas(s.task.Meta.ID)
+	known := make(map[engine.Name]engine.Observation, len(replicas))
+	for _, ob := range replicas {
 		known[ob.Name] = ob
 	}
 	s.stay = c.staysIn(s.task) || s.inside()
@@ -297,14 +298,19 @@ func (s *seen) torn() bool {
 
 // members lists the replicas the current attempt must have, and takes them out of known.
 func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engine.Name]engine.Observation) []member {
-	var out []member
+	total := 0
+	for i := range roles {
+		total += len(roles[i].Slots)
+	}
+	out := make([]member, 0, total)
 	for _, role := range roles {
 		for i, slot := range role.Slots {
 			index, attempt := role.Index(i), s.task.Status.AttemptOf(role.Role)
-			m := member{
+			out = append(out, member{
 				name: engine.NameOf(s.task.Meta.ID, role.Role, index, attempt), role: role.Role, index: index, attempt: attempt,
 				number: slot.Node, devices: slot.Devices, ranks: s.ranksAt(role.Role, slot, recipe.Started), lender: s.lender(index),
-			}
+			})
+			m := &out[len(out)-1]
 			if n := c.node(slot.Node); n != nil {
 				m.node, m.zone, m.leaf, m.rack = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf, n.Spec.Rack
 				m.peak, m.virtual = peakOf(n, slot.Devices), n.Spec.Virtual
@@ -317,7 +323,6 @@ func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engin
 			}
 			m.attached = c.cfg.Hub.Attached(m.name)
 			m.said, _ = c.cfg.Hub.Ranks(m.name)
-			out = append(out, m)
 		}
 	}
 	return out

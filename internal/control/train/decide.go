@@ -187,7 +187,7 @@ func (s *seen) gather(p *plan, now time.Time) {
 	if zones := s.all().zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
 		p.status.Zones, p.commit = zones, true
 	}
-	if s.peered() && s.few() {
+	if s.replaces() && !s.reserves() && s.all().few() {
 		s.giveUp(p, now) // it lost a slot, and then had to start again
 		return
 	}

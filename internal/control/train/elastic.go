@@ -35,25 +35,30 @@ func (c *Controller) muster(s *seen, known map[engine.Name]engine.Observation) {
 	roles := spec.Roles
 	if spec.Shrink != nil {
 		roles = spec.Shrink.Keep
-		for _, m := range c.members(*s, spec.Roles, maps.Clone(known)) {
-			if !has(roles, &m) {
-				s.surplus = append(s.surplus, m)
-			}
-		}
+		stay := spots(roles)
+		s.surplus = slices.DeleteFunc(c.members(*s, spec.Roles, maps.Clone(known)), func(m member) bool { return stay[m.spot()] })
 	}
 	s.members = c.members(*s, roles, known)
 	s.admit()
 }
 
-func has(roles []api.RoleAssignment, m *member) bool {
+// spot tells a task's members apart.
+type spot struct {
+	role  string
+	index int
+}
+
+func (m *member) spot() spot { return spot{m.role, m.index} }
+
+// spots are those of a placement.
+func spots(roles []api.RoleAssignment) map[spot]bool {
+	out := map[spot]bool{}
 	for i := range roles {
 		for k := range roles[i].Slots {
-			if roles[i].Role == m.role && roles[i].Index(k) == m.index {
-				return true
-			}
+			out[spot{roles[i].Role, roles[i].Index(k)}] = true
 		}
 	}
-	return false
+	return out
 }
 
 // admit keeps newcomers aside until all of them are ready: growing never stops who trains.
@@ -93,8 +98,14 @@ func (s *seen) admit() {
 	s.members = slices.DeleteFunc(s.members, aside)
 }
 
-// everybody is who takes part and, behind them, who joins, and who stands by.
-func (s *seen) everybody() []member { return slices.Concat(s.members, s.joining, s.spares) }
+// everybody is who takes part and, behind them, who joins, and who stands by. It is only read: mostly there are no others
+// than the members, of whom there may be thousands.
+func (s *seen) everybody() []member {
+	if len(s.joining)+len(s.spares) == 0 {
+		return slices.Clip(s.members)
+	}
+	return slices.Concat(s.members, s.joining, s.spares)
+}
 
 // elastic says that replicas come and go while the task runs.
 func (s *seen) elastic() bool { return s.task.Spec.Elastic() || s.reserves() }

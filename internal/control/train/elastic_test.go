@@ -1,6 +1,7 @@
 package train
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -53,11 +54,8 @@ func (g *stage) look() seen {
 		roles := g.pl.Spec.Roles
 		if g.pl.Spec.Shrink != nil {
 			roles = g.pl.Spec.Shrink.Keep
-			for _, m := range find(g.pl.Spec.Roles) {
-				if !has(roles, &m) {
-					s.surplus = append(s.surplus, m)
-				}
-			}
+			stay := spots(roles)
+			s.surplus = slices.DeleteFunc(find(g.pl.Spec.Roles), func(m member) bool { return stay[m.spot()] })
 		}
 		s.members = find(roles)
 		for i := range s.members {
@@ -118,7 +116,7 @@ func (g *stage) check(s seen, p plan) {
 	}
 	for _, name := range sortedNames(g.world) { // what a slot is taken from has ended
 		m := g.world[name]
-		stood, stands := has(s.placement.Spec.Roles, m), has(p.resize.Roles, m)
+		stood, stands := spots(s.placement.Spec.Roles)[m.spot()], spots(p.resize.Roles)[m.spot()]
 		if stood && !stands && p.resize.Evict == nil && name == engine.NameOf("task-1", m.role, m.index, g.tk.Status.Attempt) && !m.ended() {
 			g.t.Fatalf("%s lost its slot while it was %s", name, m.state)
 		}
@@ -328,5 +326,26 @@ func TestLostTooMany(t *testing.T) {
 	s.table()
 	if p := decide(s, now.Add(time.Minute)); p.resize == nil || p.resize.Evict == nil || p.status.Generation != 1 {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestTooFewToStartAgain: what lost a slot and then had to start again waits for another place rather than train with
+// fewer than it may.
+func TestTooFewToStartAgain(t *testing.T) {
+	for slots, gone := range map[int]bool{1: true, 2: false} {
+		tk := between(2, 3, 5)
+		tk.Status.Phase, tk.Status.Attempt, tk.Status.Generation = api.PhaseRecovering, 2, 1
+		pl := placed()
+		pl.Spec.Attempt = 2
+		pl.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 1}, {Node: 2}}[:slots]}}
+		s := seen{task: tk, placement: pl}
+		for i := range slots {
+			s.members = append(s.members, at(i, 2, "", false, nil))
+		}
+		s.table()
+		p := decide(s, now)
+		if left := p.resize != nil && p.resize.Evict != nil; left != gone || (len(p.start) == 0) != gone {
+			t.Errorf("%d slots: gives its place up %v, starts %v", slots, left, p.start)
+		}
 	}
 }

@@ -60,7 +60,9 @@ func (s *seen) stopping(p *plan, now time.Time) {
 // endAll stops what runs; true when every replica that ever was has handed over.
 func (s *seen) endAll(p *plan) bool {
 	over := s.all().guest == "" // who is inside goes first
-	for _, m := range s.everybody() {
+	all := s.everybody()
+	for i := range all {
+		m := &all[i]
 		if m.state == "" || m.state == engine.StateDone {
 			continue
 		}

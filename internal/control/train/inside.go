@@ -149,18 +149,20 @@ func (s *seen) lender(index int) api.Lender {
 }
 
 // roleAt is a role as it stands in a slot: inside an environment it has the devices that are there.
-func (s *seen) roleAt(role api.Role, slot api.Slot) *api.Role {
-	if s.inside() {
-		role.Resources.Accelerators.Count = bits.OnesCount64(slot.Devices)
+func (s *seen) roleAt(role *api.Role, slot api.Slot) *api.Role {
+	if !s.inside() {
+		return role
 	}
-	return &role
+	there := *role
+	there.Resources.Accelerators.Count = bits.OnesCount64(slot.Devices)
+	return &there
 }
 
 // ranksAt is how many processes a member has, or how many of them its launcher starts.
 func (s *seen) ranksAt(name string, slot api.Slot, count func(api.Framework, *api.Role) int) int {
 	for i := range s.task.Spec.Roles {
 		if r := &s.task.Spec.Roles[i]; r.Name == name {
-			return max(count(s.task.Spec.Framework, s.roleAt(*r, slot)), 1)
+			return max(count(s.task.Spec.Framework, s.roleAt(r, slot)), 1)
 		}
 	}
 	return 1

@@ -90,8 +90,9 @@ func (m *member) ended() bool { return m.state == engine.StateExited || m.state 
 
 func (s *seen) nodes() int {
 	names := map[string]bool{}
-	for _, m := range s.everybody() {
-		names[m.node] = true
+	all := s.everybody()
+	for i := range all {
+		names[all[i].node] = true
 	}
 	return len(names)
 }

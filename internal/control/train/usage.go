@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"hash/fnv"
-	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -17,7 +16,7 @@ import (
 // keyed by replica, so writing twice is writing once. It comes before the commit that could let a
 // record go: a crash in between writes the same rows again.
 func (c *Controller) writeUsage(ctx context.Context, s seen) error {
-	all := slices.Concat(s.everybody(), s.surplus)
+	all := append(s.everybody(), s.surplus...)
 	bill := billOf(all, s.others)
 	c.mu.Lock()
 	written, ok := c.bills[s.task.Meta.ID]
