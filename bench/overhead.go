@@ -38,12 +38,12 @@ const (
 // racer trains in blocks, when it is told to.
 type racer struct {
 	*contender
-	blocks  int       // asked for so far
-	seconds []float64 // of each step of the pair under way
-	median  []float64 // seconds a step, of each pair
-	mean    []float64
-	data    string  // of the server whose launchers count for it; "": none
-	spent   float64 // seconds of CPU by them within blocks
+	blocks int         // asked for so far
+	turns  [][]float64 // of the pair under way: seconds of each step
+	median []float64   // seconds a step, of each pair
+	mean   []float64
+	data   string  // of the server whose launchers count for it; "": none
+	spent  float64 // seconds of CPU by them within blocks
 }
 
 // cost is in seconds: CPU, and for how long saves held up the training.
@@ -58,17 +58,17 @@ func (c cost) since(before cost) cost {
 
 // benchOverhead: with nothing failing, the same training under Fermi with the SDK and under plain torchrun, in ABBA order.
 func benchOverhead(ctx context.Context, r *report) error {
-	return againstTorchrun(ctx, harness.EnvInt("FERMI_RANKS", recoveryRanks), 0, func(c *harness.Cluster, a, b *racer, used cost) error { return judgeOverhead(r, c, a, b, used) })
+	return againstTorchrun(ctx, harness.EnvInt("FERMI_RANKS", recoveryRanks), 0, func(c *harness.Cluster, x *race) error { return judgeOverhead(r, c, x) })
 }
 
 // benchSaving: the same with one rank whose state is of 256 MiB, all of which changes in every step, saved in memory every tenth step
 // and from there to the disk every hundredth; torchrun saves nothing.
 func benchSaving(ctx context.Context, r *report) error {
-	return againstTorchrun(ctx, 1, savingMiB, func(_ *harness.Cluster, a, b *racer, used cost) error { return judgeSaving(r, a, b, used) })
+	return againstTorchrun(ctx, 1, savingMiB, func(_ *harness.Cluster, x *race) error { return judgeSaving(r, x) })
 }
 
 // againstTorchrun lets both train, in turn: each makes the steps of a pair in a few turns, ABBA.
-func againstTorchrun(ctx context.Context, ranks, mib int, judge func(c *harness.Cluster, a, b *racer, used cost) error) error {
+func againstTorchrun(ctx context.Context, ranks, mib int, judge func(*harness.Cluster, *race) error) error {
 	pairs, steps := harness.EnvInt("FERMI_PAIRS", 20), harness.EnvInt("FERMI_STEPS", 60)
 	root, err := os.MkdirTemp("/tmp", "fermi-overhead")
 	if err != nil {
@@ -113,6 +113,7 @@ func againstTorchrun(ctx context.Context, ranks, mib int, judge func(c *harness.
 	if err != nil {
 		return err
 	}
+	var medians, means []float64 // of a's steps against b's, by pair
 	order := []*racer{a, b}
 	for again := 0; len(a.median) < pairs; {
 		from := readTicks()
@@ -125,24 +126,44 @@ func againstTorchrun(ctx context.Context, ranks, mib int, judge func(c *harness.
 			slices.Reverse(order)
 		}
 		stolen := readTicks().stolenSince(from)
+		byMedians, byMeans := sideBySide(a.turns, b.turns, middle), sideBySide(a.turns, b.turns, average)
 		a.endPair()
 		b.endPair()
 		last := len(a.median) - 1
-		fmt.Printf("pair %2d  sdk %6.1f ms  torchrun %6.1f ms a step (medians)  %+.2f %%, %.1f %% of the processors taken by the host",
-			last+1, 1000*a.median[last], 1000*b.median[last], 100*(a.median[last]/b.median[last]-1), percent(stolen))
+		fmt.Printf("pair %2d  sdk %6.1f ms  torchrun %6.1f ms a step (medians)  %+.2f %%, by means %+.2f %%; %.1f %% of the processors taken by the host",
+			last+1, 1000*a.median[last], 1000*b.median[last], percent(byMedians-1), percent(byMeans-1), percent(stolen))
 		if stolen > overheadStolen && again < 2*pairs {
 			again++
 			a.dropPair()
 			b.dropPair()
-			fmt.Print(": again")
+			fmt.Println(": again")
+			continue
 		}
 		fmt.Println()
+		medians, means = append(medians, byMedians), append(means, byMeans)
 	}
 	after, err := a.cost()
 	if err != nil {
 		return err
 	}
-	return judge(c, a, b, after.since(before))
+	return judge(c, &race{a, b, medians, means, after.since(before)})
+}
+
+// race is how it ended.
+type race struct {
+	a, b           *racer
+	medians, means []float64 // of a's steps against b's, by pair
+	used           cost
+}
+
+// sideBySide is how much longer a step takes in a's turns than in b's: each turn against the one beside it, a few seconds away,
+// since the machine is not as fast in every second; of these ratios the geometric mean, in which none is left out.
+func sideBySide(a, b [][]float64, of func([]float64) float64) float64 {
+	sum := 0.
+	for i := range a {
+		sum += math.Log(of(a[i]) / of(b[i]))
+	}
+	return math.Exp(sum / float64(len(a)))
 }
 
 // inGroup runs torchrun in a control group beside those of the tasks, where there are any: else the kernel would weigh each of its
@@ -176,8 +197,8 @@ func tune(ctx context.Context, a, plain *racer) (repeats int, err error) {
 		if err := plain.race(ctx, overheadTuning, repeats); err != nil {
 			return 0, err
 		}
-		repeats = max(1, int(math.Round(float64(repeats)*overheadStep.Seconds()/quantile(plain.seconds, .5))))
-		a.seconds, plain.seconds = nil, nil
+		repeats = max(1, int(math.Round(float64(repeats)*overheadStep.Seconds()/middle(plain.turns[0]))))
+		a.turns, plain.turns = nil, nil
 		if readTicks().stolenSince(from) <= overheadStolen {
 			calm++
 		}
@@ -187,7 +208,8 @@ func tune(ctx context.Context, a, plain *racer) (repeats int, err error) {
 
 // endPair sums up the steps since the last one.
 func (x *racer) endPair() {
-	x.median, x.mean, x.seconds = append(x.median, quantile(x.seconds, .5)), append(x.mean, average(x.seconds)), nil
+	all := slices.Concat(x.turns...)
+	x.median, x.mean, x.turns = append(x.median, middle(all)), append(x.mean, average(all)), nil
 }
 
 func (x *racer) dropPair() {
@@ -246,13 +268,13 @@ func (x *racer) race(ctx context.Context, steps, repeats int) error {
 	if len(words) != steps {
 		return fmt.Errorf("%s made %d steps of %d", x.name, len(words), steps)
 	}
-	for _, word := range words {
-		s, err := strconv.ParseFloat(word, 64)
-		if err != nil {
+	turn := make([]float64, steps)
+	for i, word := range words {
+		if turn[i], err = strconv.ParseFloat(word, 64); err != nil {
 			return err
 		}
-		x.seconds = append(x.seconds, s)
 	}
+	x.turns = append(x.turns, turn)
 	return nil
 }
 
@@ -284,32 +306,37 @@ func launcherCPU(data string) (sum float64, err error) {
 	return sum, err
 }
 
-// tellRace prints who ran, and how the two compare; it gives the upper end of the slowdown, by the means and the medians of pairs.
-func tellRace(r *report, a, b *racer) (means, medians float64, err error) {
+// tell prints who ran, and how the two compare; it gives the upper end of the slowdown, by the means and the medians of turns.
+func (x *race) tell(r *report) (means, medians float64, err error) {
 	r.Seeds = []int{overheadSeed}
 	versions, err := exec.Command(debianPython, "-c", "import sys, torch; print('Python', sys.version.split()[0] + ', torch', torch.__version__)").Output()
 	if err != nil {
 		return 0, 0, err
 	}
-	fmt.Printf("%s; %d pairs, bootstrap over pairs\n", strings.TrimSpace(string(versions)), len(a.median))
-	for _, x := range []*racer{a, b} {
-		fmt.Printf("%-9s median of medians %6.1f ms, from %6.1f to %6.1f ms\n", x.name, 1000*quantile(x.median, .5), 1000*slices.Min(x.median), 1000*slices.Max(x.median))
+	fmt.Printf("%s; %d pairs, bootstrap over pairs\n", strings.TrimSpace(string(versions)), len(x.medians))
+	for _, one := range []*racer{x.a, x.b} {
+		fmt.Printf("%-9s median of medians %6.1f ms, from %6.1f to %6.1f ms\n", one.name, 1000*middle(one.median), 1000*slices.Min(one.median), 1000*slices.Max(one.median))
 	}
-	low, mid, means := slowdown(a.mean, b.mean)
-	fmt.Printf("slowdown by the means of pairs   %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(means))
-	low, mid, medians = slowdown(a.median, b.median)
-	fmt.Printf("slowdown by the medians of pairs %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(medians))
-	r.atLeast("pairs", float64(len(a.median)), 20)
-	r.atLeast("torchrun's step, median, not too short [ms]", 1000*quantile(b.median, .5), 100)
-	r.atMost("torchrun's step, median, not too long [ms]", 1000*quantile(b.median, .5), 300)
+	low, mid, whole := slowdown(ratios(x.a.median, x.b.median))
+	fmt.Printf("slowdown by the medians of whole pairs %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(whole))
+	low, mid, whole = slowdown(ratios(x.a.mean, x.b.mean))
+	fmt.Printf("slowdown by the means of whole pairs   %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(whole))
+	low, mid, means = slowdown(x.means)
+	fmt.Printf("slowdown turn by turn, by their means   %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(means))
+	low, mid, medians = slowdown(x.medians)
+	fmt.Printf("slowdown turn by turn, by their medians %+.2f %% (95 %%: %+.2f to %+.2f)\n", percent(mid), percent(low), percent(medians))
+	r.atLeast("pairs", float64(len(x.medians)), 20)
+	r.atLeast("torchrun's step, median, not too short [ms]", 1000*middle(x.b.median), 100)
+	r.atMost("torchrun's step, median, not too long [ms]", 1000*middle(x.b.median), 300)
 	return means, medians, nil
 }
 
-func judgeOverhead(r *report, c *harness.Cluster, a, b *racer, used cost) error {
-	_, high, err := tellRace(r, a, b)
+func judgeOverhead(r *report, c *harness.Cluster, x *race) error {
+	_, high, err := x.tell(r)
 	if err != nil {
 		return err
 	}
+	used := x.used
 	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s\n", used.ranks, used.sdk, used.launcher)
 	anon, err := launcherMB(c.Dir)
 	if err != nil {
@@ -322,16 +349,17 @@ func judgeOverhead(r *report, c *harness.Cluster, a, b *racer, used cost) error 
 }
 
 // judgeSaving goes by the means: only one step in ten saves.
-func judgeSaving(r *report, a, b *racer, used cost) error {
-	high, _, err := tellRace(r, a, b)
+func judgeSaving(r *report, x *race) error {
+	high, _, err := x.tell(r)
 	if err != nil {
 		return err
 	}
+	used := x.used
 	steps, wall := harness.EnvInt("FERMI_STEPS", 60), 0. // that count
-	for _, mean := range a.mean {
+	for _, mean := range x.a.mean {
 		wall += mean * float64(steps)
 	}
-	each, counted := used.stalled/float64(max(used.saves, 1)), len(a.mean)*steps/10
+	each, counted := used.stalled/float64(max(used.saves, 1)), len(x.a.mean)*steps/10
 	fmt.Printf("%d saves of %d MiB, every %d steps one to the disk; stall × saves ÷ wall of the pairs: %.1f ms × %d ÷ %.0f s = %.2f %%\n",
 		used.saves, savingMiB, savingToDisk, 1000*each, counted, wall, percent(each*float64(counted)/wall))
 	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s\n", used.ranks, used.sdk, used.launcher)
@@ -342,12 +370,16 @@ func judgeSaving(r *report, a, b *racer, used cost) error {
 
 func percent(x float64) float64 { return 100 * x }
 
-// slowdown is the median of the ratios of pairs less one, and its 95 % interval by resampling pairs.
-func slowdown(a, b []float64) (low, mid, high float64) {
-	ratios := make([]float64, len(a))
+func ratios(a, b []float64) []float64 {
+	out := make([]float64, len(a))
 	for i := range a {
-		ratios[i] = a[i]/b[i] - 1
+		out[i] = a[i] / b[i]
 	}
+	return out
+}
+
+// slowdown is the median of the ratios of pairs less one, and its 95 % interval by resampling pairs.
+func slowdown(ratios []float64) (low, mid, high float64) {
 	rnd := rand.New(rand.NewPCG(overheadSeed, 2))
 	found, drawn := make([]float64, resamples), make([]float64, len(ratios))
 	for i := range found {
@@ -356,8 +388,10 @@ func slowdown(a, b []float64) (low, mid, high float64) {
 		}
 		found[i] = quantile(drawn, .5)
 	}
-	return quantile(found, .025), quantile(ratios, .5), quantile(found, .975)
+	return quantile(found, .025) - 1, middle(ratios) - 1, quantile(found, .975) - 1
 }
+
+func middle(list []float64) float64 { return quantile(list, .5) }
 
 // quantile lies between its neighbours.
 func quantile(list []float64, q float64) float64 {
