@@ -48,6 +48,8 @@ export async function seeRecovery({ page, base, t, accessible, picture, must }, 
   for (const phase of ["detect", "attribute", "place", "start", "restore", "catchUp"]) {
     must(words.includes(t[`recovery.${phase}`]), `no ${phase} in ${words}`);
   }
+  const rank = t["recovery.rank"].replace("{{n}}", "[01]");
+  must(new RegExp(`: ${rank} · \\S+; `).test(words), `nobody failed in ${words}`);
   await page.getByText("killed × 2").waitFor();
   await page.getByText(t["recovery.within"]).waitFor();
   await accessible(page, "recovery");

@@ -65,16 +65,19 @@ function Plot({ bars, lang }: { bars: Bar[]; lang: Language }) {
     <ul className="recoveries">
       {bars.map((bar) => {
         const name = bar.key === "mean" ? t("recovery.meanRow") : moment(bar.failedAt, lang);
+        const who = [bar.rank !== undefined && t("recovery.rank", { n: bar.rank }), bar.node]
+          .filter(Boolean)
+          .join(" · ");
         const words = bar.parts.map((p) => `${t(`recovery.${p.phase}`)} ${short(p.ms, t)}`).join(", ");
         return (
           <li key={bar.key}>
             <Text size="xs" c={bar.key === "mean" ? undefined : "dimmed"} fw={bar.key === "mean" ? 600 : undefined}>
               {name}
               {bar.cause && ` · ${bar.cause}`}
-              {bar.rank !== undefined && ` · ${t("recovery.rank", { n: bar.rank })}`}
-              {bar.node && ` · ${bar.node}`}
+              {who && <br />}
+              {who}
             </Text>
-            <div className="track" role="img" aria-label={`${name}: ${words}`} title={words}>
+            <div className="track" role="img" aria-label={`${name}: ${who && `${who}; `}${words}`} title={words}>
               {bar.parts.map((p) => (
                 <span
                   key={p.phase}
