@@ -30,6 +30,7 @@ const (
 	overheadTuning = 20                     // steps of a block that only measures how much work a step is
 	overheadStolen = 0.02                   // a pair of which the host gave more to others says little, and is made again, within reason
 	resamples      = 10000
+	overheadRounds = 5
 	overheadTurn   = 10 // steps until it is the other's turn; few, for the machine is not as fast in every second
 	savingMiB      = 256
 	savingToDisk   = 100 // steps
@@ -37,13 +38,13 @@ const (
 
 // racer trains in blocks, when it is told to.
 type racer struct {
-	*contender
-	blocks int         // asked for so far
-	turns  [][]float64 // of the pair under way: seconds of each step
-	median []float64   // seconds a step, of each pair
-	mean   []float64
-	data   string  // of the server whose launchers count for it; "": none
-	spent  float64 // seconds of CPU by them within blocks
+	*contender             // other processes in each round
+	blocks     int         // they were asked for so far
+	turns      [][]float64 // of the pair under way: seconds of each step
+	median     []float64   // seconds a step, of each pair
+	mean       []float64
+	data       string  // of the server whose launchers count for it; "": none
+	spent      float64 // seconds of CPU by them within blocks
 }
 
 // cost is in seconds: CPU, and for how long saves held up the training.
@@ -52,24 +53,58 @@ type cost struct {
 	saves                         int
 }
 
-func (c cost) since(before cost) cost {
-	return cost{c.ranks - before.ranks, c.sdk - before.sdk, c.launcher - before.launcher, c.stalled - before.stalled, c.saves - before.saves}
+func (c cost) plus(later, earlier cost) cost {
+	return cost{
+		c.ranks + later.ranks - earlier.ranks, c.sdk + later.sdk - earlier.sdk, c.launcher + later.launcher - earlier.launcher,
+		c.stalled + later.stalled - earlier.stalled, c.saves + later.saves - earlier.saves,
+	}
+}
+
+// race is of us against torchrun.
+type race struct {
+	ranks, mib     int
+	pairs, steps   int   // wanted; of each
+	repeats        int   // work that makes a step of the length aimed at; 0: not known yet
+	again          int   // pairs that did not count
+	a, b           racer // ours and torchrun's
+	medians, means []float64
+	used, others   cost    // ours and torchrun's
+	anon           float64 // MB of the largest launcher
 }
 
 // benchOverhead: with nothing failing, the same training under Fermi with the SDK and under plain torchrun, in ABBA order.
 func benchOverhead(ctx context.Context, r *report) error {
-	return againstTorchrun(ctx, harness.EnvInt("FERMI_RANKS", recoveryRanks), 0, func(c *harness.Cluster, x *race) error { return judgeOverhead(r, c, x) })
+	x, err := againstTorchrun(ctx, harness.EnvInt("FERMI_RANKS", recoveryRanks), 0)
+	if err != nil {
+		return err
+	}
+	return judgeOverhead(r, x)
 }
 
 // benchSaving: the same with one rank whose state is of 256 MiB, all of which changes in every step, saved in memory every tenth step
 // and from there to the disk every hundredth; torchrun saves nothing.
 func benchSaving(ctx context.Context, r *report) error {
-	return againstTorchrun(ctx, 1, savingMiB, func(_ *harness.Cluster, x *race) error { return judgeSaving(r, x) })
+	x, err := againstTorchrun(ctx, 1, savingMiB)
+	if err != nil {
+		return err
+	}
+	return judgeSaving(r, x)
 }
 
-// againstTorchrun lets both train, in turn: each makes the steps of a pair in a few turns, ABBA.
-func againstTorchrun(ctx context.Context, ranks, mib int, judge func(*harness.Cluster, *race) error) error {
-	pairs, steps := harness.EnvInt("FERMI_PAIRS", 20), harness.EnvInt("FERMI_STEPS", 60)
+// againstTorchrun lets both train, in rounds of some pairs with processes of their own: two processes of the same program are not equally
+// fast for as long as they live, by where their memory happens to lie.
+func againstTorchrun(ctx context.Context, ranks, mib int) (*race, error) {
+	x := &race{ranks: ranks, mib: mib, pairs: harness.EnvInt("FERMI_PAIRS", 30), steps: harness.EnvInt("FERMI_STEPS", 60)}
+	for n := range overheadRounds {
+		if err := x.round(ctx, (n+1)*x.pairs/overheadRounds); err != nil {
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+// round starts both and lets them train until there are so many pairs.
+func (x *race) round(ctx context.Context, until int) error {
 	root, err := os.MkdirTemp("/tmp", "fermi-overhead")
 	if err != nil {
 		return err
@@ -84,11 +119,11 @@ func againstTorchrun(ctx context.Context, ranks, mib int, judge func(*harness.Cl
 	if err != nil {
 		return err
 	}
-	ours.size = ranks
-	if mib > 0 { // as issue 6 has it: in memory every 10 steps, on the disk every 100
+	ours.size = x.ranks
+	if x.mib > 0 { // as issue 6 has it: in memory every 10 steps, on the disk every 100
 		ours.checkpoint = &api.Checkpoints{Local: &api.CheckpointTier{EverySteps: savingToDisk}}
 	}
-	state := api.EnvVar{Name: "STATE_MIB", Value: strconv.Itoa(mib)}
+	state := api.EnvVar{Name: "STATE_MIB", Value: strconv.Itoa(x.mib)}
 	standby := &api.Standby{Preload: []string{"torch"}}
 	if err := ours.submit(ctx, c, cl, standby, []api.EnvVar{{Name: "SDK", Value: "1"}, state}); err != nil {
 		return err
@@ -97,63 +132,66 @@ func againstTorchrun(ctx context.Context, ranks, mib int, judge func(*harness.Cl
 	if err != nil {
 		return err
 	}
-	plain.size, plain.env = ranks, []string{state.Name + "=" + state.Value}
+	plain.size, plain.env = x.ranks, []string{state.Name + "=" + state.Value}
 	leave, err := plain.inGroup(ctx)
 	defer leave()
 	if err != nil {
 		return err
 	}
 	ours.look, plain.look = 20*time.Millisecond, 20*time.Millisecond
-	a, b := &racer{contender: ours, data: c.Dir}, &racer{contender: plain}
-	repeats, err := tune(ctx, a, b)
-	if err != nil {
+	x.a.contender, x.a.blocks, x.a.data = ours, 0, c.Dir
+	x.b.contender, x.b.blocks = plain, 0
+	if err := x.tune(ctx); err != nil {
 		return err
 	}
-	before, err := a.cost()
-	if err != nil {
+	before, err := x.a.cost()
+	others, oerr := x.b.cost()
+	if err := errors.Join(err, oerr); err != nil {
 		return err
 	}
-	var medians, means []float64 // of a's steps against b's, by pair
-	order := []*racer{a, b}
-	for again := 0; len(a.median) < pairs; {
-		from := readTicks()
-		for left := steps; left > 0; left -= overheadTurn {
-			for _, x := range order {
-				if err := x.race(ctx, min(overheadTurn, left), repeats); err != nil {
-					return err
-				}
-			}
-			slices.Reverse(order)
+	for len(x.medians) < until {
+		if err := x.pair(ctx); err != nil {
+			return err
 		}
-		stolen := readTicks().stolenSince(from)
-		byMedians, byMeans := sideBySide(a.turns, b.turns, middle), sideBySide(a.turns, b.turns, average)
-		a.endPair()
-		b.endPair()
-		last := len(a.median) - 1
-		fmt.Printf("pair %2d  sdk %6.1f ms  torchrun %6.1f ms a step (medians)  %+.2f %%, by means %+.2f %%; %.1f %% of the processors taken by the host",
-			last+1, 1000*a.median[last], 1000*b.median[last], percent(byMedians-1), percent(byMeans-1), percent(stolen))
-		if stolen > overheadStolen && again < 2*pairs {
-			again++
-			a.dropPair()
-			b.dropPair()
-			fmt.Println(": again")
-			continue
-		}
-		fmt.Println()
-		medians, means = append(medians, byMedians), append(means, byMeans)
 	}
-	after, err := a.cost()
-	if err != nil {
-		return err
-	}
-	return judge(c, &race{a, b, medians, means, after.since(before)})
+	after, err := x.a.cost()
+	last, oerr := x.b.cost()
+	anon, merr := launcherMB(c.Dir)
+	x.used, x.others, x.anon = x.used.plus(after, before), x.others.plus(last, others), max(x.anon, anon)
+	return errors.Join(err, oerr, merr)
 }
 
-// race is how it ended.
-type race struct {
-	a, b           *racer
-	medians, means []float64 // of a's steps against b's, by pair
-	used           cost
+// pair has each make the steps of one in a few turns, ABBA.
+func (x *race) pair(ctx context.Context) error {
+	from, order := readTicks(), []*racer{&x.a, &x.b}
+	if len(x.medians)%2 == 1 {
+		slices.Reverse(order)
+	}
+	for left := x.steps; left > 0; left -= overheadTurn {
+		for _, one := range order {
+			if err := one.race(ctx, min(overheadTurn, left), x.repeats); err != nil {
+				return err
+			}
+		}
+		slices.Reverse(order)
+	}
+	stolen := readTicks().stolenSince(from)
+	byMedians, byMeans := sideBySide(x.a.turns, x.b.turns, middle), sideBySide(x.a.turns, x.b.turns, average)
+	x.a.endPair()
+	x.b.endPair()
+	last := len(x.medians)
+	fmt.Printf("pair %2d  sdk %6.1f ms  torchrun %6.1f ms a step (medians)  %+.2f %%, by means %+.2f %%; %.1f %% of the processors taken by the host",
+		last+1, 1000*x.a.median[last], 1000*x.b.median[last], percent(byMedians-1), percent(byMeans-1), percent(stolen))
+	if stolen > overheadStolen && x.again < 2*x.pairs {
+		x.again++
+		x.a.dropPair()
+		x.b.dropPair()
+		fmt.Println(": again")
+		return nil
+	}
+	fmt.Println()
+	x.medians, x.means = append(x.medians, byMedians), append(x.means, byMeans)
+	return nil
 }
 
 // sideBySide is how much longer a step takes in a's turns than in b's: each turn against the one beside it, a few seconds away,
@@ -186,24 +224,30 @@ func (x *contender) inGroup(ctx context.Context) (leave func(), err error) {
 }
 
 // tune finds how much work makes a step of the length aimed at, of the plain one: the other is slow until it has made its first saves.
-// Both make their first steps in it, which are slower than later ones. A round of which the host took much is made again, within reason.
-func tune(ctx context.Context, a, plain *racer) (repeats int, err error) {
-	repeats = 1
-	for calm, tries := 0, 0; calm < 4 && tries < 40; tries++ {
+// Both make their first steps in it, which are slower than later ones, so each round has some. A round of which the host took much is
+// made again, within reason.
+func (x *race) tune(ctx context.Context) error {
+	find, wanted := x.repeats == 0, 2
+	if find {
+		x.repeats, wanted = 1, 4
+	}
+	for calm, tries := 0, 0; calm < wanted && tries < 40; tries++ {
 		from := readTicks()
-		if err := a.race(ctx, overheadTuning, repeats); err != nil {
-			return 0, err
+		if err := x.a.race(ctx, overheadTuning, x.repeats); err != nil {
+			return err
 		}
-		if err := plain.race(ctx, overheadTuning, repeats); err != nil {
-			return 0, err
+		if err := x.b.race(ctx, overheadTuning, x.repeats); err != nil {
+			return err
 		}
-		repeats = max(1, int(math.Round(float64(repeats)*overheadStep.Seconds()/middle(plain.turns[0]))))
-		a.turns, plain.turns = nil, nil
-		if readTicks().stolenSince(from) <= overheadStolen {
+		if find {
+			x.repeats = max(1, int(math.Round(float64(x.repeats)*overheadStep.Seconds()/middle(x.b.turns[0]))))
+		}
+		x.a.turns, x.b.turns = nil, nil
+		if !find || readTicks().stolenSince(from) <= overheadStolen {
 			calm++
 		}
 	}
-	return repeats, nil
+	return nil
 }
 
 // endPair sums up the steps since the last one.
@@ -313,8 +357,8 @@ func (x *race) tell(r *report) (means, medians float64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	fmt.Printf("%s; %d pairs, bootstrap over pairs\n", strings.TrimSpace(string(versions)), len(x.medians))
-	for _, one := range []*racer{x.a, x.b} {
+	fmt.Printf("%s; %d pairs in %d rounds with processes of their own, bootstrap over pairs\n", strings.TrimSpace(string(versions)), len(x.medians), overheadRounds)
+	for _, one := range []*racer{&x.a, &x.b} {
 		fmt.Printf("%-9s median of medians %6.1f ms, from %6.1f to %6.1f ms\n", one.name, 1000*middle(one.median), 1000*slices.Min(one.median), 1000*slices.Max(one.median))
 	}
 	low, mid, whole := slowdown(ratios(x.a.median, x.b.median))
@@ -331,20 +375,16 @@ func (x *race) tell(r *report) (means, medians float64, err error) {
 	return means, medians, nil
 }
 
-func judgeOverhead(r *report, c *harness.Cluster, x *race) error {
+func judgeOverhead(r *report, x *race) error {
 	_, high, err := x.tell(r)
 	if err != nil {
 		return err
 	}
 	used := x.used
-	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s\n", used.ranks, used.sdk, used.launcher)
-	anon, err := launcherMB(c.Dir)
-	if err != nil {
-		return err
-	}
+	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s; torchrun's ranks %.1f s\n", used.ranks, used.sdk, used.launcher, x.others.ranks)
 	r.atMost("slowdown, upper end of its 95 % interval [%]", percent(high), 3)
 	r.atMost("CPU of launcher + SDK [% of the ranks']", 100*(used.launcher+used.sdk)/(used.ranks-used.sdk), 1)
-	r.atMost("launcher's anonymous memory [MB]", anon, 20)
+	r.atMost("launcher's anonymous memory [MB]", x.anon, 20)
 	return nil
 }
 
@@ -362,7 +402,7 @@ func judgeSaving(r *report, x *race) error {
 	each, counted := used.stalled/float64(max(used.saves, 1)), len(x.a.mean)*steps/10
 	fmt.Printf("%d saves of %d MiB, every %d steps one to the disk; stall × saves ÷ wall of the pairs: %.1f ms × %d ÷ %.0f s = %.2f %%\n",
 		used.saves, savingMiB, savingToDisk, 1000*each, counted, wall, percent(each*float64(counted)/wall))
-	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s\n", used.ranks, used.sdk, used.launcher)
+	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s; torchrun's ranks %.1f s\n", used.ranks, used.sdk, used.launcher, x.others.ranks)
 	r.atLeast("saves", float64(used.saves), float64(counted))
 	r.atMost("slowdown with saves, upper end of its 95 % interval [%]", percent(high), 5)
 	return nil
