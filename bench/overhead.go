@@ -92,7 +92,7 @@ func benchSaving(ctx context.Context, r *report) error {
 }
 
 // againstTorchrun lets both train, in rounds of some pairs with processes of their own: two processes of the same program are not equally
-// fast for as long as they live, by where their memory happens to lie.
+// fast from one start to the next, for reasons that were not found.
 func againstTorchrun(ctx context.Context, ranks, mib int) (*race, error) {
 	x := &race{ranks: ranks, mib: mib, pairs: harness.EnvInt("FERMI_PAIRS", 30), steps: harness.EnvInt("FERMI_STEPS", 60)}
 	for n := range overheadRounds {
