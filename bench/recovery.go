@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -45,6 +46,7 @@ type contender struct {
 	get  func(ctx context.Context) (*api.TrainingTask, error) // nil of torchrun
 	// times are when the failure was seen and when the restart was decided; zero: unknown.
 	times func(ctx context.Context) (seen, decided time.Time)
+	read  map[int]*diary // of its ranks
 	total sample
 	parts map[string]sample
 }
@@ -67,6 +69,11 @@ func benchRecovery(ctx context.Context, r *report) error {
 	defer c.Cleanup()
 	all, stop, err := contenders(ctx, c, cl, root)
 	defer stop()
+	defer func() {
+		for _, x := range all {
+			x.close()
+		}
+	}()
 	if err != nil {
 		return err
 	}
@@ -76,7 +83,11 @@ func benchRecovery(ctx context.Context, r *report) error {
 		if trial%4 == 0 {
 			rank = 0
 		}
-		for _, x := range all {
+		turn := slices.Clone(all)
+		if trial%2 == 1 {
+			slices.Reverse(turn) // nobody always comes after the same one
+		}
+		for _, x := range turn {
 			if err := x.trial(ctx, rank, time.Duration(rnd.IntN(300))*time.Millisecond); err != nil {
 				return fmt.Errorf("%s: %w", x.name, err)
 			}
@@ -174,7 +185,7 @@ func contenders(ctx context.Context, c *harness.Cluster, cl *client.Client, root
 }
 
 func newContender(name, root string, script []byte) (*contender, error) {
-	x := &contender{name: name, size: recoveryRanks, dir: filepath.Join(root, name), look: 2 * time.Millisecond, parts: map[string]sample{}}
+	x := &contender{name: name, size: recoveryRanks, dir: filepath.Join(root, name), look: 2 * time.Millisecond, read: map[int]*diary{}, parts: map[string]sample{}}
 	err := os.MkdirAll(x.dir, 0o777)
 	for _, dir := range []string{root, x.dir} {
 		err = errors.Join(err, os.Chmod(dir, 0o777)) // the tasks are the project's, not ours
@@ -268,17 +279,43 @@ type event struct {
 	number     int
 }
 
-func (x *contender) events(rank int) (list []event) {
-	data, _ := os.ReadFile(filepath.Join(x.dir, "events."+strconv.Itoa(rank)))
-	for line := range strings.Lines(string(data)) {
+// diary is what was read of a rank's lines: each look takes only the new ones, or it would cost the ranks it looks at
+// more with every trial.
+type diary struct {
+	file *os.File
+	rest string // of a line that is not whole yet
+	list []event
+}
+
+func (x *contender) events(rank int) []event {
+	d := x.read[rank]
+	if d == nil {
+		file, err := os.Open(filepath.Join(x.dir, "events."+strconv.Itoa(rank)))
+		if err != nil {
+			return nil // not begun
+		}
+		d = &diary{file: file}
+		x.read[rank] = d
+	}
+	data, _ := io.ReadAll(d.file)
+	text := d.rest + string(data)
+	end := strings.LastIndexByte(text, '\n') + 1
+	d.rest = text[end:]
+	for line := range strings.Lines(text[:end]) {
 		var e event
 		var at float64
 		if n, _ := fmt.Sscanf(line, "%s %f %d %d\n", &e.what, &at, &e.generation, &e.number); n == 4 {
 			e.at = time.UnixMicro(int64(at * 1e6))
-			list = append(list, e)
+			d.list = append(d.list, e)
 		}
 	}
-	return list
+	return d.list
+}
+
+func (x *contender) close() {
+	for _, d := range x.read {
+		_ = d.file.Close()
+	}
 }
 
 // newest is the number of a rank's last line of that kind.
@@ -308,7 +345,14 @@ func (x *contender) until(ctx context.Context, what string, ok func() bool) erro
 
 // steps are rank 0's in a generation.
 func (x *contender) steps(generation int) (list []event) {
-	return slices.DeleteFunc(x.events(0), func(e event) bool { return e.what != "step" || e.generation != generation })
+	all := x.events(0)
+	for i := len(all) - 1; i >= 0 && all[i].generation >= generation; i-- {
+		if all[i].what == "step" && all[i].generation == generation {
+			list = append(list, all[i])
+		}
+	}
+	slices.Reverse(list)
+	return list
 }
 
 // trial kills a rank and waits for the next step of all.
