@@ -70,8 +70,8 @@ def restore(folder, state, into):
     """As a launcher and a process that starts do it: every byte is checked, then it is copied out."""
     session = _session.Session({"FERMI_SEALS": "1", "FERMI_SOCKET": "-"})
     session.restore = 1
-    memory = checkpoint.L0(folder, session)
     begin = time.perf_counter()
+    memory = checkpoint.L0(folder, session)
     print("check %s 1" % os.path.join(folder, "rank-0.0"), flush=True)
     if sys.stdin.readline() != "ok\n":
         raise SystemExit("the state is damaged")

@@ -5,6 +5,7 @@ import random
 import shutil
 import signal
 import struct
+import subprocess
 import tempfile
 import threading
 import unittest
@@ -391,16 +392,15 @@ class Saves(Folder):
         if pid == 0:
             try:
                 memory, session = self.l0()
-                saved, real = threading.Event(), os.posix_fallocate
+                saved, real = threading.Event(), _slots._populate
 
-                def half(fd, offset, size):
-                    if fd != memory._slots[0]._fd:
-                        real(fd, offset, size // 2)
+                def half(mapping):
+                    if mapping is not memory._slots[0]._map:
                         saved.wait()
                         os.kill(os.getpid(), signal.SIGKILL)
-                    real(fd, offset, size)
+                    return real(mapping)
 
-                os.posix_fallocate = half
+                _slots._populate = half
                 memory.save(1, state_of(1, 300_000))
                 memory.flush()
                 saved.set()
@@ -417,29 +417,73 @@ class Saves(Folder):
 
     def test_no_memory_for_more_than_one_slot_is_said_by_the_save_that_needs_it(self):
         memory, session = self.l0()
-        real, first = os.posix_fallocate, memory._slots[0]._fd
+        real = _slots._populate
 
-        def full(fd, offset, size):
-            if fd != first:
+        def full(mapping):
+            if mapping is not memory._slots[0]._map:
                 raise OSError(28, "No space left on device")
-            real(fd, offset, size)
+            return real(mapping)
 
-        self.patch(os, "posix_fallocate", full)
+        self.patch(_slots, "_populate", full)
         self.assertTrue(memory.save(1, state_of(1, 100)))
         self.assertIn("No space left", memory.save(2, state_of(2, 100)).why)
         memory.close()
 
     def test_no_memory_skips_and_says_so(self):
         memory, session = self.l0()
-        self.addCleanup(setattr, os, "posix_fallocate", os.posix_fallocate)
 
-        def full(fd, offset, size):
+        def full(mapping):
             raise OSError(28, "No space left on device")
 
-        os.posix_fallocate = full
+        self.patch(_slots, "_populate", full)
         saved = memory.save(1, state_of(1, 100))
         self.assertFalse(saved)
         self.assertIn("No space left", saved.why)
+        memory.close()
+
+    def test_a_full_file_system_is_said_and_not_kept_full(self):
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", self.folder], capture_output=True, check=False).returncode:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", self.folder], check=True)
+        memory, session = self.l0()
+        saved = memory.save(1, state_of(1, 8 << 20))
+        self.assertFalse(saved)
+        self.assertIn("No space left", saved.why)
+        self.assertTrue(memory.save(2, state_of(2, 1 << 20)))
+        memory.flush()
+        memory.close()
+        memory, session = self.l0()
+        self.assertEqual(memory.held(), [2])
+        memory.close()
+
+    def test_after_a_restart_no_save_makes_room(self):
+        """The slots that are there are made ready while training goes on, and keep what they hold."""
+        memory, session = self.l0()
+        for step in (1, 2):
+            memory.save(step, state_of(step, 300_000))
+        memory.close()
+        memory, session = self.l0()
+        self.assertEqual(memory.held(), [1, 2])
+        session.restore = 2
+        self.assertEqual(memory.restore().state, state_of(2, 300_000))
+        memory._rest()
+        self.assertTrue(all(s._there for s in memory._slots))
+        self.assertEqual(memory.held(), [1, 2])
+        self.patch(_slots, "_populate", None)
+        for step in (3, 4, 5):
+            session.watermark = step - 1
+            self.assertTrue(memory.save(step, state_of(step, 300_000)))
+            memory.flush()
+        memory.close()
+
+    def test_a_start_from_nothing_makes_room_for_the_state_it_is_shown(self):
+        memory, session = self.l0()
+        self.assertIsNone(memory.restore(state_of(0, 300_000)))
+        memory._rest()
+        self.assertTrue(all(s._there for s in memory._slots))
+        self.patch(_slots, "_populate", None)
+        self.assertTrue(memory.save(1, state_of(1, 300_000)))
+        self.assertIsNone(memory.restore({"f": print}))  # which no save would take
         memory.close()
 
     def test_kill_dash_nine_at_random_moments(self):

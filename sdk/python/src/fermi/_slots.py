@@ -12,6 +12,7 @@ can takes the sums, and checks them before a restore: its processor's instructio
 """
 
 import ctypes
+import errno
 import mmap
 import os
 import struct
@@ -65,6 +66,7 @@ class Slot:
         self.path = path
         self.header = None  # of what was found whole, or committed
         self._map = None
+        self._there = False  # every page of the mapping is
         self._pinned = None  # address, while CUDA knows the mapping
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._open()
@@ -73,9 +75,6 @@ class Slot:
         size = os.fstat(self._fd).st_size
         if size >= DATA:
             self._map = mmap.mmap(self._fd, size)
-            if not _populate(self._map):
-                self._map.close()
-                self._map = mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
 
     def look(self):
         """Sets and returns the header if there is one; whether the bytes are as they were written somebody else has seen."""
@@ -109,7 +108,7 @@ class Slot:
         """The table of check sums of the data; chunks are summed side by side, for zlib lets other threads run."""
         with memoryview(self._map) as view:
             parts = [view[DATA + i : DATA + min(i + CHUNK, length)] for i in range(0, length, CHUNK)]
-            sums = _side_by_side(parts) if len(parts) > 1 else [zlib.crc32(p) for p in parts]
+            sums = _side_by_side(zlib.crc32, parts)
             for p in parts:
                 p.release()
         return struct.pack("<%dI" % len(sums), *sums)
@@ -120,21 +119,39 @@ class Slot:
         if self._map:
             self._map[: _HEADER.size + 4] = bytes(_HEADER.size + 4)
 
+    def fits(self, data, tree):
+        return self._map is not None and len(self._map) >= _need(data, tree)
+
     def ready(self, data, tree, torch=None):
         """There is room, and CUDA was asked to know it where there is a torch."""
-        return self._map is not None and len(self._map) >= _need(data, tree) and (torch is None or self._pinned is not None)
+        return self._there and self.fits(data, tree) and (torch is None or self._pinned is not None)
 
     def reserve(self, data, tree, torch=None):
-        """Makes room: allocated and mapped now, so that no save meets a page that is not there, or no memory. With torch
-        CUDA copies straight into it."""
-        if not self.ready(data, tree):
-            size = -(-(_need(data, tree) + ROOM) // ROOM) * ROOM
+        """Makes room: every page is there now, so that no save meets one that is not, or no memory. With torch CUDA copies
+        straight into it. Only where it must grow it loses what it held."""
+        if not self.fits(data, tree):
             self.wipe()
-            os.posix_fallocate(self._fd, 0, size)
             self._unmap()
+            os.ftruncate(self._fd, -(-(_need(data, tree) + ROOM) // ROOM) * ROOM)
             self._open()
+            try:
+                self._fill()
+            except OSError:
+                self._unmap()
+                os.ftruncate(self._fd, 0)  # or it would keep from others the part that it got
+                raise
+        elif not self._there:
+            self._fill()
         if torch is not None:
             self.pin(torch)
+
+    def _fill(self):
+        if not _populate(self._map):
+            size = len(self._map)
+            os.posix_fallocate(self._fd, 0, size)
+            self._unmap()
+            self._map = mmap.mmap(self._fd, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
+        self._there = True
 
     def pin(self, torch):
         """Lets CUDA copy straight into the mapping, at the speed of pinned memory. Where it may not, copies only take longer."""
@@ -148,7 +165,7 @@ class Slot:
             import torch
 
             torch.cuda.cudart().cudaHostUnregister(self._pinned)
-        self._pinned = None
+        self._pinned, self._there = None, False
         if self._map:
             self._map.close()
             self._map = None
@@ -193,21 +210,39 @@ class Slot:
         os.close(self._fd)
 
 
-_POPULATE_READ = 22  # of madvise, Linux 5.14; the pages are there to be written too, and it takes half the time
+_POPULATE_WRITE = 23  # of madvise, Linux 5.14
+_PIECE = 64 << 20  # bytes that are not worth a thread of their own
 
 
 def _populate(mapping):
-    """Makes every page be there; false where the system can't. Other threads run meanwhile, as they don't while mmap() does it."""
+    """Makes every page be there, by threads side by side: one alone takes three times as long. False where the system can't; an
+    OSError when there is no memory."""
     address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
-    return ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(mapping)), _POPULATE_READ) == 0
+    piece = max(-(-len(mapping) // _THREADS // mmap.PAGESIZE) * mmap.PAGESIZE, _PIECE)
+    madvise = ctypes.CDLL(None, use_errno=True).madvise
+
+    def make(at):
+        failed = madvise(ctypes.c_void_p(address + at), ctypes.c_size_t(min(piece, len(mapping) - at)), _POPULATE_WRITE)
+        return ctypes.get_errno() if failed else 0
+
+    failed = set(_side_by_side(make, range(0, len(mapping), piece))) - {0}
+    if failed - {errno.EINVAL}:  # it says EFAULT where a write would have been the end of us
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return not failed
 
 
-def _side_by_side(parts):
-    try:
-        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-            return list(pool.map(zlib.crc32, parts))
-    except RuntimeError:  # the interpreter is ending and starts no threads any more
-        return [zlib.crc32(p) for p in parts]
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+def _side_by_side(do, parts):
+    """What do gives for each part; it lets other threads run."""
+    if len(parts) > 1:
+        try:
+            with ThreadPoolExecutor(_THREADS) as pool:
+                return list(pool.map(do, parts))
+        except RuntimeError:  # the interpreter is ending and starts no threads any more
+            pass
+    return [do(p) for p in parts]
 
 
 def _need(data, tree):

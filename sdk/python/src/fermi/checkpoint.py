@@ -220,10 +220,10 @@ class L0:
             self._apart = min(max(2 * self._apart, APART), APART_MOST)
 
     def _make_others(self, data, tree, torch):
-        """A thread makes room in the slots that are empty, as in the one just used: training does not wait for it, and
-        later saves cost the copy only."""
+        """A thread makes room for as much in the slots that are free, and tells CUDA of it: training does not wait for it, and
+        later saves cost the copy only. What a slot holds stays."""
         with self._mutex:
-            lacking = [s for s in self._slots if s not in self._busy and s.header is None and not s.ready(data, tree, torch)]
+            lacking = [s for s in self._slots if s not in self._busy and (s.header is None or s.fits(data, tree)) and not s.ready(data, tree, torch)]
             if self._making or not lacking:
                 return
             self._making.update(lacking)
@@ -304,6 +304,7 @@ class L0:
         self._rest()
         step = self._session.restore
         if step is None:
+            self._expect(into)
             return None
         slot = next((s for s in self._slots if s.header and s.header.step == step), None)
         if self._session.elastic:
@@ -311,9 +312,22 @@ class L0:
         if slot is not None:
             tree, data = slot.read()
             with data:
-                return Restored(step, _tree.decode(tree, data, into))
+                restored = Restored(step, _tree.decode(tree, data, into))
+            self._make_others(slot.header.data, slot.header.tree, _with_cuda())
+            return restored
         self._session.send("held", {"steps": sorted(s.header.step for s in self._slots if s.header)}, must=True)
         raise RestoreError("step %d is to be restored, and rank %d does not hold it" % (step, self._session.rank))
+
+    def _expect(self, state):
+        """Makes room for a state like this one, at the start. What an optimizer keeps is not there before its first step: a first save
+        that finds too little makes it."""
+        if state is None:
+            return
+        try:
+            plan = _tree.Plan(state)
+        except (TypeError, ValueError):  # the save of it will say so
+            return
+        self._make_others(plan.length, len(plan.encoded()), sys.modules["torch"] if plan.devices else None)
 
     def _room(self, data, tree):
         """An empty slot with room for a peer's state; nothing older than the step to restore is needed."""
@@ -345,6 +359,12 @@ def _lock(path):
                 os.close(fd)
                 raise RuntimeError("another process still holds %s" % path) from err
             time.sleep(0.005)
+
+
+def _with_cuda():
+    """torch, where the script uses a card by now."""
+    torch = _tree.module("torch")
+    return torch if torch is not None and torch.cuda.is_initialized() else None
 
 
 _l0 = None
