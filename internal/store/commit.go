@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +66,9 @@ func (s *Store) commit(ctx context.Context, txn Txn) (int64, error) {
 		return 0, etcdFault(ctx, err, true)
 	}
 	if !resp.Succeeded {
-		return 0, p.why(resp)
+		newer, err := p.why(resp)
+		s.seen(ctx, newer)
+		return 0, err
 	}
 	revision := resp.Header.Revision
 	raise(&s.known, revision)
@@ -175,8 +178,17 @@ func (p *plan) expect(c check, name string, cmp clientv3.Cmp) {
 	p.reads = append(p.reads, clientv3.OpGet(name, clientv3.WithKeysOnly()))
 }
 
-// why finds the first expectation that was not met; the fence comes first.
-func (p *plan) why(resp *clientv3.TxnResponse) error {
+// seen waits until the cache has a revision, so that whoever reads again after a stale write does not read the same again.
+func (s *Store) seen(ctx context.Context, revision int64) {
+	select {
+	case <-s.ready:
+		_, _ = s.fresh(ctx, revision)
+	default: // there is no cache yet: reads go to etcd
+	}
+}
+
+// why finds the first expectation that was not met; the fence comes first. newer is the revision of what is there instead of what was read; 0: nothing was.
+func (p *plan) why(resp *clientv3.TxnResponse) (newer int64, err error) {
 	for i, c := range p.checks {
 		var created, modified int64
 		if kvs := resp.Responses[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
@@ -184,14 +196,14 @@ func (p *plan) why(resp *clientv3.TxnResponse) error {
 		}
 		switch {
 		case c.fence && created != c.revision:
-			return notLeader()
+			return 0, notLeader()
 		case c.create && created != 0:
-			return nameTaken(c.key)
+			return 0, nameTaken(c.key)
 		case !c.fence && !c.create && modified != c.revision:
-			return stale(c.key, modified == 0)
+			return cmp.Or(modified, resp.Header.Revision), stale(c.key, modified == 0)
 		}
 	}
-	return fault.New(fault.Internal, "StoreFailed", fault.T("The store refused the change.", "存储拒绝了该更改。"))
+	return 0, fault.New(fault.Internal, "StoreFailed", fault.T("The store refused the change.", "存储拒绝了该更改。"))
 }
 
 // checkDisk refuses while etcd still has room: a log that can't be written is the end of it.

@@ -24,7 +24,7 @@ type Reader interface {
 // Writer commits.
 type Writer interface {
 	// Commit applies all operations or none and returns the store revision. Faults: Conflict
-	// with reason Stale (a revision moved), NameTaken (create on an existing key), NotLeader
+	// with reason Stale (a revision moved; the cache has what is newer by then), NameTaken (create on an existing key), NotLeader
 	// (the fence is broken); Full (disk or quota; nothing was written); Unavailable (no quorum
 	// within the deadline: the outcome is unknown and the caller must look again).
 	// Metadata.Revision of created and updated objects is set on success.

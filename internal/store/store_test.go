@@ -179,6 +179,43 @@ func TestReadWaitsForForeignRevision(t *testing.T) {
 	}
 }
 
+// Who was too late reads what is newer at once, as often as it happens: a loop of a few tries must not spend them on the same.
+func TestStaleOnce(t *testing.T) {
+	client := etcd(t, folder(t)).Client()
+	here, there := running(t, Config{Client: client}), running(t, Config{Client: client})
+	begun := mustCommit(t, here, Create(task("one")))
+	for n := range 300 {
+		o, err := here.Get(t.Context(), keyOf("one"), begun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustCommit(t, there, Update(changed(t, there, "one")))
+		guarded := Txn{Ops: []Op{Unchanged(keyOf("one"), o.GetMeta().Revision)}}
+		if _, err := here.Commit(t.Context(), guarded); fault.ReasonOf(err) != "Stale" {
+			t.Fatalf("round %d: %v", n, err)
+		}
+		if o, err = here.Get(t.Context(), keyOf("one"), 0); err != nil {
+			t.Fatal(err)
+		}
+		guarded.Ops[0] = Unchanged(keyOf("one"), o.GetMeta().Revision)
+		if _, err := here.Commit(t.Context(), guarded); err != nil {
+			t.Fatalf("round %d, again: %v", n, err)
+		}
+	}
+}
+
+// changed is a copy of what etcd has, to be written.
+func changed(t *testing.T, s *Store, name string) api.Object {
+	t.Helper()
+	o, err := s.getDirect(t.Context(), keyOf(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := Clone(o.(*api.TrainingTask))
+	next.Status.Attempt++
+	return next
+}
+
 // A revision that was never written is not waited for, nor is it a way around the cache.
 func TestReadOfAFutureRevision(t *testing.T) {
 	s := New(Config{Client: etcd(t, folder(t)).Client()})
