@@ -188,7 +188,7 @@ bench-recovery: build ## SIGKILL of one of four PyTorch ranks → the next step,
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench recovery
 
-bench-overhead: build ## what Fermi costs a PyTorch training with nothing failing, against torchrun, in FERMI_PAIRS (30) pairs of FERMI_STEPS (60) steps
+bench-overhead: build ## what Fermi costs a PyTorch training with nothing failing, against torchrun, in FERMI_PAIRS (30) pairs of FERMI_STEPS (60) steps of about FERMI_STEP_MS (200)
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@go run ./bench overhead
 

@@ -26,9 +26,9 @@ var overheadScript []byte
 
 const (
 	overheadSeed   = 1
-	overheadStep   = 200 * time.Millisecond // aimed at; 100 to 300 ms are allowed
-	overheadTuning = 20                     // steps of a block that only measures how much work a step is
-	overheadStolen = 0.02                   // a pair of which the host gave more to others says little, and is made again, within reason
+	overheadStep   = 200  // ms that a step is aimed at; 100 to 300 are allowed
+	overheadTuning = 20   // steps of a block that only measures how much work a step is
+	overheadStolen = 0.02 // a pair of which the host gave more to others says little, and is made again, within reason
 	resamples      = 10000
 	overheadRounds = 5
 	overheadTurn   = 10 // steps until it is the other's turn; few, for the machine is not as fast in every second
@@ -63,10 +63,11 @@ func (c cost) plus(later, earlier cost) cost {
 // race is of us against torchrun.
 type race struct {
 	ranks, mib     int
-	pairs, steps   int   // wanted; of each
-	repeats        int   // work that makes a step of the length aimed at; 0: not known yet
-	again          int   // pairs that did not count
-	a, b           racer // ours and torchrun's
+	pairs, steps   int     // wanted; of each
+	aim            float64 // seconds that a step should take
+	repeats        int     // work that makes a step of the length aimed at; 0: not known yet
+	again          int     // pairs that did not count
+	a, b           racer   // ours and torchrun's
 	medians, means []float64
 	used, others   cost    // ours and torchrun's
 	anon           float64 // MB of the largest launcher
@@ -95,6 +96,7 @@ func benchSaving(ctx context.Context, r *report) error {
 // fast from one start to the next, for reasons that were not found.
 func againstTorchrun(ctx context.Context, ranks, mib int) (*race, error) {
 	x := &race{ranks: ranks, mib: mib, pairs: harness.EnvInt("FERMI_PAIRS", 30), steps: harness.EnvInt("FERMI_STEPS", 60)}
+	x.aim = float64(harness.EnvInt("FERMI_STEP_MS", overheadStep)) / 1000
 	for n := range overheadRounds {
 		if err := x.round(ctx, (n+1)*x.pairs/overheadRounds); err != nil {
 			return nil, err
@@ -240,7 +242,7 @@ func (x *race) tune(ctx context.Context) error {
 			return err
 		}
 		if find {
-			x.repeats = max(1, int(math.Round(float64(x.repeats)*overheadStep.Seconds()/middle(x.b.turns[0]))))
+			x.repeats = max(1, int(math.Round(float64(x.repeats)*x.aim/middle(x.b.turns[0]))))
 		}
 		x.a.turns, x.b.turns = nil, nil
 		if !find || readTicks().stolenSince(from) <= overheadStolen {
