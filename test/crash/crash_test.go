@@ -180,7 +180,8 @@ func newLoad(t *testing.T, rnd *rand.Rand, restart int) *load {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	return &load{j: harness.Journal{Path: filepath.Join(dir, "journal")}, acked: map[string]bool{}, rnd: rnd, restart: restart}
+	own := rand.New(rand.NewPCG(rnd.Uint64(), 2)) // beside the test, which goes on with its own
+	return &load{j: harness.Journal{Path: filepath.Join(dir, "journal")}, acked: map[string]bool{}, rnd: own, restart: restart}
 }
 
 // databases are the ones made for tests under way, by the test's name.

@@ -117,7 +117,7 @@ func threeMembers(t *testing.T) []*member {
 func TestCrashLostQuorum(t *testing.T) {
 	ms := threeMembers(t)
 	c, cl := launch(t, "server", "--demo", "--etcd-endpoints", "http://"+ms[0].Client+",http://"+ms[1].Client+",http://"+ms[2].Client)
-	l := newLoad(t, nil, 0)
+	l := newLoad(t, seeded(t), 0)
 	submit := func(name string, seconds float64) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
