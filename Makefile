@@ -96,6 +96,10 @@ e2e-s3: build $(VERSITYGW) ## the S3 store, all tests of checkpoints, and a task
 		./internal/blob/s3 ./internal/ckpt
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-s3-task go test -v -count=1 -timeout 20m -run TestCheckpointsInABucket ./test/e2e
 
+e2e-images: build ## roles in images of their own, from docker's registry (installed if missing) (root)
+	@scripts/install-deps.sh docker-registry:docker-registry
+	@FERMI_REGISTRY=$$(command -v docker-registry) scripts/suite.sh e2e-images go test -v -count=1 -timeout 20m -run TestImage ./test/recovery
+
 e2e-shared: ## the folder store and checkpoints in it, on the mount that FERMI_SHARED_FOLDER names (NFS, Lustre, CephFS); without it they are skipped, and say so
 	@scripts/suite.sh e2e-shared go test -v -count=1 -timeout 20m -run 'OnASharedFolder|OverASharedFolder' ./internal/blob/folder ./internal/ckpt
 

@@ -304,8 +304,9 @@ func TestPrepareRefuses(t *testing.T) {
 		{"pending", spec(func(s *TrainingTaskSpec) { s.Timeouts = &Timeouts{Pending: -1} }), "spec.timeouts.pending", "0s"},
 		{"run", spec(func(s *TrainingTaskSpec) { s.Timeouts = &Timeouts{Run: maxSpan + 1} }), "spec.timeouts.run", "10 years"},
 		{"grace", spec(func(s *TrainingTaskSpec) { s.Timeouts = &Timeouts{StopGrace: -1} }), "spec.timeouts.stopGrace", "0s"},
-		{"image", spec(func(s *TrainingTaskSpec) { s.Image = "a" }), "spec.image", "not built yet: images come with part 7"},
-		{"image of a role", spec(func(s *TrainingTaskSpec) { s.Roles[0].Image = "a" }), "spec.roles[0].image", "not built yet: images come with part 7"},
+		{"image", spec(func(s *TrainingTaskSpec) { s.Image = "Team/Train:v1" }), "spec.image", "is not the name of an image: use name:tag"},
+		{"image of a role", spec(func(s *TrainingTaskSpec) { s.Roles[0].Image = "https://x/y" }), "spec.roles[0].image", "or host for the node's own system"},
+		{"long image", spec(func(s *TrainingTaskSpec) { s.Image = strings.Repeat("a/", 300) + "b" }), "spec.image", "is not the name of an image"},
 		{"datasets", spec(func(s *TrainingTaskSpec) { s.Datasets = []AssetRef{{}} }), "spec.datasets", "not built yet"},
 		{"models", spec(func(s *TrainingTaskSpec) { s.Models = []AssetRef{{}} }), "spec.models", "not built yet"},
 		{"output model", spec(func(s *TrainingTaskSpec) { s.Outputs = &Outputs{Model: "a"} }), "spec.outputs.model", "not built yet"},
@@ -378,6 +379,25 @@ func TestPrepareRefuses(t *testing.T) {
 				t.Errorf("the languages disagree: %+v", got)
 			}
 		})
+	}
+}
+
+func TestImageNames(t *testing.T) {
+	digest := "@sha256:" + strings.Repeat("0a", 32)
+	for _, good := range []string{
+		"python", "python:3.12", "team/train:v1", "registry.example.org/team/train", "localhost:5000/a1", "127.0.0.1:5000/team/x_y.z--w:V1.0-rc", "[::1]:5000/team/x", "team/train" + digest, "team/train:v1" + digest,
+	} {
+		if !isImage(good) {
+			t.Errorf("%q is refused", good)
+		}
+	}
+	for _, bad := range []string{
+		"https://x/y", "http://registry.example.org/team/train", "/etc/passwd", "../team/x", "team/../x", "team//x", "Team/x", "team/x:", "team/x:v 1", "team/x@sha256:00", "team/x@md5:00", "team/x:v1:v2",
+		"-team/x", "team/x\n", "team/x;rm", "$(x)/y", "user:password@host/x", "host:99999999/x", "",
+	} {
+		if isImage(bad) {
+			t.Errorf("%q is taken", bad)
+		}
 	}
 }
 

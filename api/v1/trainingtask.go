@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -69,7 +70,7 @@ type TrainingTaskSpec struct {
 	Preflight  Preflight     `json:"preflight,omitempty" enum:"off,warn,require" doc:"Checks before the first start: ports and speed between replicas, versions, disk, shared memory. warn when absent and there is more than one replica, otherwise off."`
 	Timeouts   *Timeouts     `json:"timeouts,omitempty"`
 	Checkpoint *Checkpoints  `json:"checkpoint,omitempty" doc:"What is kept of the states that ranks save through the SDK; see docs/guide/checkpoints.md."`
-	Image      string        `json:"image,omitempty"`
+	Image      string        `json:"image,omitempty" maxLength:"512" doc:"What the processes run in, such as repo/name:tag, or name@sha256:…; host, and when absent, is the node's own system. An account for its registry is named in credentials."`
 	Datasets   []AssetRef    `json:"datasets,omitempty"`
 	Models     []AssetRef    `json:"models,omitempty"`
 	Outputs    *Outputs      `json:"outputs,omitempty"`
@@ -90,7 +91,7 @@ type Role struct {
 	MaxReplicas *int      `json:"maxReplicas,omitempty" doc:"Elastic: it grows up to so many; replicas when absent."`
 	Spares      int       `json:"spares,omitempty" minimum:"0" maximum:"64" doc:"Replicas more than its ranks need, placed and charged with them: each waits with its imports done, holds no rank, and takes the place of one that is lost."`
 	Resources   Resources `json:"resources,omitzero"`
-	Image       string    `json:"image,omitempty" doc:"Instead of the task's."`
+	Image       string    `json:"image,omitempty" maxLength:"512" doc:"Instead of the task's; host is the node's own system."`
 	Command     []string  `json:"command,omitempty"`
 	Args        []string  `json:"args,omitempty"`
 	Env         []EnvVar  `json:"env,omitempty"`
@@ -116,6 +117,18 @@ const (
 	RestartTask RoleRestart = "task"
 	RestartRole RoleRestart = "role"
 )
+
+// ImageHost is said instead of an image where the node's own system is meant.
+const ImageHost = "host"
+
+// ImageOf is what a role runs in; "": the node's own system.
+func (s *TrainingTaskSpec) ImageOf(r *Role) string {
+	image := cmp.Or(r.Image, s.Image)
+	if image == ImageHost {
+		return ""
+	}
+	return image
+}
 
 // Alone says that the role starts again, and is counted, by itself.
 func (r *Role) Alone() bool { return r.Restart == RestartRole }

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-containerregistry/pkg/name"
+
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -400,10 +402,29 @@ func (f *faults) priority(s *TrainingTaskSpec) {
 	}
 }
 
+// image checks the form of a name; what is there is known when a node asks the registry.
 func (f *faults) image(at, image string) {
-	if image != "" {
-		f.notBuilt(at, 7, "images", "镜像")
+	switch {
+	case image == "" || image == ImageHost:
+	case f.borrows:
+		f.add(at, "A task inside environments runs in theirs: leave the image out.", "在已有环境中运行的任务使用环境的镜像：请勿填写镜像。")
+	case len(image) > maxImage || !isImage(image):
+		f.add(at, "%s is not the name of an image: use name:tag, registry/name:tag or name@sha256:… in lower case, or host for the node's own system.",
+			"%s 不是镜像名称：请使用 name:tag、registry/name:tag 或 name@sha256:…（小写），或用 host 表示节点自身的系统。", quote(image))
 	}
+}
+
+// maxImage bounds a name with its registry, tag and digest.
+const maxImage = 512
+
+// imageName is the grammar of references: a registry, a path in lower case, a tag and a digest.
+var imageName = regexp.MustCompile(`^((localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*:[0-9]{1,5}|localhost:[0-9]{1,5}|\[[0-9a-fA-F:]+\](:[0-9]{1,5})?)/)?` +
+	`[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$`)
+
+// isImage takes what the grammar and the client of registries both do.
+func isImage(image string) bool {
+	_, err := name.ParseReference(image)
+	return err == nil && imageName.MatchString(image)
 }
 
 func (f *faults) assets(s *TrainingTaskSpec) {

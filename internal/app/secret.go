@@ -20,10 +20,11 @@ func (p *part) currentReplica(ctx context.Context, r link.Parts) error {
 	if err == nil {
 		now = o.(*api.TrainingTask).Status
 	}
+	current := now.AttemptOf(r.Role)
 	switch {
-	case r.Attempt > now.Attempt:
+	case r.Attempt > current:
 		return fault.New(fault.Unavailable, "NotYet", fault.T("This server does not know of this attempt yet.", "本服务尚未获知该次尝试。")).Because(err)
-	case r.Attempt < now.Attempt || now.Phase.Finished():
+	case r.Attempt < current || now.Phase.Finished():
 		return fault.New(fault.Forbidden, "AttemptOver", fault.T("This attempt is over.", "该次尝试已结束。"))
 	}
 	return nil

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -32,7 +33,8 @@ func TestCurrentReplica(t *testing.T) {
 	wg.Go(func() { _ = p.store.Run(ctx) })
 	<-p.store.Ready()
 	for name, status := range map[string]api.TrainingTaskStatus{
-		"runs": {Phase: api.PhaseRunning, Attempt: 2}, "ended": {Phase: api.PhaseCompleted, Attempt: 2},
+		"runs":  {Phase: api.PhaseRunning, Attempt: 2, Roles: []api.RoleStatus{{Name: "reward", Attempt: 5}}},
+		"ended": {Phase: api.PhaseCompleted, Attempt: 2},
 	} {
 		task := &api.TrainingTask{Meta: api.Meta{ID: "task-" + name, Name: name, Project: "default"}, Status: status}
 		rev, err := p.store.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(task)}})
@@ -47,11 +49,13 @@ func TestCurrentReplica(t *testing.T) {
 		task    string
 		attempt int
 		want    fault.Code // "": given
+		role    string     // "": worker
 	}{
-		{"task-runs", 2, ""}, {"task-runs", 1, fault.Forbidden}, {"task-runs", 3, fault.Unavailable},
-		{"task-ended", 2, fault.Forbidden}, {"task-ended", 1, fault.Forbidden}, {"task-nobody", 1, fault.Unavailable},
+		{"task-runs", 5, "", "reward"}, {"task-runs", 2, fault.Forbidden, "reward"}, {"task-runs", 6, fault.Unavailable, "reward"},
+		{"task-runs", 2, "", ""}, {"task-runs", 1, fault.Forbidden, ""}, {"task-runs", 3, fault.Unavailable, ""},
+		{"task-ended", 2, fault.Forbidden, ""}, {"task-ended", 1, fault.Forbidden, ""}, {"task-nobody", 1, fault.Unavailable, ""},
 	} {
-		err := p.currentReplica(ctx, link.Parts{TaskID: c.task, Role: "worker", Attempt: c.attempt})
+		err := p.currentReplica(ctx, link.Parts{TaskID: c.task, Role: cmp.Or(c.role, "worker"), Attempt: c.attempt})
 		if (err == nil) != (c.want == "") || err != nil && fault.CodeOf(err) != c.want {
 			t.Errorf("attempt %d of %s: %v", c.attempt, c.task, err)
 		}

@@ -184,6 +184,7 @@ type runFlags struct {
 	priorityClass, queue            string
 	env, hp, zones, inside          []string
 	credentials                     []string
+	image                           string
 	restarts                        int
 	timeout, expected, from         string
 }
@@ -199,6 +200,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&r.git.Submodules, "submodules", false, Both("with the submodules of --git", "同时获取 --git 的子模块"))
 	f.StringVar(&r.git.Secret, "git-secret", "", Both("secret with the credentials of --git", "--git 使用的凭据（密钥名）"))
 	f.StringArrayVar(&r.credentials, "credential", nil, Both("secret of type registry or s3 for the usual clients; may be repeated", "供常用客户端使用的 registry 或 s3 类型密钥；可重复"))
+	f.StringVar(&r.image, "image", "", Both("image to run in, such as name:tag; the node's own system when absent", "运行所用镜像，如 name:tag；默认使用节点自身的系统"))
 	f.IntVar(&r.replicas, "replicas", 1, Both("number of equal replicas", "副本数"))
 	f.IntVar(&r.spares, "spares", 0, Both("replicas more, charged, that take the place of one that is lost; with --restarts", "额外的备用副本（计费），用于接替丢失的副本；需同时指定 --restarts"))
 	f.IntVar(&r.ranks, "ranks", 1, Both("processes a replica", "每个副本的进程数"))
@@ -258,7 +260,7 @@ func (r *runFlags) task(cmd *cobra.Command, project string, argv []string) (*api
 	var bad faults
 	t := &api.TrainingTask{
 		Meta: api.Meta{Name: r.name, DisplayName: first(r.displayName, r.name, title(argv)), Project: project},
-		Spec: api.TrainingTaskSpec{Roles: []api.Role{r.role(&bad, argv)}, PriorityClass: r.priorityClass, Queue: r.queue},
+		Spec: api.TrainingTaskSpec{Roles: []api.Role{r.role(&bad, argv)}, PriorityClass: r.priorityClass, Queue: r.queue, Image: r.image},
 	}
 	r.within(cmd, t, &bad)
 	if cmd.Flags().Changed("priority") {

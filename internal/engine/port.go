@@ -64,6 +64,8 @@ type Replica struct {
 	// Inside is the replica inside which this one runs: in its cgroup, on its devices and, where it has no
 	// code of its own, in its folder. "": it has its own place.
 	Inside Name `json:"inside,omitempty"`
+	// Image is the one that its processes run in; "": the node's own system.
+	Image string `json:"image,omitempty"`
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
 }

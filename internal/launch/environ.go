@@ -25,13 +25,24 @@ var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LA
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environ builds the process's environment. Later ones win: ours, then the user's; but the marks
+// base is what the environment begins with: that of the image, or of our own what is inherited.
+func (l *launcher) base() (list []string) {
+	if l.image != nil {
+		return l.image.Env
+	}
+	for _, name := range inherited {
+		list = append(list, name+"="+os.Getenv(name))
+	}
+	return list
+}
+
+// environ builds the process's environment. Later ones win: the base, ours, then the user's; but the marks
 // by which we find the tree stay ours.
-func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, lookup func(string) (string, bool)) []string {
+func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, base []string) []string {
 	env := newEnv()
 	env.set("PATH", defaultPath)
-	for _, name := range inherited {
-		if v, ok := lookup(name); ok && v != "" {
+	for _, kv := range base {
+		if name, v, ok := strings.Cut(kv, "="); ok && name != "" && v != "" && !strings.HasPrefix(name, "FERMI_") {
 			env.set(name, v)
 		}
 	}
@@ -92,6 +103,9 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 			path = own + ":" + path
 		}
 		env.set("PYTHONPATH", path)
+	}
+	if _, libraries := recipe.Driver(r.Devices); r.Image != "" && len(libraries) > 0 {
+		env.set("LD_LIBRARY_PATH", strings.TrimPrefix(env.values["LD_LIBRARY_PATH"]+":"+dirDriver, ":"))
 	}
 	return env.list()
 }

@@ -26,14 +26,14 @@ var (
 	driverLine = regexp.MustCompile(`Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)`)
 )
 
-// factsOf looks at what the ranks will find, without running anything: env is theirs.
-func factsOf(command, env []string, dir string) *preflight.Facts {
+// factsOf looks at what the ranks will find below root, without running anything: env is theirs.
+func factsOf(root string, command, env []string, dir string) *preflight.Facts {
 	f := &preflight.Facts{Versions: map[string]string{}, FreeDisk: freeBytes(dir), SharedMemory: freeBytes("/dev/shm")}
-	python := pythonOf(command, env, dir)
+	python := pythonOf(root, command, env, dir)
 	version, folders := "", filepath.SplitList(lookupIn(env, "PYTHONPATH"))
 	if python != "" {
 		var more []string
-		version, more = interpreter(python)
+		version, more = interpreter(root, python)
 		folders = append(folders, more...)
 	}
 	if version != "" {
@@ -41,13 +41,13 @@ func factsOf(command, env []string, dir string) *preflight.Facts {
 	}
 	for _, folder := range folders {
 		if filepath.IsAbs(folder) {
-			installed(folder, f.Versions)
+			installed(within(root, folder), f.Versions)
 		}
 	}
-	if v := imageOf("/"); v != "" {
+	if v := imageOf(root); v != "" {
 		f.Versions["image"] = v
 	}
-	if v := cudaOf("/"); v != "" {
+	if v := cudaOf(root); v != "" {
 		f.Versions["cuda"] = v
 	}
 	if data, err := os.ReadFile("/proc/driver/nvidia/version"); err == nil {
@@ -63,7 +63,11 @@ func (l *launcher) facts() *preflight.Facts {
 	if !l.replica.Preflight {
 		return nil
 	}
-	return factsOf(l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, os.LookupEnv), l.dir)
+	f := factsOf(l.root(), l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, l.base()), l.dir)
+	if l.image != nil {
+		f.Versions["image"] = l.image.Digest[:min(len(l.image.Digest), 39)]
+	}
+	return f
 }
 
 // freeBytes is the room on a folder's disk; 0 where it can't be asked.
@@ -75,11 +79,14 @@ func freeBytes(dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// pythonOf is the interpreter that the command names, or that PATH would give it; "": none.
-func pythonOf(command, env []string, dir string) string {
+// pythonOf is the interpreter below root that the command names, or that PATH would give it; "": none.
+func pythonOf(root string, command, env []string, dir string) string {
 	name := "python3"
 	if recipe.Python(command) {
 		name = command[0]
+	}
+	if root != "/" {
+		return findWithin(root, name, lookupIn(env, "PATH"))
 	}
 	file, err := inside.Find(name, dir, lookupIn(env, "PATH"))
 	if err != nil {
@@ -89,24 +96,27 @@ func pythonOf(command, env []string, dir string) string {
 }
 
 // interpreter is its version, as its name or its environment's file says, and where it finds packages.
-func interpreter(file string) (version string, folders []string) {
+func interpreter(root, file string) (version string, folders []string) {
 	home := filepath.Dir(filepath.Dir(file)) // of bin/python
-	real, err := filepath.EvalSymlinks(file)
+	real, err := filepath.EvalSymlinks(within(root, file))
 	if err != nil {
 		return "", nil
+	}
+	if root != "/" {
+		real = strings.TrimPrefix(real, root)
 	}
 	if m := minor.FindStringSubmatch(filepath.Base(real)); m != nil {
 		version = m[1]
 	}
-	roots := []string{home}
+	places := []string{home}
 	if base := filepath.Dir(filepath.Dir(real)); base != home {
-		if _, err := os.Stat(filepath.Join(home, "pyvenv.cfg")); err != nil { // a link, no environment of its own
-			roots = append(roots, base)
+		if _, err := os.Stat(within(root, filepath.Join(home, "pyvenv.cfg"))); err != nil { // a link, no environment of its own
+			places = append(places, base)
 		}
 	}
-	for _, root := range roots {
-		folders = append(folders, filepath.Join(root, "lib", "python"+version, "site-packages"))
-		if root == "/usr" {
+	for _, place := range places {
+		folders = append(folders, filepath.Join(place, "lib", "python"+version, "site-packages"))
+		if place == "/usr" {
 			folders = append(folders, "/usr/local/lib/python"+version+"/dist-packages", "/usr/lib/python3/dist-packages")
 		}
 	}

@@ -1,69 +1,157 @@
 package launch
 
 import (
-	"bufio"
-	"encoding/json"
+	"context"
+	"fmt"
 	"os"
+	"path"
 	"path/filepath"
-	"strings"
+	"sync"
+	"time"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
-// maxFactFile bounds what is read of a file of the system's.
-const maxFactFile = 64 << 10
+// dirStage is where the walls of a replica that runs in an image put their mounts together.
+const dirStage = "stage"
 
-// imageOf is what the system below root was made from, as its os-release says: the image and its version
-// where it is one, otherwise the distribution's; "": it does not say.
-func imageOf(root string) string {
-	f, err := os.Open(filepath.Join(root, "etc/os-release"))
-	if err != nil {
-		return ""
+// maxImageTries is after how many failures a registry counts as out of reach.
+const maxImageTries = 8
+
+// imageTold is how often it is said how far an image is.
+const imageTold = 5 * time.Second
+
+// bringImage has the image on this node, for as long as we live.
+func (l *launcher) bringImage(ctx context.Context) error {
+	want := rootfs.Want{
+		Reference: l.replica.Image, Accounts: l.creds.registries, Owner: l.tenant.UID, Known: l.replica.Inside != "", Progress: l.imageProgress(),
 	}
-	defer f.Close()
-	said := map[string]string{}
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, maxFactFile)
-	for n := 0; n < 256 && lines.Scan(); n++ {
-		if name, value, ok := strings.Cut(lines.Text(), "="); ok {
-			said[name] = strings.Trim(strings.TrimSpace(value), `"'`)
+	began := l.clock.Now()
+	for tries, pause := 1, uploadPause; ; tries, pause = tries+1, min(2*pause, maxRetry) {
+		image, err := rootfs.Bring(ctx, l.images, want)
+		if err == nil {
+			l.image = image
+			if image.Remembered != nil {
+				l.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
+				l.spool.notice("image %s: its registry was not reached, what it was before is used", l.replica.Image)
+			}
+			l.spool.notice("image %s is %s, here after %.1f s", l.replica.Image, image.Digest, l.clock.Now().Sub(began).Seconds())
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if finalFault(err) {
+			return asStartFault(err)
+		}
+		if tries >= maxImageTries {
+			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d tries: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", l.replica.Image, tries, err)).
+				WithHint(fault.T("Check its name, and that the node reaches its registry.", "请检查名称以及节点能否访问镜像仓库。")).Because(err))
+		}
+		l.log.Warn("image not here yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.clock.After(pause):
 		}
 	}
-	words := []string{said["IMAGE_ID"], said["IMAGE_VERSION"]}
-	if words[0] == "" {
-		words = []string{said["ID"], said["VERSION_ID"], said["BUILD_ID"]}
-	}
-	return bounded(strings.Join(strings.Fields(strings.Join(words, " ")), " "))
 }
 
-// cudaOf is the version of the toolkit below root; "": there is none. Those that Python packages bring are among packages.
-func cudaOf(root string) string {
-	data, err := readSome(filepath.Join(root, "usr/local/cuda/version.json"))
+// imageProgress says in the log how far it is, if it takes long.
+func (l *launcher) imageProgress() func(done, total int64) {
+	var mu sync.Mutex
+	told := l.clock.Now()
+	return func(done, total int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := l.clock.Now()
+		if now.Sub(told) < imageTold {
+			return
+		}
+		told = now
+		l.spool.notice("image %s: %s of %s", l.replica.Image, megabytes(done), megabytes(total))
+	}
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.0f MB", float64(n)/1e6) }
+
+// leaveImage lets go of it; nobody runs in it any more.
+func (l *launcher) leaveImage() {
+	if l.image == nil {
+		return
+	}
+	if err := l.image.Close(); err != nil {
+		l.log.Warn("the image could not be let go", "error", err)
+	}
+}
+
+// root is where the file system of the ranks begins.
+func (l *launcher) root() string {
+	if l.image != nil {
+		return l.image.Root
+	}
+	return "/"
+}
+
+// within is where a path leads below root, whatever links are there.
+func within(root, file string) string {
+	if root == "/" {
+		return file
+	}
+	at, err := securejoin.SecureJoin(root, file)
 	if err != nil {
-		return ""
+		return filepath.Join(root, "\x00") // nothing is there
 	}
-	var said struct {
-		CUDA struct{ Version string } `json:"cuda"`
-	}
-	if json.Unmarshal(data, &said) != nil {
-		return ""
-	}
-	return bounded(said.CUDA.Version)
+	return at
 }
 
-func readSome(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
+// findWithin is what a shell would find below root, by its path there; "": nothing.
+func findWithin(root, name, search string) string {
+	candidates := []string{name}
+	if !path.IsAbs(name) {
+		candidates = nil
+		for _, dir := range filepath.SplitList(search) {
+			candidates = append(candidates, path.Join("/", dir, name))
+		}
 	}
-	defer f.Close()
-	data := make([]byte, maxFactFile)
-	n, err := f.Read(data)
-	return data[:n], err
+	for _, file := range candidates {
+		if info, err := os.Stat(within(root, file)); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file
+		}
+	}
+	return ""
 }
 
-// bounded is what a leader takes of a version.
-func bounded(v string) string {
-	if len(v) > 64 {
-		v = strings.ToValidUTF8(v[:64], "")
+// dirDriver is where the libraries of the node's driver are in an image; their own folders there are the image's.
+const dirDriver = "/opt/fermi/driver"
+
+// driver is what the node's driver adds to an image.
+type driver struct {
+	binds  []string          // at their own paths
+	placed map[string]string // libraries
+}
+
+// driver finds what is needed of the node for the devices. Device files are in /dev, which every wall has.
+func (l *launcher) driver() (d driver) {
+	files, libraries := recipe.Driver(l.replica.Devices)
+	for _, file := range files {
+		if _, err := os.Stat(file); err == nil {
+			d.binds = append(d.binds, file)
+		}
 	}
-	return v
+	d.placed = map[string]string{}
+	for _, name := range libraries {
+		for _, dir := range recipe.LibraryFolders {
+			file := filepath.Join(dir, name)
+			if _, err := os.Stat(file); err == nil {
+				d.placed[path.Join(dirDriver, name)] = file
+				break
+			}
+		}
+	}
+	return d
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -58,6 +59,8 @@ type launcher struct {
 	creds     credentials              // likewise
 	gitTries  int                      // of prepare alone
 	tenant    record.Tenant            // zero: the process is who we are
+	images    string                   // record.Link.Images
+	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
 	ranks     *ranks
 	peers     *peers         // nil: states are kept here alone
 	socket    *rankSocket    // of prepare, before the first process starts
@@ -164,7 +167,7 @@ func (l *launcher) run(ctx context.Context) error {
 			return fmt.Errorf("replica folder without %s: %w", file, err)
 		}
 	}
-	l.epochs = ends.Epochs
+	l.epochs, l.images = ends.Epochs, ends.Images
 	if l.tenant = ends.Tenant; l.tenant.UID != 0 {
 		// Behind the wall the way through a link may be closed.
 		real, err := filepath.EvalSymlinks(l.dir)

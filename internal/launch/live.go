@@ -76,18 +76,10 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.goWritten.Wait()
 	code := make(chan error, 1)
 	there := make(chan struct{})
-	wg.Go(func() {
-		err := l.prepare(work)
-		if err == nil {
-			close(there)
-		}
-		code <- err
-	})
+	defer l.leaveImage()
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
 	l.rehearsal.prepare(l.ranks.preflighted, l.serve.port)
 	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }
-	facts := l.facts()
-	l.rehearsal.trial = l.trialOf(facts, there)
 	defer l.rehearsal.stop()
 	peer := 0
 	if l.peers != nil {
@@ -95,7 +87,22 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		wg.Go(func() { l.peers.serve(work) })
 		wg.Go(func() { l.peers.send(work) })
 	}
-	l.ranks.ready(l.next.port, l.serve.port, peer, l.own, facts)
+	ready := func() {
+		facts := l.facts()
+		l.rehearsal.trial = l.trialOf(facts, there)
+		l.ranks.ready(l.next.port, l.serve.port, peer, l.own, facts)
+	}
+	if l.replica.Image == "" { // otherwise nobody knows yet what its ranks will find
+		ready()
+		ready = nil
+	}
+	wg.Go(func() {
+		err := l.prepare(work, ready)
+		if err == nil {
+			close(there)
+		}
+		code <- err
+	})
 	var exit engine.Exit
 	ran := false
 	for prepared := false; ; {
@@ -253,7 +260,7 @@ func (l *launcher) stageOf(g link.Generation) (s stage, err error) {
 	if s.replica, err = settled(l.replica, l.dir, g); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
-	s.env, s.each = environ(s.replica, l.dir, l.secrets, l.creds, os.LookupEnv), l.rankEnviron(s.replica, g)
+	s.env, s.each = environ(s.replica, l.dir, l.secrets, l.creds, l.base()), l.rankEnviron(s.replica, g)
 	return s, nil
 }
 
@@ -300,8 +307,9 @@ func (l *launcher) sink(g link.Generation) sink {
 	}}
 }
 
-// prepare makes the folders and brings the code, while go is waited for.
-func (l *launcher) prepare(ctx context.Context) error {
+// prepare makes the folders and brings image and code, while go is waited for. ready, where it is wanted, is called when
+// the image is there.
+func (l *launcher) prepare(ctx context.Context, ready func()) error {
 	if err := l.makeFolders(); err != nil {
 		return err
 	}
@@ -314,6 +322,12 @@ func (l *launcher) prepare(ctx context.Context) error {
 	}
 	if err := l.bringSecrets(ctx); err != nil {
 		return err
+	}
+	if l.replica.Image != "" {
+		if err := l.bringImage(ctx); err != nil {
+			return err
+		}
+		ready()
 	}
 	code := filepath.Join(l.dir, record.DirCode)
 	if l.replica.Code == nil || l.replica.Code.Folder != "" {

@@ -148,7 +148,7 @@ func TestFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := []string{"PATH=" + bin, "PYTHONPATH=" + first + ":relative:" + second + ":" + filepath.Join(dir, "none")}
-	f := factsOf([]string{"python3", "train.py"}, env, dir)
+	f := factsOf("/", []string{"python3", "train.py"}, env, dir)
 	for _, own := range []string{"driver", "image", "cuda"} { // of this machine
 		delete(f.Versions, own)
 	}
@@ -158,7 +158,7 @@ func TestFacts(t *testing.T) {
 	if f.FreeDisk <= 0 {
 		t.Errorf("%+v", f)
 	}
-	if f := factsOf([]string{"sh"}, []string{"PATH=" + first}, dir); f.Versions["python"] != "" {
+	if f := factsOf("/", []string{"sh"}, []string{"PATH=" + first}, dir); f.Versions["python"] != "" {
 		t.Errorf("%+v", f.Versions)
 	}
 }

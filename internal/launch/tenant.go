@@ -22,11 +22,19 @@ func (l *launcher) makeFolders() error {
 			"This machine can't keep projects apart, so only its owner may start processes here; run Fermi as root, or use a zone with containers.",
 			"本机无法隔离项目，只有其所有者可以在此启动进程；请以 root 运行 Fermi，或使用容器可用区。")
 	}
+	if l.replica.Image != "" && l.tenant.UID == 0 {
+		return cantStart(codeNotExecutable, nil,
+			"This machine can't run the image %s: only root can build its walls; run Fermi as root, or leave the image out.",
+			"本机无法运行镜像 %s：需要 root 权限进行隔离；请以 root 运行 Fermi，或不填写镜像。", l.replica.Image)
+	}
 	modes := map[string]os.FileMode{record.DirOutput: 0o700, record.DirTmp: 0o700, record.DirCode: 0o700}
 	if l.tenant.UID != 0 {
 		modes[record.DirHome] = 0o700
 		modes[record.DirTmp] = os.ModeSticky | 0o777 // ours: paths of other folders may begin in it
 		modes[record.DirVarTmp] = os.ModeSticky | 0o777
+	}
+	if l.replica.Image != "" {
+		modes[dirStage] = 0o700
 	}
 	for name, mode := range modes {
 		path := filepath.Join(l.dir, name)
@@ -84,6 +92,10 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 	if r.Code != nil {
 		wall.Folder = r.Code.Folder
 	}
+	if l.image != nil {
+		wall.Root, wall.Stage, wall.Placed = l.image.Root, filepath.Join(l.dir, dirStage), l.driver().placed
+		wall.Binds = append(wall.Binds, l.driver().binds...)
+	}
 	command := inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, Orphans: p.orphans}
 	if r.Command[0] == "fermi" {
 		command.Own = ownBinary
@@ -111,6 +123,12 @@ func wallFault(r engine.Replica, err error) error {
 		return noFolder(no.File, r.Node, no)
 	case inside.StepDir:
 		return noWorkDir(r.WorkingDir, no)
+	case inside.StepBuild:
+		if r.Image != "" {
+			return cantStart(codeNotExecutable, err,
+				"The node %s could not put together what the image %s needs (%s: %s); its kernel must have overlayfs, and root the right to mount.",
+				"节点 %s 无法为镜像 %s 搭建运行环境（%s：%s）；其内核需支持 overlayfs，且 root 需有挂载权限。", r.Node, r.Image, no.File, no.Errno)
+		}
 	}
 	return err
 }

@@ -35,12 +35,13 @@ func TestEnviron(t *testing.T) {
 		HyperParameters: map[string]any{"n": 100000000.0, "ok": true, "s": "x y"},
 		Env:             []api.EnvVar{{Name: "PATH", Value: "/mine"}, {Name: "FERMI_TASK", Value: "9"}, {Name: "RANK", Value: "mine"}},
 	}
-	env := environ(r, "/d", nil, credentials{}, func(name string) (string, bool) {
-		v, ok := map[string]string{"PATH": "/bin", "HOME": "/root", "SECRET": "s", "TZ": "UTC"}[name]
-		return v, ok
-	})
+	t.Setenv("SECRET", "s")
+	t.Setenv("TZ", "UTC")
+	t.Setenv("HOME", "/root")
+	t.Setenv("FERMI_RANK", "7")
+	env := environ(r, "/d", nil, credentials{}, (&launcher{}).base())
 	for name, want := range map[string]string{
-		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_TASK": "",
+		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_TASK": "", "FERMI_RANK": "",
 		"FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
 	} {
 		if got := lookupIn(env, name); got != want {
@@ -93,7 +94,7 @@ func TestRecipe(t *testing.T) {
 	if want := []string{"python", folder + "/x", "${HOME}"}; !slices.Equal(got.Command, want) {
 		t.Errorf("%q", got.Command)
 	}
-	env := environ(got, dir, nil, credentials{}, func(string) (string, bool) { return "", false })
+	env := environ(got, dir, nil, credentials{}, nil)
 	for name, want := range map[string]string{"RANK": "3", "NCCL_DEBUG": "mine", "DUMP": filepath.Join(dir, "output", "d"), "FERMI_RECIPE": folder} {
 		if got := lookupIn(env, name); got != want {
 			t.Errorf("%s=%q, not %q", name, got, want)

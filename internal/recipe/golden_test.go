@@ -269,7 +269,7 @@ func strategyTable() string {
 
 func vendorTable() string {
 	var b strings.Builder
-	b.WriteString("| maker | visible devices | collectives | `torch.distributed` | run on the hardware |\n|---|---|---|---|---|\n")
+	b.WriteString("| maker | visible devices | collectives | `torch.distributed` | from the node into an image, beside `/dev` | run on the hardware |\n|---|---|---|---|---|---|\n")
 	for _, v := range append(slices.Clone(vendors), gloo) {
 		name, variable, proven := v.name, "`"+v.variable+"`", "no: golden files only"
 		if v.variable == "" {
@@ -278,7 +278,8 @@ func vendorTable() string {
 		if v.proven {
 			proven = "yes"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, variable, v.backend, v.torch, proven)
+		files, libraries := Driver([]api.Device{{Vendor: v.name}})
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", name, variable, v.backend, v.torch, join(append(files, libraries...)), proven)
 	}
 	return b.String()
 }

@@ -25,19 +25,24 @@ type vendor struct {
 	socket string
 	// env is set where the backend is in use.
 	env []pair
-	// mounts are what a container needs of the host beside the device files.
-	mounts []string
+	// mounts are what a container needs of the host beside the cards' own device files, libraries those of its driver
+	// that an image must not bring itself: they go with the kernel's part.
+	mounts, libraries []string
 	// proven: run on the hardware itself. The others are tested against golden files only.
 	proven bool
 }
 
 var nvidia, amd, huawei, cambricon = "nvidia", "amd", "huawei", "cambricon"
 
-// vendors is the table; an engine that starts containers takes mounts from here too.
+// vendors is the table; who starts processes in an image takes mounts and libraries from here too.
 var vendors = []vendor{
 	{
 		name: nvidia, variable: "CUDA_VISIBLE_DEVICES", uuids: true, backend: "nccl", torch: "nccl", device: "cuda", socket: "NCCL_SOCKET_IFNAME", env: ncclEnv,
 		mounts: []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"},
+		libraries: []string{
+			"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1", "libnvidia-nvvm.so.4", "libnvidia-gpucomp.so", "libcudadebugger.so.1",
+			"libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-opticalflow.so.1",
+		},
 	},
 	{
 		name: amd, variable: "HIP_VISIBLE_DEVICES", backend: "rccl", torch: "nccl", device: "cuda", socket: "NCCL_SOCKET_IFNAME", env: ncclEnv, // RCCL reads NCCL's
@@ -153,6 +158,23 @@ func VisibleDevices(assigned []api.Device) map[string]string {
 		vars[v.variable] = strings.Join(ids, ",")
 	}
 	return vars
+}
+
+// LibraryFolders are where drivers put their libraries on a node.
+var LibraryFolders = []string{
+	"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/nvidia/lib64", "/usr/local/lib", "/usr/lib/wsl/lib",
+}
+
+// Driver is what the assigned cards need of the node in an image: files and folders at their own paths, and libraries.
+func Driver(assigned []api.Device) (files, libraries []string) {
+	for i := range vendors {
+		v := &vendors[i]
+		if slices.ContainsFunc(assigned, func(d api.Device) bool { return !d.Virtual && vendorNamed(d.Vendor) == v }) {
+			files, libraries = append(files, v.mounts...), append(libraries, v.libraries...)
+		}
+	}
+	// The device files are there with the whole of /dev.
+	return slices.DeleteFunc(files, func(f string) bool { return strings.HasPrefix(f, "/dev/") }), libraries
 }
 
 // TorchDevice is what PyTorch calls these devices, cpu where there are none; "": they are of several kinds,

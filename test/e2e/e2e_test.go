@@ -379,7 +379,8 @@ func TestBadInput(t *testing.T) {
 	}{
 		"unknown field": {[]string{"apply", "-f", manifest("kind: TrainingTask\nmetadata: {name: a}\nspec:\n  roles: [{comand: [x]}]\n")}, 2, []string{"spec.roles[0].comand", "command"}},
 		"bad quantity":  {[]string{"apply", "-f", manifest("kind: TrainingTask\nmetadata: {name: a}\nspec:\n  roles: [{command: [x], resources: {memory: 12XB}}]\n")}, 2, []string{"spec.roles[0].resources.memory", "12XB"}},
-		"not built yet": {[]string{"apply", "-f", manifest("kind: TrainingTask\nmetadata: {name: a}\nspec:\n  image: x\n  roles: [{command: [x]}]\n")}, 2, []string{"spec.image"}},
+		"not built yet": {[]string{"apply", "-f", manifest("kind: TrainingTask\nmetadata: {name: a}\nspec:\n  datasets: [{name: x}]\n  roles: [{command: [x]}]\n")}, 2, []string{"spec.datasets"}},
+		"no image":      {[]string{"apply", "-f", manifest("kind: TrainingTask\nmetadata: {name: a}\nspec:\n  image: No Image\n  roles: [{command: [x], image: 'a:b:c'}]\n")}, 2, []string{"spec.image", "spec.roles[0].image", "name@sha256:"}},
 		"no such task":  {[]string{"get", "task", "nobody"}, 5, []string{"nobody"}},
 		"no such kind":  {[]string{"get", "unicorns"}, 2, []string{"unicorns", "task"}},
 		"no such verb":  {[]string{"dance"}, 2, []string{"dance"}},

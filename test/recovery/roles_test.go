@@ -163,18 +163,7 @@ func TestRoles(t *testing.T) {
 	r.all("the same actors", actorAt, same(actors))
 
 	// A launcher: other addresses, which the actors are told.
-	files, _ := filepath.Glob(filepath.Join(r.c.Dir, "engine", "replicas", r.id+"-reward-0-1", "launcher.json"))
-	if len(files) != 1 {
-		t.Fatalf("launchers: %v", files)
-	}
-	var launcher struct {
-		PID int `json:"pid"`
-	}
-	raw, err := os.ReadFile(files[0])
-	if err != nil || json.Unmarshal(raw, &launcher) != nil || launcher.PID == 0 {
-		t.Fatal(err, string(raw))
-	}
-	kill(t, launcher.PID)
+	r.killLauncher("reward", 0)
 	r.eventually("new addresses", func() bool { at := r.heard(); return at != nil && !slices.Equal(at, rewardAt) })
 	rewardAt = r.heard()
 	rewards = r.all("the next attempt of rewards", rewardAt, any)
@@ -188,6 +177,23 @@ func TestRoles(t *testing.T) {
 	kill(t, r.pidOf("actor", 0))
 	r.all("the next generation of actors", actorAt, func(is []who) bool { return is[0].generation == 2 && is[1].generation == 2 })
 	r.all("the same rewards", rewardAt, same(rewards))
+}
+
+// killLauncher kills the one of a role's first attempt.
+func (r *roles) killLauncher(role string, index int) {
+	r.t.Helper()
+	files, _ := filepath.Glob(filepath.Join(r.c.Dir, "engine", "replicas", fmt.Sprintf("%s-%s-%d-1", r.id, role, index), "launcher.json"))
+	if len(files) != 1 {
+		r.t.Fatalf("launchers: %v", files)
+	}
+	var launcher struct {
+		PID int `json:"pid"`
+	}
+	raw, err := os.ReadFile(files[0])
+	if err != nil || json.Unmarshal(raw, &launcher) != nil || launcher.PID == 0 {
+		r.t.Fatal(err, string(raw))
+	}
+	kill(r.t, launcher.PID)
 }
 
 func kill(t *testing.T, pid int) {

@@ -7,6 +7,7 @@ test("the form writes YAML and reads the same back", () => {
   const filled = {
     displayName: 'GPT "大模型": <b>&amp;',
     command: "python train.py --lr '0.1' # not a comment",
+    image: "registry.example.org:5000/team/train@sha256:0123",
     replicas: 4,
     deviceType: "Ascend 910",
     devices: 8,

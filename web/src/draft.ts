@@ -7,6 +7,7 @@ import { title } from "./format";
 export interface Form {
   displayName: string;
   command: string;
+  image: string;
   replicas: number;
   deviceType: string;
   devices: number;
@@ -34,6 +35,7 @@ const role = ["spec", "roles", 0] as const;
 const where: { [K in keyof Form]: readonly (string | number)[] } = {
   displayName: ["metadata", "displayName"],
   command: [...role, "command"],
+  image: ["spec", "image"],
   replicas: [...role, "replicas"],
   deviceType: [...role, "resources", "accelerators", "type"],
   devices: [...role, "resources", "accelerators", "count"],
@@ -87,6 +89,7 @@ export function toForm(yaml: string): Form | undefined {
   return {
     displayName: text("displayName"),
     command: commandLine(at(where.command)),
+    image: text("image"),
     replicas: count("replicas", 1),
     deviceType: text("deviceType"),
     devices: count("devices", 0),
@@ -119,7 +122,7 @@ export function draftFrom(task: Task, step: number, displayName: string): string
 /** What a choice of tasks to run inside changes: a replica in each, with what they have. */
 export function within(inside: string[]): Partial<Form> {
   const replicas = Math.max(inside.length, 1);
-  return { inside, replicas, devices: 0, deviceType: "", cpu: "", memory: "", zones: [] };
+  return { inside, replicas, image: "", devices: 0, deviceType: "", cpu: "", memory: "", zones: [] };
 }
 
 /** sh -c X is shown as X, another command as a shell would need it written. */

@@ -204,7 +204,7 @@ func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 		if role.Name == m.role {
 			r.Command = append(append([]string{}, role.Command...), role.Args...)
 			r.Env, r.SecretFiles, r.WorkingDir, r.Resources = role.Env, role.SecretFiles, role.WorkingDir, role.Resources
-			r.Standby = standbyOf(&task.Spec, &role)
+			r.Standby, r.Image = standbyOf(&task.Spec, &role), task.Spec.ImageOf(&role)
 		}
 	}
 	if t := task.Spec.Timeouts; t != nil {

@@ -168,18 +168,24 @@ func (s *seen) ranksAt(name string, slot api.Slot, count func(api.Framework, *ap
 	return 1
 }
 
-// settleIn gives a guest's replica what is its environment's: nothing is limited or counted twice, and
-// without code of its own it works where the environment does.
+// settleIn gives a guest's replica what is its environment's: nothing is limited or counted twice, it runs in the same
+// image, and without code of its own it works where the environment does.
 func (c *Controller) settleIn(r *engine.Replica, l api.Lender, task *api.TrainingTask) {
 	if l.TaskID == "" {
 		return
 	}
 	r.Inside, r.Resources = engine.NameOf(l.TaskID, l.Role, 0, l.Attempt), api.Resources{}
 	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindTrainingTask, Project: task.Meta.Project, Name: l.Task}, 0)
-	if err != nil || r.Code != nil {
+	if err != nil {
 		return // it is gone: the next turn ends the guest
 	}
 	env := o.(*api.TrainingTask)
+	if len(env.Spec.Roles) == 1 {
+		r.Image = env.Spec.ImageOf(&env.Spec.Roles[0])
+	}
+	if r.Code != nil {
+		return
+	}
 	if env.Spec.Code != nil && env.Spec.Code.Folder != "" {
 		r.Code = env.Spec.Code
 	}

@@ -30,7 +30,11 @@ func (s *seen) inspect(m *member) {
 	}
 	one := s.judged(m)
 	one.Answer = m.said.Preflight
-	m.found = preflight.Late(one, st.Versions)
+	common := st.Versions
+	if one.Group != "" { // those were of another world, or another image
+		common = nil
+	}
+	m.found = preflight.Late(one, common)
 	m.unfit = slices.ContainsFunc(m.found, func(f api.PreflightFinding) bool {
 		return f.Field == "device" || s.task.Spec.PreflightMode() == api.PreflightRequire
 	})

@@ -64,8 +64,11 @@ func (s *seen) judged(m *member) preflight.Member {
 	for i := range s.task.Spec.Roles {
 		if r := &s.task.Spec.Roles[i]; r.Name == m.role {
 			out.Disk, out.Memory = int64(r.Resources.EphemeralDisk), int64(r.Resources.SharedMemory)
-			if r.Alone() {
+			switch {
+			case r.Alone():
 				out.Group = r.Name
+			case r.Image != "": // what is in it is its own
+				out.Group = r.Image
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (e *Engine) create(r engine.Replica) error {
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return err
 	}
-	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r)}
+	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages)}
 	if e.cfg.Tiers != nil {
 		ends.Tiers = e.cfg.Tiers(r.Node)
 	}

@@ -13,6 +13,9 @@ import (
 // the current epoch is the largest name. Nothing is ever overwritten and no lock is held, so that a
 // leader frozen at any line neither blocks its successor nor takes the epoch back.
 
+// DirImages is beside the folder of the replicas: the images that they run in.
+const DirImages = "images"
+
 // DirEpochs is beside the folder of the replicas.
 const DirEpochs = "epochs"
 

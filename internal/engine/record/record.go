@@ -87,6 +87,8 @@ type Link struct {
 	// Tenant is here and not in a file of its own because a record costs a start two syncs.
 	Tenant Tenant `json:"tenant,omitzero"`
 	Tiers  Tiers  `json:"tiers,omitzero"`
+	// Images is the node's folder of images.
+	Images string `json:"images,omitempty"`
 }
 
 // Tiers are the places that checkpoints of a node's replicas go to. There is no secret in it.

@@ -29,13 +29,21 @@ type opened struct {
 	folder bool
 }
 
-// build makes the mounts of this namespace. Everything that stays visible is taken in hand first;
-// then the private and the empty folders come over what was there; then it is put back.
+// build makes the mounts of this namespace.
 func (w *Wall) build() error {
 	// Nothing of ours goes out; what the machine unmounts does come in.
 	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_SLAVE, ""); err != nil {
 		return err
 	}
+	if w.Root != "" {
+		return w.enter()
+	}
+	return w.cover()
+}
+
+// cover hides parts of the machine's own file system. Everything that stays visible is taken in hand first;
+// then the private and the empty folders come over what was there; then it is put back.
+func (w *Wall) cover() error {
 	var keep []opened
 	for _, bind := range w.Binds {
 		o, err := open(bind)
@@ -56,12 +64,15 @@ func (w *Wall) build() error {
 	if err := w.privateFolders(); err != nil {
 		return err
 	}
+	if err := w.memory(""); err != nil {
+		return err
+	}
 	covers, err := w.hide()
 	if err != nil {
 		return err
 	}
 	for _, o := range keep {
-		if err := o.bind(); err != nil {
+		if err := o.bind(""); err != nil {
 			return err
 		}
 	}
@@ -130,22 +141,31 @@ func (w *Wall) openFolder() (o opened, err error) {
 	return o, err
 }
 
-// bind puts it where it was.
-func (o opened) bind() error {
-	err := os.MkdirAll(path.Dir(o.path), 0o755)
-	if err == nil && o.folder {
-		err = os.MkdirAll(o.path, 0o755)
-	} else if err == nil {
-		err = os.WriteFile(o.path, nil, 0o644)
-	}
-	if err != nil {
-		return &stepError{StepBuild, o.path, err}
-	}
-	defer syscall.Close(o.handle)
-	if err := mount("/proc/self/fd/"+strconv.Itoa(o.handle), o.path, "", syscall.MS_BIND, ""); err != nil {
+// bind puts it where it was, below root.
+func (o opened) bind(root string) error {
+	at := root + o.path
+	if err := o.place(at); err != nil {
 		return err
 	}
-	return mount("", o.path, "", syscall.MS_REMOUNT|syscall.MS_BIND|hardened, "")
+	defer syscall.Close(o.handle)
+	if err := mount("/proc/self/fd/"+strconv.Itoa(o.handle), at, "", syscall.MS_BIND, ""); err != nil {
+		return err
+	}
+	return mount("", at, "", syscall.MS_REMOUNT|syscall.MS_BIND|hardened, "")
+}
+
+// place makes what it can be mounted on.
+func (o opened) place(at string) error {
+	err := os.MkdirAll(path.Dir(at), 0o755)
+	if err == nil && o.folder {
+		err = os.MkdirAll(at, 0o755)
+	} else if err == nil && !exists(at) {
+		err = os.WriteFile(at, nil, 0o644)
+	}
+	if err != nil {
+		return &stepError{StepBuild, at, err}
+	}
+	return nil
 }
 
 // privates are the folders that every replica has its own of.
@@ -156,8 +176,8 @@ func private(file string) bool {
 	return slices.ContainsFunc(privates, func(p string) bool { return strings.HasPrefix(file, p+"/") })
 }
 
-// privateFolders replaces those that this machine has. The temporary ones are on disk, in the
-// replica's folder; shared memory counts as the replica's memory.
+// privateFolders replaces the temporary ones that this machine has; they are on disk, in the replica's
+// folder, while shared memory counts as its memory.
 func (w *Wall) privateFolders() error {
 	var temporary []opened
 	for target, source := range map[string]string{"/tmp": w.Tmp, "/var/tmp": w.VarTmp} {
@@ -172,19 +192,25 @@ func (w *Wall) privateFolders() error {
 		temporary = append(temporary, o)
 	}
 	for _, o := range temporary {
-		if err := o.bind(); err != nil {
+		if err := o.bind(""); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// memory gives the replica, whose file system begins at root, shared memory and message queues of its own.
+func (w *Wall) memory(root string) error {
 	size := ""
 	if w.SharedMemory > 0 {
 		size = ",size=" + strconv.FormatInt(w.SharedMemory, 10)
 	}
 	for _, m := range []struct{ target, kind, data string }{{"/dev/shm", "tmpfs", "mode=1777" + size}, {"/dev/mqueue", "mqueue", ""}} {
-		if info, err := os.Lstat(m.target); err != nil || !info.IsDir() {
+		at := root + m.target
+		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
 			continue
 		}
-		if err := mount("fermi", m.target, m.kind, hardened|syscall.MS_NOEXEC, m.data); err != nil {
+		if err := mount("fermi", at, m.kind, hardened|syscall.MS_NOEXEC, m.data); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,12 @@ type Wall struct {
 	Tmp, VarTmp string
 	// SharedMemory bounds /dev/shm, in bytes; 0 leaves it to the kernel, half of the memory.
 	SharedMemory int64
+	// Root is the file system of an image to run in, which nobody can write to; "": the machine's own.
+	Root string
+	// Stage is an empty folder in which the mounts of such a wall are put together.
+	Stage string
+	// Placed are files of the machine that are found elsewhere in the image: where → what.
+	Placed map[string]string
 }
 
 // Command is what runs behind it: a process for each of Each.

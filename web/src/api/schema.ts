@@ -2894,7 +2894,7 @@ export interface components {
             args?: string[] | null;
             command?: string[] | null;
             env?: components["schemas"]["EnvVar"][] | null;
-            /** @description Instead of the task's. */
+            /** @description Instead of the task's; host is the node's own system. */
             image?: string;
             /**
              * Format: int64
@@ -3336,6 +3336,7 @@ export interface components {
             hyperParameters?: {
                 [key: string]: unknown;
             };
+            /** @description What the processes run in, such as repo/name:tag, or name@sha256:…; host, and when absent, is the node's own system. An account for its registry is named in credentials. */
             image?: string;
             /** @description Names of running tasks of one replica in the project, one for each replica: its processes start inside them, on their devices. The first has rank 0. */
             inside?: string[] | null;

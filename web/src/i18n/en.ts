@@ -317,6 +317,8 @@ export const en: Catalogue = {
   "create.deviceType": "Accelerator type",
   "create.anyType": "any type",
   "create.devices": "Accelerators a replica",
+  "create.image": "Image",
+  "create.imageHint": "The node's own system when empty. A private registry needs credentials.",
   "create.cpu": "CPU a replica",
   "create.memory": "Memory a replica",
   "create.default": "default",

@@ -313,6 +313,8 @@ export const zh = {
   "create.deviceType": "加速卡类型",
   "create.anyType": "任意类型",
   "create.devices": "每副本加速卡",
+  "create.image": "镜像",
+  "create.imageHint": "不填则使用节点自身的系统；私有仓库需要凭据。",
   "create.cpu": "每副本 CPU",
   "create.memory": "每副本内存",
   "create.default": "默认",

@@ -125,6 +125,7 @@ function Editor({ draft }: { draft: string }) {
 const blank: Form = {
   displayName: "",
   command: "",
+  image: "",
   replicas: 1,
   deviceType: "",
   devices: 0,
@@ -172,6 +173,16 @@ function Fields({ form, change }: { form: Form | undefined; change: (patch: Part
         maxRows={8}
         spellCheck={false}
         styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: 13 } }}
+      />
+      <TextInput
+        label={t("create.image")}
+        description={t("create.imageHint")}
+        placeholder="name:tag"
+        value={f.image}
+        onChange={(e) => change({ image: e.currentTarget.value })}
+        disabled={lent}
+        maxLength={512}
+        spellCheck={false}
       />
       {f.fromTask !== "" && (
         <Input.Wrapper label={t("create.from")} description={t("create.fromHint")} labelElement="div">

@@ -1,0 +1,207 @@
+package rootfs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sys/unix"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// Want is an image that a replica needs.
+type Want struct {
+	Reference string
+	// Accounts are those of the task; the one for the reference's registry is used.
+	Accounts []api.RegistryCredential
+	// Owner is the uid of the project that asks.
+	Owner int
+	// Known takes what the reference stood for when this project asked last, without asking again.
+	Known bool
+	// Progress is told how many bytes of all are here; it may be called from several goroutines. nil: nobody listens.
+	Progress func(done, total int64)
+}
+
+// Image is one that is here, and held.
+type Image struct {
+	Root   string // of its file system
+	Digest string // of its manifest for this machine, "sha256:…"
+	Env    []string
+	// Remembered: its registry was not reached, and this is what the reference stood for before.
+	Remembered error
+	lock       *os.File
+}
+
+// Close lets go of it.
+func (i *Image) Close() error { return i.lock.Close() }
+
+// about is what roots/HEX/image.json says.
+type about struct {
+	Env []string `json:"env"`
+}
+
+const (
+	fileAbout = "image.json"
+	dirRoot   = "root"
+	dirRoots  = "roots"
+	dirBlobs  = "blobs"
+	dirLocks  = "locks"
+	dirRefs   = "refs"
+
+	lockPause = 100 * time.Millisecond
+)
+
+// Bring makes an image be in the node's folder dir and holds it. Faults are final and for the user; any other
+// error may pass when tried again.
+func Bring(ctx context.Context, dir string, w Want) (*Image, error) {
+	ref, err := name.ParseReference(w.Reference)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "BadImage", fault.T("%q is not the name of an image.", "%q 不是镜像名称。", w.Reference)).Because(err)
+	}
+	for _, sub := range []string{dirRoots, dirBlobs, dirLocks, dirRefs} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	memory := filepath.Join(dir, dirRefs, strconv.Itoa(w.Owner)+"-"+hexOf(ref.Name()))
+	if w.Known {
+		if i, err := recall(ctx, dir, memory); err == nil {
+			return i, nil
+		}
+	}
+	found, err := ask(ctx, ref, w.Accounts)
+	if err != nil {
+		var f *fault.Error
+		if !errors.As(err, &f) {
+			if i, no := recall(ctx, dir, memory); no == nil {
+				i.Remembered = err
+				return i, nil
+			}
+		}
+		return nil, err
+	}
+	i, err := hold(ctx, dir, found, w.Progress)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeWhole(memory, []byte(i.Digest)); err != nil {
+		_ = i.Close()
+		return nil, err
+	}
+	return i, nil
+}
+
+// recall holds what a reference stood for, if that is here.
+func recall(ctx context.Context, dir, memory string) (*Image, error) {
+	digest, err := os.ReadFile(memory)
+	if err != nil {
+		return nil, err
+	}
+	return hold(ctx, dir, source{digest: string(digest)}, nil)
+}
+
+// hold takes the image in use; what is not here is fetched from a source that has layers.
+func hold(ctx context.Context, dir string, from source, progress func(done, total int64)) (*Image, error) {
+	key, err := keyOf(from.digest)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, dirLocks, key), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	place := filepath.Join(dir, dirRoots, key)
+	for {
+		if err := take(ctx, lock, unix.LOCK_SH); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+		i, err := opened(place, from.digest, lock)
+		if err == nil {
+			return i, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || from.image == nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+		if err := take(ctx, lock, unix.LOCK_EX); err != nil { // the kernel lets go of the other first: somebody may be before us
+			return nil, errors.Join(err, lock.Close())
+		}
+		if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
+			if err := assemble(ctx, dir, key, from, progress); err != nil {
+				return nil, errors.Join(err, lock.Close())
+			}
+		}
+	}
+}
+
+// opened reads what is in its place, and notes that it is in use.
+func opened(place, digest string, lock *os.File) (*Image, error) {
+	data, err := os.ReadFile(filepath.Join(place, fileAbout))
+	if err != nil {
+		return nil, err
+	}
+	var a about
+	if err := json.Unmarshal(data, &a); err != nil {
+		return nil, fmt.Errorf("%s: %w", fileAbout, err)
+	}
+	now := time.Now()
+	_ = os.Chtimes(place, now, now) // it is only found older than it is
+	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, Env: a.Env, lock: lock}, nil
+}
+
+// take waits for a lock.
+func take(ctx context.Context, lock *os.File, how int) error {
+	for {
+		err := unix.Flock(int(lock.Fd()), how|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// keyOf is the name of a digest on disk.
+func keyOf(digest string) (string, error) {
+	h, err := v1.NewHash(digest)
+	if err == nil && h.Algorithm != "sha256" {
+		err = errors.New("not SHA-256")
+	}
+	return h.Hex, err
+}
+
+func hexOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:16])
+}
+
+// writeWhole replaces a small file at once; after a power cut it may be the old one.
+func writeWhole(path string, data []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(data)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}

@@ -1,0 +1,162 @@
+package recovery
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
+)
+
+// tellProgram serves as serveProgram does, after it has written down where it runs.
+const tellProgram = `
+import os, fermi
+def of(file):
+    try:
+        return open(file).read()
+    except OSError:
+        return "none"
+with open(os.environ["FERMI_OUTPUT"] + "/where", "a") as f:
+    f.write(" ".join([of("/etc/image-name"), os.environ.get("IMAGE", "none"), fermi.__name__, os.environ["FERMI_GENERATION"]]) + "\n")
+` + serveProgram
+
+// where are the lines that a replica's ranks wrote, one a generation.
+func (r *roles) where(role string, index int) []string {
+	files, _ := filepath.Glob(filepath.Join(r.c.Dir, "engine", "replicas", r.id+"-"+role+"-"+strconv.Itoa(index)+"-*", "output", "where"))
+	var lines []string
+	for _, file := range files {
+		raw, _ := os.ReadFile(file)
+		lines = append(lines, strings.Split(strings.TrimSpace(string(raw)), "\n")...)
+	}
+	return lines
+}
+
+// TestImageRoles: each role runs in its own image, of a private registry, with the SDK and a standby; whoever dies in one
+// that restarts by itself comes back in the same image and takes no other role with it, also when the registry is gone.
+func TestImageRoles(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs images")
+	}
+	w := newWorld(t)
+	hub := harness.NewRegistry(t)
+	python, program := harness.Python(t)
+	actor := hub.Push(t, "rlhf/actor:v1", []string{"IMAGE=actor"}, python, map[string]string{"/etc/image-name": "=of-actors"})
+	reward := hub.Push(t, "rlhf/reward:v1", []string{"IMAGE=reward"}, python, map[string]string{"/etc/image-name": "=of-rewards"})
+	w.account(hub)
+	part := func(name, image string, restart api.RoleRestart) api.Role {
+		return api.Role{
+			Name: name, Replicas: 2, Restart: restart, Image: image, Resources: api.Resources{CPU: 100, Memory: 1 << 28}, Command: []string{program, "-c", tellProgram},
+		}
+	}
+	host := part("critic", api.ImageHost, "")
+	host.Command[0] = "python3"
+	_, err := w.cl.Submit(t.Context(), &api.TrainingTask{Meta: api.Meta{Name: "rlhf"}, Spec: api.TrainingTaskSpec{
+		Image: actor, Credentials: []api.CredentialRef{{Secret: "hub"}}, Preflight: api.PreflightRequire, Restart: &api.RestartPolicy{MaxRestarts: 5},
+		Roles: []api.Role{part("actor", "", ""), host, part("reward", reward, api.RestartRole)},
+	}}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &roles{w, training{"rlhf", w.task("rlhf").Meta.ID}}
+	pid := r.pidOf("actor", 0)
+	others := slices.Concat(r.addresses(pid, "ACTOR"), r.addresses(pid, "CRITIC"))
+	rewardAt := r.addresses(pid, "REWARD")
+	any := func([]who) bool { return true }
+	before := r.all("actors and critics", others, any)
+	r.all("rewards", rewardAt, any)
+	for role, want := range map[string]string{"actor": "of-actors actor fermi 1", "reward": "of-rewards reward fermi 1", "critic": "none none fermi 1"} {
+		for index := range 2 {
+			if got := r.where(role, index); !slices.Equal(got, []string{want}) {
+				t.Errorf("%s-%d: %q, not %q", role, index, got, want)
+			}
+		}
+	}
+	r.eventually("it runs", func() bool { return r.task("rlhf").Status.Phase == api.PhaseRunning })
+
+	kill(t, r.pidOf("reward", 1))
+	r.all("the next generation of rewards", rewardAt, func(is []who) bool { return is[0].generation == 2 && is[1].generation == 2 })
+	r.all("the same others", others, func(is []who) bool { return slices.Equal(before, is) })
+	for index := range 2 {
+		if got := r.where("reward", index); len(got) != 2 || got[1] != "of-rewards reward fermi 2" {
+			t.Errorf("reward-%d: %q", index, got)
+		}
+	}
+
+	// A launcher is lost, and its successor needs the image again while nobody can give it.
+	hub.Stop()
+	r.killLauncher("reward", 0)
+	r.eventually("the next attempt of rewards", func() bool {
+		got := r.where("reward", 0)
+		return len(got) > 0 && got[len(got)-1] == "of-rewards reward fermi 3" // those of earlier attempts may be gone
+	})
+	r.all("the same others", others, func(is []who) bool { return slices.Equal(before, is) })
+}
+
+// account stores who we are at a registry, as the secret hub.
+func (w *world) account(hub *harness.Registry) {
+	w.t.Helper()
+	if _, err := w.cl.Create(w.t.Context(), &api.Secret{Meta: api.Meta{Name: "hub", Project: "default"}, Spec: api.SecretSpec{
+		Type: api.SecretRegistry, Data: map[string]string{api.KeyServer: hub.Host, api.KeyUsername: hub.User, api.KeyPassword: hub.Password},
+	}}, false); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestImageGuest: a task inside another runs in that one's image, without an account or a registry of its own.
+func TestImageGuest(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs images")
+	}
+	w := newWorld(t)
+	hub := harness.NewRegistry(t)
+	python, program := harness.Python(t)
+	image := hub.Push(t, "team/env:v1", []string{"IMAGE=env"}, python, map[string]string{"/etc/image-name": "=of-the-environment"})
+	w.account(hub)
+	submit := func(name string, spec api.TrainingTaskSpec) *roles {
+		t.Helper()
+		if _, err := w.cl.Submit(t.Context(), &api.TrainingTask{Meta: api.Meta{Name: name}, Spec: spec}, false); err != nil {
+			t.Fatal(err)
+		}
+		r := &roles{w, training{name, w.task(name).Meta.ID}}
+		r.eventually(name+" is where it should be", func() bool {
+			got := r.where("worker", 0)
+			return len(got) == 1 && got[0] == "of-the-environment env fermi 1"
+		})
+		return r
+	}
+	worker := api.Role{Name: "worker", Replicas: 1, Command: []string{program, "-c", tellProgram}}
+	guest := api.TrainingTaskSpec{Inside: []string{"environment"}, Roles: []api.Role{worker}}
+	worker.Resources = api.Resources{CPU: 100, Memory: 1 << 28}
+	submit("environment", api.TrainingTaskSpec{Image: image, Credentials: []api.CredentialRef{{Secret: "hub"}}, Roles: []api.Role{worker}})
+	hub.Stop()
+	submit("guest", guest)
+}
+
+// TestImageRefused: what a registry does not give ends in a clear state, and names what to do.
+func TestImageRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs images")
+	}
+	w := newWorld(t)
+	hub := harness.NewRegistry(t)
+	private := hub.Push(t, "team/x:v1", nil, map[string]string{"/etc/image-name": "=x"})
+	for name, c := range map[string]struct{ image, want string }{
+		"denied":  {private, "spec.credentials"},
+		"nowhere": {"127.0.0.1:1/team/x:v1", "could not be brought"},
+	} {
+		if _, err := w.cl.Submit(t.Context(), &api.TrainingTask{Meta: api.Meta{Name: name}, Spec: api.TrainingTaskSpec{
+			Roles: []api.Role{{Name: "worker", Replicas: 1, Image: c.image, Command: []string{"sh", "-c", "true"}, Resources: api.Resources{CPU: 100, Memory: 1 << 28}}},
+		}}, false); err != nil {
+			t.Fatal(err)
+		}
+		r := &roles{w, training{name, w.task(name).Meta.ID}}
+		r.eventually(name+" ends", func() bool { return w.task(name).Status.Phase == api.PhaseFailed })
+		if s := w.task(name).Status; !strings.Contains(s.Message.EN, c.want) || !strings.Contains(s.Message.ZH, "镜像") {
+			t.Errorf("%s: %s %+v", name, s.Reason, s.Message)
+		}
+	}
+}
