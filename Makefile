@@ -131,6 +131,7 @@ e2e-torch2: ## the SDK with PyTorch 2.5 and the safetensors library (3 GB under 
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch, then the whole platform (bin/fermi) there; not part of CI
 	@scripts/sdk.sh gpu
 	@test/gpu/platform.sh
+	@FERMI_CARD=1 go test -v -count=1 -run TestImageCard ./test/recovery
 
 e2e-frameworks: build ## each framework's recipe for real, installed on CPUs where it can be; FRAMEWORKS=sample: Debian's packages only
 	@scripts/suite.sh e2e-frameworks scripts/frameworks.sh $(FRAMEWORKS)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -134,6 +135,51 @@ func TestImageGuest(t *testing.T) {
 	submit("environment", api.TrainingTaskSpec{Image: image, Credentials: []api.CredentialRef{{Secret: "hub"}}, Roles: []api.Role{worker}})
 	hub.Stop()
 	submit("guest", guest)
+}
+
+// cardProgram asks the driver of the node, from within an image that has none, what it sees.
+const cardProgram = `
+import ctypes, os
+cuda, ml = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvidia-ml.so.1")
+count, name = ctypes.c_int(), ctypes.create_string_buffer(96)
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and cuda.cuDeviceGetName(name, 96, 0) == 0
+context, at = ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0 and cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(1 << 20)) == 0
+assert cuda.cuMemsetD8_v2(at, ctypes.c_ubyte(42), ctypes.c_size_t(1 << 20)) == 0
+back = (ctypes.c_ubyte * (1 << 20))()
+assert cuda.cuMemcpyDtoH_v2(back, at, ctypes.c_size_t(1 << 20)) == 0 and bytes(back) == bytes([42]) * (1 << 20)
+assert ml.nvmlInit_v2() == 0
+print("card", count.value, name.value.decode(), open("/etc/image-name").read(), os.environ["CUDA_VISIBLE_DEVICES"])
+`
+
+// TestImageCard: a task in an image that knows nothing of NVIDIA computes on the node's card.
+func TestImageCard(t *testing.T) {
+	if os.Getenv("FERMI_CARD") == "" {
+		t.Skip("it needs a card: make e2e-gpu")
+	}
+	w := newWorld(t, "--checkpoints-store", t.TempDir()) // not of the demo: its devices are virtual
+	hub := harness.NewRegistry(t)
+	python, program := harness.Python(t)
+	image := hub.Push(t, "team/plain:v1", nil, python, map[string]string{"/etc/image-name": "=of-no-driver"})
+	w.account(hub)
+	if _, err := w.cl.Submit(t.Context(), &api.TrainingTask{Meta: api.Meta{Name: "card"}, Spec: api.TrainingTaskSpec{
+		Image: image, Credentials: []api.CredentialRef{{Secret: "hub"}},
+		Roles: []api.Role{{Name: "worker", Replicas: 1, Command: []string{program, "-c", cardProgram}, Resources: api.Resources{CPU: 1000, Memory: 4 << 30, Accelerators: api.Accelerators{Count: 1}}}},
+	}}, false); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("it ends", func() bool { return w.task("card").Status.Phase.Finished() })
+	var log []string
+	if err := w.cl.Logs(t.Context(), "default", "card", client.LogOptions{}, func(l client.LogLine) error {
+		log = append(log, l.Text)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(strings.Join(log, "\n"))
+	if s := w.task("card").Status; s.Phase != api.PhaseCompleted || !slices.ContainsFunc(log, func(l string) bool { return strings.Contains(l, "card 1 ") && strings.Contains(l, " of-no-driver ") }) {
+		t.Errorf("%s %+v", s.Phase, s.Message)
+	}
 }
 
 // TestImageRefused: what a registry does not give ends in a clear state, and names what to do.

@@ -76,15 +76,19 @@ func (w *Wall) takeAlong() ([]opened, error) {
 	for at, file := range w.Placed {
 		from[at] = file
 	}
-	for _, bind := range w.Binds {
-		from[bind] = bind
-	}
 	for at, file := range from {
 		o, err := openAny(file)
 		if err != nil {
 			return nil, err
 		}
 		o.path = path.Clean(at)
+		keep = append(keep, o)
+	}
+	for _, bind := range w.Binds {
+		o, err := open(bind)
+		if err != nil {
+			return nil, err
+		}
 		keep = append(keep, o)
 	}
 	if w.Folder != "" {
@@ -99,7 +103,7 @@ func (w *Wall) takeAlong() ([]opened, error) {
 	return keep, nil
 }
 
-// openAny is open with links followed: these paths are ours and the machine's.
+// openAny is open with links followed: these paths are the machine's.
 func openAny(file string) (opened, error) {
 	fd, err := syscall.Open(file, oPath|syscall.O_CLOEXEC, 0)
 	if err != nil {
