@@ -132,6 +132,12 @@ func fetch(ctx context.Context, dir string, h v1.Hash, layer v1.Layer, tell func
 	defer body.Close()
 	stop := context.AfterFunc(ctx, func() { body.Close() })
 	defer stop()
+	quiet := time.AfterFunc(silence, func() { body.Close() })
+	defer quiet.Stop()
+	heard := func(n int64) {
+		quiet.Reset(silence)
+		tell(n)
+	}
 	tmp, err := os.CreateTemp(dir, ".new-")
 	if err != nil {
 		return err
@@ -139,7 +145,7 @@ func fetch(ctx context.Context, dir string, h v1.Hash, layer v1.Layer, tell func
 	defer os.Remove(tmp.Name())
 	defer tmp.Close()
 	room := &roomy{w: tmp, dir: dir}
-	if _, err := io.Copy(room, &counted{body, tell}); err != nil {
+	if _, err := io.Copy(room, &counted{body, heard}); err != nil {
 		return errors.Join(ctx.Err(), err)
 	}
 	if err := tmp.Sync(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -25,12 +26,22 @@ type source struct {
 	image  v1.Image // nil: only what is here counts
 }
 
+// silence is how long a registry may say nothing before it is asked again.
+var silence = time.Minute
+
+// patient is a way to registries that does not wait for ever; what is in the middle of a layer is fetch's.
+func patient() http.RoundTripper {
+	t := remote.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = silence
+	return t
+}
+
 // platform is ours.
 var platform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 
 // ask finds what a reference stands for on this machine.
 func ask(ctx context.Context, ref name.Reference, accounts []api.RegistryCredential) (source, error) {
-	options := []remote.Option{remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuth(accountFor(ref, accounts))}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithTransport(patient()), remote.WithAuth(accountFor(ref, accounts))}
 	found, err := remote.Get(ref, options...)
 	if err != nil {
 		return source{}, explain(ref, err)

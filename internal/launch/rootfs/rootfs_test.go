@@ -365,6 +365,44 @@ func quick(t *testing.T) context.Context {
 	return ctx
 }
 
+// TestSilent: a registry that falls silent in the middle of a layer is an error that may pass, not a wait for ever.
+func TestSilent(t *testing.T) {
+	h := newHall(t)
+	ref := h.push("team/a:1", nil, layerOf(t, entry{name: "f", text: "1"}))
+	was := silence
+	silence = 50 * time.Millisecond
+	defer func() { silence = was }()
+	release := make(chan struct{})
+	h.guard = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
+			return true
+		}
+		if h.gets.Load() == 1 { // the configuration
+			return true
+		}
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write(make([]byte, 10))
+		w.(http.Flusher).Flush()
+		<-release
+		return false
+	}
+	i, err := h.bring(ref)
+	if err == nil {
+		i.Close()
+		t.Error("it was brought")
+	}
+	var f *fault.Error
+	if errors.As(err, &f) {
+		t.Errorf("final: %v", err)
+	}
+	close(release)
+	h.guard = nil
+	silence = was
+	if i := h.must(ref); h.text(i, "f") != "1" {
+		t.Error("no f")
+	}
+}
+
 // TestMovedTag: a tag that stands for another image brings that one; the old one goes when nobody used it for long.
 func TestMovedTag(t *testing.T) {
 	h := newHall(t)
