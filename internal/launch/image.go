@@ -129,29 +129,24 @@ func findWithin(root, name, search string) string {
 // dirDriver is where the libraries of the node's driver are in an image; their own folders there are the image's.
 const dirDriver = "/opt/fermi/driver"
 
-// driver is what the node's driver adds to an image.
-type driver struct {
-	binds  []string          // at their own paths
-	placed map[string]string // libraries
-}
-
-// driver finds what is needed of the node for the devices. Device files are in /dev, which every wall has.
-func (l *launcher) driver() (d driver) {
+// driver is what the node's driver adds to an image for the devices: where → what. Device files are in /dev, which every
+// wall has.
+func (l *launcher) driver() map[string]string {
 	files, libraries := recipe.Driver(l.replica.Devices)
+	placed := map[string]string{}
 	for _, file := range files {
 		if _, err := os.Stat(file); err == nil {
-			d.binds = append(d.binds, file)
+			placed[file] = file
 		}
 	}
-	d.placed = map[string]string{}
 	for _, name := range libraries {
 		for _, dir := range recipe.LibraryFolders {
 			file := filepath.Join(dir, name)
 			if _, err := os.Stat(file); err == nil {
-				d.placed[path.Join(dirDriver, name)] = file
+				placed[path.Join(dirDriver, name)] = file
 				break
 			}
 		}
 	}
-	return d
+	return placed
 }

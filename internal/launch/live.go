@@ -66,6 +66,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	work, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer l.dropSharedMemory()
+	defer l.leaveImage()
 	defer wg.Wait()
 	defer cancel()
 	defer l.freePorts()
@@ -76,7 +77,6 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.goWritten.Wait()
 	code := make(chan error, 1)
 	there := make(chan struct{})
-	defer l.leaveImage()
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
 	l.rehearsal.prepare(l.ranks.preflighted, l.serve.port)
 	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }

@@ -93,8 +93,7 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 		wall.Folder = r.Code.Folder
 	}
 	if l.image != nil {
-		wall.Root, wall.Stage, wall.Placed = l.image.Root, filepath.Join(l.dir, dirStage), l.driver().placed
-		wall.Binds = append(wall.Binds, l.driver().binds...)
+		wall.Root, wall.Stage, wall.Placed = l.image.Root, filepath.Join(l.dir, dirStage), l.driver()
 	}
 	command := inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, Orphans: p.orphans}
 	if r.Command[0] == "fermi" {
