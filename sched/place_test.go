@@ -444,6 +444,15 @@ func TestPlacementRules(t *testing.T) {
 			zones: []Zone{{Name: "a", Region: "x", Latency: map[string]time.Duration{"b": 8 * time.Millisecond}}, {Name: "b", Region: "x"}},
 			w:     gangOf(2, Need{Devices: 8}),
 		},
+		"a closed zone is in nobody's way": {
+			nodes: []Node{eight(1, "a", ""), {Number: 2, Zone: "b", Devices: cards(8, "A100"), Closed: true}, eight(3, "c", ""), {Number: 4, Zone: "d", Devices: cards(8, "A100"), Closed: true}},
+			zones: []Zone{
+				{Name: "a", Latency: map[string]time.Duration{"b": time.Millisecond, "c": 10 * time.Millisecond, "d": 20 * time.Millisecond}},
+				{Name: "c", Latency: map[string]time.Duration{"b": 20 * time.Millisecond, "d": time.Millisecond}}, {Name: "b"}, {Name: "d"},
+			},
+			w:    &Workload{Roles: gangOf(2, Need{Devices: 8}).Roles, MaxLatency: 15 * time.Millisecond},
+			want: slots{{Node: 1, Devices: 255}, {Node: 3, Devices: 255}},
+		},
 		"unless the user bears it": {
 			nodes: []Node{eight(1, "a", ""), eight(2, "b", "")},
 			zones: []Zone{{Name: "a", Region: "x", Latency: map[string]time.Duration{"b": 8 * time.Millisecond}}, {Name: "b", Region: "x"}},

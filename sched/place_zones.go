@@ -94,6 +94,7 @@ func (s *search) groups(zones []*zone) [][]*zone {
 
 // across cuts the gang over zones: of one region if it can be, healthy ones before all.
 func (s *search) across(zones []*zone) bool {
+	zones = s.useful(zones)
 	if len(zones) < 2 || s.w.Replicas() < 2 {
 		return false
 	}
@@ -114,6 +115,16 @@ func (s *search) across(zones []*zone) bool {
 		}
 	}
 	return false
+}
+
+// useful are the zones with room for a replica. One without, closed or full, would only be far from others.
+func (s *search) useful(zones []*zone) (out []*zone) {
+	for _, z := range zones {
+		if z.at >= 0 && slices.ContainsFunc(s.wants, func(w want) bool { return s.most(&w, z) > 0 }) {
+			out = append(out, z)
+		}
+	}
+	return out
 }
 
 // sets are the smallest sets of near zones around each zone that take each role, the nearest
