@@ -36,14 +36,19 @@ func (r *roles) where(role string, index int) []string {
 	return lines
 }
 
-// TestImageRoles: each role runs in its own image, of a private registry, with the SDK and a standby; whoever dies in one
-// that restarts by itself comes back in the same image and takes no other role with it, also when the registry is gone.
-func TestImageRoles(t *testing.T) {
+// imageWorld is a server and a registry; the test is skipped for who can't run images.
+func imageWorld(t *testing.T) (*world, *harness.Registry) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root runs images")
 	}
-	w := newWorld(t)
-	hub := harness.NewRegistry(t)
+	return newWorld(t), harness.NewRegistry(t)
+}
+
+// TestImageRoles: each role runs in its own image, of a private registry, with the SDK and a standby; whoever dies in one
+// that restarts by itself comes back in the same image and takes no other role with it, also when the registry is gone.
+func TestImageRoles(t *testing.T) {
+	w, hub := imageWorld(t)
 	python, program := harness.Python(t)
 	actor := hub.Push(t, "rlhf/actor:v1", []string{"IMAGE=actor"}, python, map[string]string{"/etc/image-name": "=of-actors"})
 	reward := hub.Push(t, "rlhf/reward:v1", []string{"IMAGE=reward"}, python, map[string]string{"/etc/image-name": "=of-rewards"})
@@ -109,11 +114,7 @@ func (w *world) account(hub *harness.Registry) {
 
 // TestImageGuest: a task inside another runs in that one's image, without an account or a registry of its own.
 func TestImageGuest(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root runs images")
-	}
-	w := newWorld(t)
-	hub := harness.NewRegistry(t)
+	w, hub := imageWorld(t)
 	python, program := harness.Python(t)
 	image := hub.Push(t, "team/env:v1", []string{"IMAGE=env"}, python, map[string]string{"/etc/image-name": "=of-the-environment"})
 	w.account(hub)
@@ -184,11 +185,7 @@ func TestImageCard(t *testing.T) {
 
 // TestImageRefused: what a registry does not give ends in a clear state, and names what to do.
 func TestImageRefused(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root runs images")
-	}
-	w := newWorld(t)
-	hub := harness.NewRegistry(t)
+	w, hub := imageWorld(t)
 	private := hub.Push(t, "team/x:v1", nil, map[string]string{"/etc/image-name": "=x"})
 	for name, c := range map[string]struct{ image, want string }{
 		"denied":  {private, "spec.credentials"},

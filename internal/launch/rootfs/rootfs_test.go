@@ -403,6 +403,18 @@ func TestSilent(t *testing.T) {
 	}
 }
 
+// TestFullDisk: what would leave too little on the disk is refused before it is written.
+func TestFullDisk(t *testing.T) {
+	var kept bytes.Buffer
+	room := &roomy{w: &kept, dir: t.TempDir()}
+	if err := room.need(1 << 60); !fault.Is(err, fault.Full) {
+		t.Error(err)
+	}
+	if _, err := room.Write([]byte("small")); err != nil || kept.String() != "small" {
+		t.Errorf("%q %v", kept.String(), err)
+	}
+}
+
 // TestMovedTag: a tag that stands for another image brings that one; the old one goes when nobody used it for long.
 func TestMovedTag(t *testing.T) {
 	h := newHall(t)
