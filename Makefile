@@ -100,6 +100,9 @@ e2e-images: build ## roles in images of their own, from docker's registry (insta
 	@scripts/install-deps.sh docker-registry:docker-registry
 	@FERMI_REGISTRY=$$(command -v docker-registry) scripts/suite.sh e2e-images go test -v -count=1 -timeout 20m -run TestImage ./test/recovery
 
+e2e-attack: build ## a hostile member against the shipped binary (root); FERMI_SWAPS (10000) swaps of each race; FERMI_CALM= leaves the measure of the other tenant out
+	@FERMI_CALM=$${FERMI_CALM-1} scripts/suite.sh e2e-attack go test -v -count=1 -timeout 40m ./test/attack
+
 e2e-shared: ## the folder store and checkpoints in it, on the mount that FERMI_SHARED_FOLDER names (NFS, Lustre, CephFS); without it they are skipped, and say so
 	@scripts/suite.sh e2e-shared go test -v -count=1 -timeout 20m -run 'OnASharedFolder|OverASharedFolder' ./internal/blob/folder ./internal/ckpt
 
