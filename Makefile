@@ -103,6 +103,9 @@ e2e-images: build ## roles in images of their own, from docker's registry (insta
 e2e-attack: build ## a hostile member against the shipped binary (root); FERMI_SWAPS (10000) swaps of each race; FERMI_CALM= leaves the measure of the other tenant out
 	@FERMI_CALM=$${FERMI_CALM-1} scripts/suite.sh e2e-attack go test -v -count=1 -timeout 40m ./test/attack
 
+e2e-all: ## every suite of test/suites.txt in full; those that passed on this very tree are not run again
+	@scripts/suites.sh all
+
 e2e-shared: ## the folder store and checkpoints in it, on the mount that FERMI_SHARED_FOLDER names (NFS, Lustre, CephFS); without it they are skipped, and say so
 	@scripts/suite.sh e2e-shared go test -v -count=1 -timeout 20m -run 'OnASharedFolder|OverASharedFolder' ./internal/blob/folder ./internal/ckpt
 
