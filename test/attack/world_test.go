@@ -200,13 +200,12 @@ type owner struct {
 func (w *world) manifest() map[string]owner {
 	w.t.Helper()
 	found := map[string]owner{}
-	for _, root := range []string{w.base, "/etc", "/root"} {
+	for _, root := range []string{w.base, "/etc"} {
 		_ = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return nil // it went away meanwhile
 			}
-			if strings.HasPrefix(file, filepath.Join(w.Dir, "engine", "replicas")+"/") || strings.HasPrefix(file, filepath.Join(w.base, "shared")+"/") ||
-				strings.HasPrefix(file, "/root/.cache/") || strings.HasPrefix(file, "/root/go/") {
+			if strings.HasPrefix(file, filepath.Join(w.Dir, "engine", "replicas")+"/") || strings.HasPrefix(file, filepath.Join(w.base, "shared")+"/") {
 				if d.IsDir() {
 					return fs.SkipDir
 				}
