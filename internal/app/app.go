@@ -325,7 +325,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 			p.nodes.Changed(o)
 			p.train.Notify(o.TaskID, o.Name)
 		},
-		Hide:     p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf,
+		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {

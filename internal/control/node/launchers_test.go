@@ -53,7 +53,7 @@ func TestLaunchersOfOtherVersions(t *testing.T) {
 		{Node: "a", State: engine.StateExited, Launched: true, Version: "v1"},
 		{Node: "a", State: engine.StateRunning, Launched: true, Version: "v1"},
 		{Node: "a", State: engine.StateDone, Launched: true, Version: "v1"}, // ended
-		{Node: "a", State: engine.StateCreated},                            // not started yet
+		{Node: "a", State: engine.StateCreated},                             // not started yet
 		{Node: "b", State: engine.StateRunning, Launched: true, Version: "v2"},
 	}
 	want := map[string][]api.LauncherVersion{"a": {{Count: 1}, {Version: "v1", Count: 2}}}
