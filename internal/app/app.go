@@ -156,7 +156,10 @@ func (p *part) open(ctx context.Context) error {
 		Client: p.client, Log: p.cfg.Log.With("part", "store"), Clock: clock.Real, DiskFree: p.dir.Free, Metrics: p.cfg.Registry,
 		Prefix: p.cfg.EtcdPrefix, LeaseSeconds: p.leaseSeconds(),
 	})
-	return p.assemble()
+	if err := p.assemble(); err != nil {
+		return err
+	}
+	return p.dir.Raise(p.cfg.Version)
 }
 
 func (p *part) openEtcd(ctx context.Context) (err error) {
