@@ -59,4 +59,13 @@ type NodeStatus struct {
 	Limits string `json:"limits,omitempty"`
 	// Tenancy says whether projects are kept apart on this node.
 	Tenancy string `json:"tenancy,omitempty"`
+	// Launchers are those that an update left as they are: each keeps what it was started with until
+	// its replica ends.
+	Launchers []LauncherVersion `json:"launchers,omitempty" doc:"Launchers of other versions than the server's that still run here; each stays as it is until its replica ends."`
+}
+
+// LauncherVersion counts the launchers of one version.
+type LauncherVersion struct {
+	Version string `json:"version,omitempty" doc:"Empty: from before launchers told their version."`
+	Count   int    `json:"count"`
 }

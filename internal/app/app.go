@@ -156,7 +156,10 @@ func (p *part) open(ctx context.Context) error {
 		Client: p.client, Log: p.cfg.Log.With("part", "store"), Clock: clock.Real, DiskFree: p.dir.Free, Metrics: p.cfg.Registry,
 		Prefix: p.cfg.EtcdPrefix, LeaseSeconds: p.leaseSeconds(),
 	})
-	return p.assemble()
+	if err := p.assemble(); err != nil {
+		return err
+	}
+	return p.dir.Raise(p.cfg.Version)
 }
 
 func (p *part) openEtcd(ctx context.Context) (err error) {
@@ -236,6 +239,7 @@ func (p *part) assemble() (err error) {
 	})
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
+		Version: cfg.Version, Launchers: p.launchers,
 	})
 	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone")})
 	var contact func() error
@@ -320,8 +324,11 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	begun := clock.Real.Now()
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
-		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
-		Hide:     p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf,
+		OnChange: func(o engine.Observation) {
+			p.nodes.Changed(o)
+			p.train.Notify(o.TaskID, o.Name)
+		},
+		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {
@@ -341,6 +348,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 			return nil
 		case <-eng.Ready():
 		}
+		p.nodes.Look()
 		p.cfg.Log.Info("everything that runs was found again", "replicas", len(eng.Replicas("")), "after", clock.Real.Now().Sub(begun).Round(time.Millisecond))
 		p.hub.Lead(epoch.Revision)
 		defer p.hub.Lead(0)
@@ -352,6 +360,20 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	err = g.Run(ctx)
 	p.cfg.Log.Info("leading no more", "epoch", epoch.Revision, "error", err)
 	return err
+}
+
+// launchers are all on this machine; false while they are looked for.
+func (p *part) launchers() ([]engine.Observation, bool) {
+	e := p.engine.Load()
+	if e == nil {
+		return nil, false
+	}
+	select {
+	case <-e.Ready():
+		return e.Replicas(""), true
+	default:
+		return nil, false
+	}
 }
 
 // notify is the hub's word that a replica changed: the engine reads its records again, then the

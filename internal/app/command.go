@@ -29,7 +29,7 @@ func Commands(version string) []*cobra.Command {
 	cmds := []*cobra.Command{
 		serveCommand("up", cli.Both("Run the whole platform on this machine", "在本机运行整个平台"), version),
 		serveCommand("server", cli.Both("Run one control-plane replica on an etcd outside", "运行一个控制面副本，使用外部 etcd"), version),
-		configCommand(), restoreCommand(), simCommand(), launchCommand(), rsh.Command(cli.Both),
+		configCommand(), restoreCommand(), simCommand(), launchCommand(version), rsh.Command(cli.Both),
 	}
 	for _, c := range cmds {
 		if !c.Hidden {
@@ -166,7 +166,7 @@ func restoreCommand() *cobra.Command {
 }
 
 // launchCommand is what the engine starts; people don't.
-func launchCommand() *cobra.Command {
+func launchCommand(version string) *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use: "launch", Hidden: true, Short: cli.Both("Run beside one replica (started by the engine)", "在副本旁运行（由引擎启动）"), Args: cobra.NoArgs,
@@ -175,7 +175,7 @@ func launchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return launch.Run(cmd.Context(), launch.Config{Dir: dir, Token: token, Readings: inventory.Read, Stores: openTiers})
+			return launch.Run(cmd.Context(), launch.Config{Dir: dir, Token: token, Readings: inventory.Read, Stores: openTiers, Version: version})
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the replica's folder")

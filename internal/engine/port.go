@@ -109,6 +109,11 @@ type Observation struct {
 	State   State
 	Started time.Time // of the user's process
 	Exit    *Exit     // from Exited on
+	Node    string    // where it is
+	// Launched says that its launcher lives, or did; Version is the program's that it runs, "" where
+	// it does not say: it is of a time when launchers did not.
+	Launched bool
+	Version  string
 }
 
 // Exit is how it ended.

@@ -39,6 +39,8 @@ type Config struct {
 	Readings engine.Readings
 	// Stores opens the places that checkpoints go to; nil: they stay in memory.
 	Stores Stores
+	// Version is the program's, for the record.
+	Version string
 }
 
 // launcher is the state of one Run.
@@ -51,6 +53,7 @@ type launcher struct {
 	group     *cgroup.Group
 	patience  time.Duration // Config.GiveUp
 	readings  engine.Readings
+	version   string
 	spool     *spool
 	epochs    string // record.Link.Epochs
 	client    *link.Client
@@ -134,7 +137,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
 	l := &launcher{
-		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
+		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, version: cfg.Version, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
 		folder: newFolder(), orders: newOrders(), flush: make(chan chan struct{}), children: make(chan struct{}, 1), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
 	}
 	if err := l.run(ctx); err != nil {
@@ -221,7 +224,7 @@ func (l *launcher) run(ctx context.Context) error {
 	stopSignals := l.catchSignals(ctx, &wg)
 	defer stopSignals()
 	self := record.Self()
-	self.Cgroup = l.cgroupPath()
+	self.Cgroup, self.Version = l.cgroupPath(), l.version
 	// After this the engine can signal us; a stop it wished before is found by live.
 	if err := record.Write(l.dir, record.FileLauncher, self); err != nil {
 		return err

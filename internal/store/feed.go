@@ -10,12 +10,13 @@ import (
 
 // Feed delivers changes in the order in which their keys first changed. A reader that is slower
 // than the changes gets fewer, larger ones: what happened to one key since its last Next becomes one
-// change from the first Old to the last New (nothing, if the key came and went in between). So
-// a feed is never longer than the number of keys, and never loses the latest state. One
-// goroutine reads a feed; it must be closed.
+// change from the first Old to the last New (nothing, if the key came and went in between; see
+// SubscribeBrief). So a feed is never longer than the number of keys, and never loses the latest
+// state. One goroutine reads a feed; it must be closed.
 type Feed struct {
 	kinds map[api.Kind]bool // nil: all
 	cache *cache
+	brief bool // also what came and went between two reads
 
 	mu      sync.Mutex
 	pending map[api.Key]*Change
@@ -25,8 +26,15 @@ type Feed struct {
 }
 
 // Subscribe delivers every change of the kinds (none: of all) from now on.
-func (s *Store) Subscribe(kinds ...api.Kind) *Feed {
-	f := &Feed{cache: s.cache, pending: map[api.Key]*Change{}, wake: make(chan struct{}, 1)}
+func (s *Store) Subscribe(kinds ...api.Kind) *Feed { return s.subscribe(kinds, false) }
+
+// SubscribeBrief is Subscribe for a reader that must also hear of what came and went between two of
+// its reads: it is told as deleted, Old as it was last. Such a feed is as long as its reader is
+// slow.
+func (s *Store) SubscribeBrief(kinds ...api.Kind) *Feed { return s.subscribe(kinds, true) }
+
+func (s *Store) subscribe(kinds []api.Kind, brief bool) *Feed {
+	f := &Feed{cache: s.cache, brief: brief, pending: map[api.Key]*Change{}, wake: make(chan struct{}, 1)}
 	if len(kinds) > 0 {
 		f.kinds = map[api.Kind]bool{}
 		for _, k := range kinds {
@@ -113,8 +121,13 @@ func (f *Feed) add(ch Change) {
 		}
 		return
 	}
+	last := was.New
 	was.New, was.Revision = ch.New, ch.Revision
-	if was.Old == nil && was.New == nil {
+	switch {
+	case was.Old != nil || was.New != nil:
+	case f.brief:
+		was.Old = last
+	default:
 		delete(f.pending, ch.Key)
 	}
 }

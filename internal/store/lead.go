@@ -70,6 +70,9 @@ func (s *Store) candidate(ctx context.Context, name string, lead func(context.Co
 	if err := election.Campaign(cctx, name); err != nil {
 		return false, etcdFault(ctx, err, false)
 	}
+	if err := s.catchUp(cctx); err != nil {
+		return false, err
+	}
 	epoch := Epoch{Key: election.Key(), Revision: election.Rev()}
 	s.log.Info("this server leads", "name", name, "epoch", epoch.Revision)
 	watched := make(chan struct{})
@@ -86,6 +89,29 @@ func (s *Store) candidate(ctx context.Context, name string, lead func(context.Co
 		err = nil
 	}
 	return true, err
+}
+
+// catchUp waits until the cache has what was written before this server was elected; nothing of its
+// predecessor can come later, by the fence. Who leads by an older view takes tasks for unknown that
+// run, and places on nodes that are taken. One whose cache does not follow stands back.
+func (s *Store) catchUp(ctx context.Context) error {
+	select {
+	case <-s.ready:
+	default:
+		return nil // nobody feeds the cache yet: its first list comes after this
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	resp, err := s.client.Get(call, s.prefix, clientv3.WithCountOnly())
+	if err != nil {
+		return etcdFault(ctx, err, false)
+	}
+	for call.Err() == nil {
+		if ok, err := s.fresh(call, resp.Header.Revision); ok || err != nil {
+			return err
+		}
+	}
+	return fault.From(call.Err())
 }
 
 // watchDeposed ends leadership when its key is gone although the lease lives, as after

@@ -3,12 +3,14 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -83,6 +85,40 @@ func TestHandover(t *testing.T) {
 	}
 	if _, err := b.Commit(t.Context(), Txn{Ops: []Op{Create(task("mine"))}, Fence: second.epoch}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestANewLeaderSeesAll: when it begins to lead, its cache has everything that its predecessor wrote.
+func TestANewLeaderSeesAll(t *testing.T) {
+	srv := etcd(t, folder(t))
+	var stores []*Store
+	for range 2 {
+		stores = append(stores, running(t, Config{Client: dial(t, srv.Endpoint())}))
+	}
+	last := task("last")
+	mustCommit(t, stores[0], Create(last))
+	written := last.Meta.Revision
+	for round := range 100 {
+		s := stores[round%2]
+		reigned := make(chan error, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Campaign(ctx, "s", func(ctx context.Context, epoch Epoch) error {
+			o, err := s.Get(ctx, keyOf("last"), 0)
+			if err == nil && o.GetMeta().Revision != written {
+				err = fmt.Errorf("round %d: it sees revision %d, %d was written before it led", round, o.GetMeta().Revision, written)
+			}
+			if err == nil {
+				next := Clone(o.(*api.TrainingTask))
+				written, err = s.Commit(ctx, Txn{Ops: []Op{Update(next)}, Fence: epoch})
+			}
+			reigned <- err
+			return nil
+		})
+		err := <-reigned
+		cancel()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -19,6 +19,8 @@ type Reader interface {
 	List(ctx context.Context, kind api.Kind, project string, minRevision int64) (Snapshot, error)
 	// Subscribe delivers every change of the kinds from now on; see Feed.
 	Subscribe(kinds ...api.Kind) *Feed
+	// SubscribeBrief is Subscribe that also tells, as deleted, what came and went between two reads.
+	SubscribeBrief(kinds ...api.Kind) *Feed
 }
 
 // Writer commits.

@@ -195,6 +195,35 @@ func TestFeedCoalesces(t *testing.T) {
 	}
 }
 
+// TestBriefFeed: what came and went between two reads is told as deleted, as it was last.
+func TestBriefFeed(t *testing.T) {
+	s := fresh(t)
+	feed := s.SubscribeBrief(api.KindTrainingTask)
+	defer feed.Close()
+	flash := task("flash")
+	mustCommit(t, s, Create(flash))
+	last := mustCommit(t, s, Update(flash))
+	rev := mustCommit(t, s, Delete(keyOf("flash"), 0))
+	if _, err := s.List(t.Context(), api.KindTrainingTask, "", rev); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := feed.Next(t.Context())
+	if err != nil || len(changes) != 1 {
+		t.Fatalf("%d changes, %v", len(changes), err)
+	}
+	if ch := changes[0]; ch.New != nil || ch.Old == nil || ch.Old.GetMeta().Revision != last || ch.Revision != rev {
+		t.Errorf("%+v; want it deleted at %d, as it was at %d", ch, rev, last)
+	}
+	mustCommit(t, s, Create(task("flash")))
+	rev = mustCommit(t, s, Create(task("other")))
+	if _, err := s.List(t.Context(), api.KindTrainingTask, "", rev); err != nil {
+		t.Fatal(err)
+	}
+	if changes, err = feed.Next(t.Context()); err != nil || len(changes) != 2 || changes[0].Old != nil || changes[0].New == nil {
+		t.Errorf("%+v, %v", changes, err)
+	}
+}
+
 func TestFeedStaysBounded(t *testing.T) {
 	f := &Feed{cache: newCache(), pending: map[api.Key]*Change{}, wake: make(chan struct{}, 1)}
 	for i := range 10_000 {

@@ -9,11 +9,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -30,6 +33,10 @@ type Config struct {
 	// Inventory is what the engines see now.
 	Inventory func(ctx context.Context) ([]api.Node, error)
 	Every     time.Duration // 30 s when 0
+	// Version is this server's; Launchers are all that the engine knows, false: it has not found all yet.
+	// Without Launchers nothing is said of them.
+	Version   string
+	Launchers func() ([]engine.Observation, bool)
 }
 
 // Controller is the inventory's scribe.
@@ -37,6 +44,7 @@ type Controller struct {
 	cfg Config
 	// wrote is our last revision: we read at least that, or we would write it again.
 	wrote int64
+	wake  chan struct{} // room for one: look again
 }
 
 // New makes a controller; it starts nothing.
@@ -44,7 +52,22 @@ func New(cfg Config) *Controller {
 	if cfg.Every == 0 {
 		cfg.Every = 30 * time.Second
 	}
-	return &Controller{cfg: cfg}
+	return &Controller{cfg: cfg, wake: make(chan struct{}, 1)}
+}
+
+// Changed says that the engine saw a replica change. It never blocks.
+func (c *Controller) Changed(o engine.Observation) {
+	if o.Launched && o.Version != c.cfg.Version {
+		c.Look()
+	}
+}
+
+// Look asks for a sync before its time. It never blocks.
+func (c *Controller) Look() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Run syncs now and then until ctx ends.
@@ -56,7 +79,14 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 			c.cfg.Log.Warn("inventory could not be written; trying again", "error", err)
 		}
 		turn, cancel := context.WithTimeout(ctx, c.cfg.Every)
-		_, err := feed.Next(turn) // a change by hand, or the time
+		go func() {
+			select {
+			case <-c.wake:
+				cancel()
+			case <-turn.Done():
+			}
+		}()
+		_, err := feed.Next(turn) // a change by hand, the time, or our own wish
 		cancel()
 		if ctx.Err() != nil {
 			return nil
@@ -100,6 +130,7 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node) ([]store.Op, 
 	if err != nil {
 		return nil, err
 	}
+	launchers, found := c.launchers()
 	have := map[string]*api.Node{}
 	taken := map[uint32]bool{}
 	snap.Ascend("", func(o api.Object) bool {
@@ -124,15 +155,46 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node) ([]store.Op, 
 		}
 		n.Spec.Number, n.Spec.Cordoned = old.Spec.Number, old.Spec.Cordoned
 		n.Spec.CordonedDevices, n.Spec.Drain = old.Spec.CordonedDevices, old.Spec.Drain
+		if n.Status.Launchers = launchers[n.Meta.Name]; !found {
+			n.Status.Launchers = old.Status.Launchers
+		}
 		ops = c.change(ops, old, n.Spec, n.Status)
 	}
 	for _, gone := range have {
 		status := gone.Status
 		status.Ready, status.Reason = false, "NotReported"
 		status.Message = fault.T("No engine reports this node any more.", "没有引擎再上报该节点。")
+		if found {
+			status.Launchers = launchers[gone.Meta.Name]
+		}
 		ops = c.change(ops, gone, gone.Spec, status)
 	}
 	return ops, nil
+}
+
+// launchers counts those of other versions than ours that live, by node; false: not all are found yet.
+func (c *Controller) launchers() (map[string][]api.LauncherVersion, bool) {
+	if c.cfg.Launchers == nil {
+		return nil, false
+	}
+	all, found := c.cfg.Launchers()
+	counts := map[string]map[string]int{}
+	for _, o := range all {
+		if !o.Launched || o.State == engine.StateDone || o.Version == c.cfg.Version {
+			continue
+		}
+		if counts[o.Node] == nil {
+			counts[o.Node] = map[string]int{}
+		}
+		counts[o.Node][o.Version]++
+	}
+	out := map[string][]api.LauncherVersion{}
+	for node, versions := range counts {
+		for _, v := range slices.Sorted(maps.Keys(versions)) {
+			out[node] = append(out[node], api.LauncherVersion{Version: v, Count: versions[v]})
+		}
+	}
+	return out, found
 }
 
 func (c *Controller) change(ops []store.Op, old *api.Node, spec api.NodeSpec, status api.NodeStatus) []store.Op {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +54,7 @@ func New(cfg Config) *Controller {
 
 // Run places until ctx, which ends with the leadership, ends.
 func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
-	feed := c.cfg.Store.Subscribe(api.KindTrainingTask, api.KindPlacement, api.KindZone, api.KindNode, api.KindQueue)
+	feed := c.cfg.Store.SubscribeBrief(kindsInOrder...)
 	defer feed.Close()
 	if err := c.fill(ctx, epoch); err != nil {
 		return err
@@ -73,10 +74,7 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 			return nil // the context ended, or the feed with the store
 		}
 		c.mu.Lock()
-		for _, ch := range changes {
-			c.change(ch)
-		}
-		c.m.heed()
+		c.follow(changes)
 		c.mu.Unlock()
 	}
 	return nil
@@ -104,12 +102,67 @@ func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool, wak
 	return changes, err
 }
 
-// fill builds the model from the store: nodes before placements before tasks.
+// kindsInOrder is the order in which the model takes up what is there: nodes before placements
+// before tasks.
+var kindsInOrder = []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask}
+
+// follow brings changes into the model: first what is there, in the order of kinds, then what is
+// gone, in the opposite one. A feed's own order is that of first changes: a place that changed and
+// then went with its task's end would be gone before the end is seen, and nothing learned from it.
+// The lock is held.
+func (c *Controller) follow(changes []store.Change) {
+	for _, kind := range kindsInOrder {
+		for _, ch := range changes {
+			if ch.Key.Kind != kind {
+				continue
+			}
+			if old := c.replaced(ch); old.Key.Kind != "" {
+				c.change(old)
+			}
+			if ch.New != nil {
+				c.change(ch)
+			}
+		}
+	}
+	for _, kind := range slices.Backward(kindsInOrder) {
+		for _, ch := range changes {
+			if ch.Key.Kind == kind && ch.New == nil {
+				c.change(ch)
+			}
+		}
+	}
+	c.m.heed()
+}
+
+// replaced is what has to be taken up before a change: that a key's former object is gone, when
+// another one has its name now; and the place of a gang that came and went unseen.
+func (c *Controller) replaced(ch store.Change) store.Change {
+	switch old := ch.Old.(type) {
+	case *api.TrainingTask:
+		if ch.New != nil && ch.New.GetMeta().ID != old.Meta.ID {
+			return store.Change{Key: ch.Key, Old: old, Revision: ch.Revision}
+		}
+	case *api.Placement:
+		switch now := ch.New.(type) {
+		case *api.Placement:
+			if now.Spec.TaskID != old.Spec.TaskID {
+				return store.Change{Key: ch.Key, Old: old, Revision: ch.Revision}
+			}
+		default:
+			if !c.m.knows(old) {
+				return store.Change{Key: ch.Key, New: old, Revision: ch.Revision}
+			}
+		}
+	}
+	return store.Change{}
+}
+
+// fill builds the model from the store.
 func (c *Controller) fill(ctx context.Context, epoch store.Epoch) error {
 	m := newModel(c.cfg.Log, c.cfg.Host, c.cfg.Processes)
 	m.now = c.cfg.Clock.Now
 	lists := map[api.Kind]store.Snapshot{}
-	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
+	for _, k := range kindsInOrder {
 		snap, err := c.cfg.Store.List(ctx, k, "", 0)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", k, err)
@@ -119,7 +172,7 @@ func (c *Controller) fill(ctx context.Context, epoch store.Epoch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.m, c.epoch = m, epoch
-	for _, k := range []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask} {
+	for _, k := range kindsInOrder {
 		lists[k].Ascend("", func(o api.Object) bool {
 			c.change(store.Change{Key: api.KeyOf(o), New: o})
 			return true

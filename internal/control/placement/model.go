@@ -183,6 +183,15 @@ func (m *model) stand(p *api.Placement, stands bool) {
 	}
 }
 
+// knows says that this very placement was taken up.
+func (m *model) knows(p *api.Placement) bool {
+	known := m.stands[p.Spec.TaskID]
+	if len(p.Spec.Inside) > 0 {
+		known = m.guests.stands[p.Spec.TaskID]
+	}
+	return known != nil && known.Meta.ID == p.Meta.ID
+}
+
 func (m *model) dropNode(name string) {
 	number, ok := m.nodes[name]
 	if !ok {

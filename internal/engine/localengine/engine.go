@@ -77,6 +77,7 @@ type replica struct {
 	name engine.Name
 	dir  string
 	task string
+	node string
 	// What a launcher's group is made from.
 	resources api.Resources
 	virtual   bool
@@ -260,7 +261,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 		return nil, false, fmt.Errorf("look at replica %s: %w", name, err)
 	}
 	r = &replica{
-		name: name, dir: dir, task: spec.TaskID, resources: spec.Resources, virtual: spec.Virtual, inside: spec.Inside,
+		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, virtual: spec.Virtual, inside: spec.Inside,
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	r.obs = seen.observation(r)
@@ -298,13 +299,15 @@ func (e *Engine) observe(r *replica, s seen) {
 	now := s.observation(r)
 	e.mu.Lock()
 	old := r.obs
-	if rank(now.State) < rank(old.State) || now.State == old.State && now.Started.Equal(old.Started) {
+	if rank(now.State) < rank(old.State) {
 		e.mu.Unlock()
 		return
 	}
 	r.obs = now
 	e.mu.Unlock()
-	e.cfg.OnChange(now)
+	if now.State != old.State || !now.Started.Equal(old.Started) { // a launcher's record alone is no news
+		e.cfg.OnChange(now)
+	}
 }
 
 func rank(s engine.State) int {

@@ -417,3 +417,24 @@ func TestTenantOfAReplica(t *testing.T) {
 		}
 	}
 }
+
+// TestLaunchersTellTheirVersion: what its record says is observed; one without says nothing.
+func TestLaunchersTellTheirVersion(t *testing.T) {
+	for _, version := range []string{"", "v1.2"} {
+		dir := t.TempDir()
+		self := record.Self()
+		self.Version = version
+		for file, content := range map[string]any{record.FileReplica: engine.Replica{Name: "x"}, record.FileLauncher: self} {
+			if err := record.Write(dir, file, content); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := (&Engine{}).look(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := s.observation(&replica{node: "n"}); !o.Launched || o.Version != version || o.Node != "n" {
+			t.Errorf("%+v", o)
+		}
+	}
+}

@@ -76,7 +76,10 @@ func (e *Engine) look(dir string) (seen, error) {
 
 // observation is what the records mean to the rest of the house.
 func (s seen) observation(r *replica) engine.Observation {
-	o := engine.Observation{Name: r.name, TaskID: r.task, State: engine.StateCreated}
+	o := engine.Observation{Name: r.name, TaskID: r.task, State: engine.StateCreated, Node: r.node, Launched: s.launched}
+	if s.launcher != nil {
+		o.Version = s.launcher.Version
+	}
 	if s.start != nil {
 		o.State, o.Started = engine.StateRunning, s.start.At
 	}

@@ -33,6 +33,8 @@ type Process struct {
 	BootID     string `json:"bootId"`
 	// Cgroup is the replica's own cgroup as the engine made it; "" when there is none.
 	Cgroup string `json:"cgroup,omitempty"`
+	// Version is a launcher's; "" of others, and of launchers from before it was written.
+	Version string `json:"version,omitempty"`
 }
 
 // Go is the leader's word that a generation of the attempt may start; the newest one.

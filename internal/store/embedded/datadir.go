@@ -21,9 +21,11 @@ import (
 )
 
 const (
-	// Format is the layout this version writes. It grows when an older version could not read
-	// the folder any more.
-	Format = 1
+	// Format is the layout this version writes. It grows when an older version could not read the
+	// folder any more, or would do harm there: of objects it would write back only what it knows.
+	//
+	//	2: queues name their projects, launchers report where they are, audit is a chain
+	Format = 2
 
 	lockFile   = "lock"
 	formatFile = "format"
@@ -37,6 +39,7 @@ const (
 type DataDir struct {
 	path string
 	lock *os.File
+	note formatNote // as found, or as written in a new folder
 }
 
 // formatNote is the content of the format file.
@@ -209,6 +212,7 @@ func (d *DataDir) prepare(known bool) error {
 			d.path, note.Version, note.Format, Format)).
 			WithHint(fault.T("Run that version or a later one.", "请使用该版本或更高版本的程序。"))
 	}
+	d.note = note
 	if known {
 		if err := os.Chmod(d.path, 0o700); err != nil {
 			return folderFault(d.path, err)
@@ -217,11 +221,26 @@ func (d *DataDir) prepare(known bool) error {
 	return d.checkWritable()
 }
 
+// Raise writes down that this version serves the folder now; from then on a version that knows only
+// lower formats refuses it. It is called once everything in the folder could be opened: who fails
+// before has changed nothing, and the version before can go on.
+func (d *DataDir) Raise(version string) error {
+	if d.note == (formatNote{Format, version}) {
+		return nil
+	}
+	return d.write(filepath.Join(d.path, formatFile), version)
+}
+
 func (d *DataDir) writeFormat(path string) error {
 	if err := os.Chmod(d.path, 0o700); err != nil {
 		return folderFault(d.path, err)
 	}
-	raw, err := json.Marshal(formatNote{Format: Format, Version: buildVersion()})
+	return d.write(path, buildVersion())
+}
+
+func (d *DataDir) write(path, version string) error {
+	d.note = formatNote{Format: Format, Version: version}
+	raw, err := json.Marshal(d.note)
 	if err != nil {
 		return err
 	}

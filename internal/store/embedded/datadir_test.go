@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,7 +90,8 @@ func TestDataDirRefusals(t *testing.T) {
 		"someone's":     {map[string]string{"thesis.tex": "..."}, "NotADataFolder", ""},
 		"without note":  {map[string]string{"etcd/x": "y"}, "", ""},
 		"only a lock":   {map[string]string{"lock": "123"}, "", ""},
-		"this version":  {map[string]string{"format": `{"format":1,"version":"v0"}`, "other": ""}, "", ""},
+		"this version":  {map[string]string{"format": `{"format":2,"version":"v0"}`, "other": ""}, "", ""},
+		"older":         {map[string]string{"format": `{"format":1,"version":"v0"}`, "other": ""}, "", ""},
 		"unknown field": {map[string]string{"format": `{"format":1,"more":true}`}, "", ""},
 	}
 	for name, c := range cases {
@@ -124,6 +126,34 @@ func TestDataDirRefusals(t *testing.T) {
 				t.Errorf("changed: %s", diff)
 			}
 		})
+	}
+}
+
+// TestRaise: a folder of an older format stays one until everything in it could be opened; then
+// older versions refuse it.
+func TestRaise(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "format")
+	was := []byte(`{"format":1,"version":"v0"}`)
+	if err := os.WriteFile(path, was, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"", "v1", "v1", "v2"} {
+		d, err := OpenDataDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := string(was) // as a version that could not open the rest leaves it
+		if version != "" {
+			if err := d.Raise(version); err != nil {
+				t.Fatal(err)
+			}
+			want = fmt.Sprintf("{\"format\":%d,\"version\":%q}\n", Format, version)
+		}
+		d.Close()
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
 	}
 }
 

@@ -1892,6 +1892,12 @@ export interface components {
             source?: string;
             to?: string;
         };
+        LauncherVersion: {
+            /** Format: int64 */
+            count: number;
+            /** @description Empty: from before launchers told their version. */
+            version?: string;
+        };
         Lender: {
             /**
              * Format: int64
@@ -2096,6 +2102,8 @@ export interface components {
         };
         NodeStatus: {
             bootId?: string;
+            /** @description Launchers of other versions than the server's that still run here; each stays as it is until its replica ends. */
+            launchers?: components["schemas"]["LauncherVersion"][] | null;
             limits?: string;
             message?: components["schemas"]["Text"];
             os?: string;
