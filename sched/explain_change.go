@@ -36,6 +36,7 @@ type Change struct {
 	Target   string     `json:"target,omitempty"`
 	Value    int64      `json:"value,omitempty"`
 	Resource int        `json:"resource,omitempty"` // of a Vector
+	Key      string     `json:"key,omitempty"`      // the same in the words of a queue's limit
 }
 
 // Apply is a workload after a change of it; a change of something else leaves it as it is.
@@ -104,7 +105,7 @@ func (ch Change) Text() api.Text {
 	case ChangePriority:
 		return api.T("Raise the priority to %d: then it goes first.", "将优先级提高到 %d 即可优先启动。", ch.Value)
 	case ChangeLimit:
-		return api.T("Raise the limit of queue %s (%s) to %d.", "将队列 %s 的上限（%s）提高到 %d。", ch.Target, resourceName(ch.Resource), ch.Value)
+		return api.T("Have the limit of queue %[1]s raised: fermi queue set %[1]s --limit %[2]s=%[3]d", "请提高队列 %[1]s 的上限：fermi queue set %[1]s --limit %[2]s=%[3]d", ch.Target, ch.Key, units(ch.Resource, ch.Value))
 	case ChangeResume:
 		return api.T("Resume the queue: fermi queue resume %s", "恢复队列：fermi queue resume %s", ch.Target)
 	case ChangeUncordon:

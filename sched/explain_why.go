@@ -85,14 +85,15 @@ func (x *explainer) overLimit() (Explanation, bool) {
 		return Explanation{}, false
 	}
 	used, limit := x.q.tree.Limit(queue, resource)
+	unit := x.unitOf(resource)
 	ex := Explanation{
 		Reason: ReasonQueueLimit,
-		Message: api.T("Queue %s uses %d of its limit of %d (%s); this needs %d.", "队列 %s 已用 %d，上限 %d（%s）；该任务还需 %d。",
-			queue, used, limit, x.resourceName(resource), need[resource]),
+		Message: api.T("Queue %[1]s may use at most %[2]s %[5]s and uses %[3]s; this needs %[4]s.", "队列 %[1]s 最多可用 %[2]s %[6]s，已用 %[3]s；该任务需要 %[4]s。",
+			queue, plain(resource, limit), plain(resource, used), plain(resource, need[resource]), unit.EN, unit.ZH),
 		Evidence: []Evidence{
-			{Fact: "Used", Text: api.T("used, and kept for those about to start", "已用及为即将启动者保留"), Count: int(used)},
-			{Fact: "Limit", Text: api.T("limit", "上限"), Count: int(limit)},
-			{Fact: "Needed", Text: api.T("needed", "所需"), Count: int(need[resource])},
+			{Fact: "Used", Text: api.T("%s used, and kept for those about to start", "%[2]s已用及为即将启动者保留", unit.EN, unit.ZH), Count: units(resource, used)},
+			{Fact: "Limit", Text: api.T("%s at most", "%[2]s上限", unit.EN, unit.ZH), Count: units(resource, limit)},
+			{Fact: "Needed", Text: api.T("%s needed", "%[2]s所需", unit.EN, unit.ZH), Count: units(resource, need[resource])},
 		},
 		Impossible: need[resource] > limit,
 	}
@@ -107,28 +108,10 @@ func (x *explainer) withinLimit(queue string, resource int, to int64) Change {
 	ok := x.admits(smallest(x.w))
 	back()
 	if ok {
-		return Change{Kind: ChangeLimit, Target: queue, Resource: resource, Value: to}
+		return Change{Kind: ChangeLimit, Target: queue, Resource: resource, Value: to, Key: x.shareKey(resource)}
 	}
 	ch, _ := x.less()
 	return ch
-}
-
-// resourceName says of a type which.
-func (x *explainer) resourceName(resource int) string {
-	if resource >= VectorTypes {
-		return x.c.TypeName(uint16(resource-VectorTypes)) + ", 1/1000"
-	}
-	return resourceName(resource)
-}
-
-func resourceName(resource int) string {
-	switch resource {
-	case VectorCPU:
-		return "CPU, 1/1000"
-	case VectorMemory:
-		return "memory, bytes"
-	}
-	return "GPU, 1/1000"
 }
 
 // soon is for one that fits.
@@ -284,8 +267,8 @@ func (x *explainer) busy() Explanation {
 		return x.rule(ReasonProcessLimit, api.T("%s are more processes than the machine behind the virtual nodes may run, even with nothing else on it.",
 			"%s 的进程数超过虚拟节点背后机器的上限，即使其空闲也无法启动。", describe(x.w)))
 	case need.Devices > 0 && counts[misfitFull] == 0 && free >= want:
-		return x.rule(ReasonFragmented, api.T("%s needs %d thousandths of devices, %d are free, but not together.",
-			"%s 共需 %d‰ 加速卡，空闲 %d‰，但过于分散。", describe(x.w), want, free))
+		return x.rule(ReasonFragmented, api.T("%s needs %s devices, %s are free, but not together.",
+			"%s 共需 %s 张加速卡，空闲 %s 张，但过于分散。", describe(x.w), plain(VectorDevices, want), plain(VectorDevices, free)))
 	case counts[misfitDevices] >= counts[misfitFull] && counts[misfitDevices] > 0:
 		return x.rule(ReasonDevicesBusy, api.T("%s does not fit now: %d nodes have its devices in use, %d could take a replica.",
 			"%s 暂无空位：%d 个节点的加速卡被占用，%d 个节点可容纳副本。", describe(x.w), counts[misfitDevices], counts[fits]))
@@ -359,10 +342,7 @@ func describe(w *Workload) string {
 			if t == "" {
 				t = "GPU"
 			}
-			s += fmt.Sprintf(", %d × %s", r.Need.Devices, t)
-			if share := r.Need.share(); share < WholeDevice {
-				s += fmt.Sprintf(" (%d‰)", share)
-			}
+			s += fmt.Sprintf(", %s × %s", plain(VectorDevices, int64(r.Need.Devices)*int64(r.Need.share())), t)
 		}
 		parts = append(parts, s+")")
 	}

@@ -112,10 +112,11 @@ func (x *explainer) beyondLimit() (Refusal, bool) {
 		return Refusal{}, false
 	}
 	_, limit := x.q.tree.Limit(queue, resource)
+	unit := x.unitOf(resource)
 	return Refusal{
 		Reason: ReasonQueueLimit, Wrong: WrongQueue,
-		Message: api.T("Queue %s may use at most %d (%s); this needs %d.", "队列 %s 的上限为 %d（%s）；该任务需要 %d。",
-			queue, limit, x.resourceName(resource), need[resource]),
+		Message: api.T("Queue %[1]s may use at most %[2]s %[4]s; this needs %[3]s.", "队列 %[1]s 最多可用 %[2]s %[5]s；该任务需要 %[3]s。",
+			queue, plain(resource, limit), plain(resource, need[resource]), unit.EN, unit.ZH),
 		Hint: api.T("Ask for less, use another queue, or have its limit raised.", "请减少用量，换用其他队列，或请管理员提高上限。"),
 	}, true
 }

@@ -290,3 +290,28 @@ func BenchmarkExplain(b *testing.B) {
 		}
 	}
 }
+
+// People count devices, cores and GiB: no reason speaks of thousandths or bytes.
+func TestLimitsAreToldInPlainUnits(t *testing.T) {
+	for _, c := range []struct {
+		limit    []int64
+		en, zh   string
+		action   string
+		replicas int
+	}{
+		{[]int64{-1, -1, 24_000}, "Queue q may use at most 24 devices and uses 0; this needs 32.", "队列 q 最多可用 24 张加速卡，已用 0；该任务需要 32。", "--limit devices=32", 8},
+		{[]int64{-1, -1, -1, 2_000}, "Queue q may use at most 2 A100 and uses 0; this needs 4.", "队列 q 最多可用 2 张 A100，已用 0；该任务需要 4。", "--limit A100=4", 1},
+		{[]int64{500, -1, -1}, "Queue q may use at most 0.5 cores and uses 0; this needs 1.", "队列 q 最多可用 0.5 核 CPU，已用 0；该任务需要 1。", "--limit cpu=1", 1},
+		{[]int64{-1, 1 << 29, -1}, "Queue q may use at most 0.5 GiB of memory and uses 0; this needs 1.", "队列 q 最多可用 0.5 GiB 内存，已用 0；该任务需要 1。", "--limit memory=1", 1},
+	} {
+		s := newStage(t, 8, 4)
+		s.queues(fair.Queue{Name: "q", Limit: c.limit})
+		x := s.task("x", 1, c.replicas, 4)
+		x.Roles[0].Need.CPU, x.Roles[0].Need.Memory, x.Roles[0].Need.DeviceType = 1000, 1<<30, "A100"
+		s.q.Add(x)
+		ex, _ := sched.Explain(s.now, s.c, s.q, "x")
+		if ex.Reason != sched.ReasonQueueLimit || ex.Message.EN != c.en || ex.Message.ZH != c.zh || !strings.Contains(ex.Action.EN, c.action) {
+			t.Errorf("%s\n%+v", c.en, ex)
+		}
+	}
+}

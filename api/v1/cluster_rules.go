@@ -112,6 +112,8 @@ func (p *Project) Validate() []fault.Field {
 	f.description("spec.description", p.Spec.Description)
 	f.name("spec.queue", p.Spec.Queue)
 	f.names("spec.members", p.Spec.Members)
+	f.count("spec.maxPriority", p.Spec.MaxPriority, 0, maxPriority)
+	f.projectLimits("spec.limits", p.Spec.Limits)
 	return f.list
 }
 

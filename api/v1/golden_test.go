@@ -44,7 +44,7 @@ func whole() map[Kind]Object {
 				Precision: PrecisionBF16, GradCompression: CompressPowerSGD,
 				Roles: []Role{{
 					Name: "worker", Replicas: 2, Ranks: 8, MinReplicas: ptr(2), MaxReplicas: ptr(2), Spares: 1,
-					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9},
+					Resources: Resources{CPU: 1500, Memory: 16 << 30, Accelerators: Accelerators{"A100|H800", 1, 500}, SharedMemory: 1 << 30, EphemeralDisk: 100e9, Processes: 2048},
 					Image:     "i", Command: []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
 					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src", Standby: &Standby{true, []string{"torch"}}, Restart: RestartTask,
 				}},
@@ -114,10 +114,10 @@ func whole() map[Kind]Object {
 		},
 		KindQueue: &Queue{
 			Meta:   meta(MustInfo(KindQueue), "默认队列"),
-			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}},
+			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}, []string{"lab"}},
 			Status: QueueStatus{3, 4},
 		},
-		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}}, Status: ProjectStatus{1900000000}},
+		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}, 1000, &ProjectLimits{1, 2, 3, 4, 5, 6, 7}}, Status: ProjectStatus{1900000000, 1, &ProjectUsage{1, 2, 3, 4, 5, 6, 7}}},
 		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true}, Status: UserStatus{"$argon2id$", &at, 2}},
 		KindToken:   &Token{Meta: meta(MustInfo(KindToken), "令牌"), Spec: TokenSpec{"admin", "00", &at, "task-1", ScopeTasks, []string{"default"}, UseSession, "user-1.2", &at}},
 	}

@@ -41,6 +41,7 @@ func (q *Queue) Validate() []fault.Field {
 			f.add("spec.parent", "A queue is not its own parent.", "队列不能以自身为上级。")
 		}
 	}
+	f.projects("spec.projects", s.Projects)
 	return f.list
 }
 

@@ -27,6 +27,8 @@ type QueueSpec struct {
 	Guarantee map[string]int `json:"guarantee,omitempty" doc:"What it gets back when others borrowed it: cpu (cores), memory (GiB), devices, or a device type such as A100."`
 	Weight    int            `json:"weight,omitempty" explicit:"nonzero" doc:"Share of what is left among its siblings; 1 when absent."`
 	Limit     map[string]int `json:"limit,omitempty" doc:"The most it may hold, in the words of guarantee."`
+	// Projects are the operator's word about who may use the queue; a queue's parent and children say their own.
+	Projects []string `json:"projects,omitempty" doc:"Projects that may use it beside those whose spec.queue it is; * is every project."`
 }
 
 // QueueStatus is empty until queues have shares; counts are computed on read.
@@ -53,12 +55,21 @@ type ProjectSpec struct {
 	Description string   `json:"description,omitempty"`
 	Queue       string   `json:"queue,omitempty" doc:"default when absent."`
 	Members     []string `json:"members,omitempty" doc:"User names."`
+	// MaxPriority is absolute. What a kind has by default is always allowed.
+	MaxPriority int `json:"maxPriority,omitempty" minimum:"0" maximum:"10000" doc:"The highest priority that its work may have; what a kind has by default (training 500) is always allowed, and is the most when absent."`
+	// Limits bound what the project keeps; DefaultProjectLimits where they say nothing.
+	Limits *ProjectLimits `json:"limits,omitempty" doc:"How much it may keep stored, and how many objects it may have; generous when absent."`
 }
 
 // ProjectStatus is what the platform gave it.
 type ProjectStatus struct {
 	// UID is whom the project's processes run as where projects are kept apart; never reused.
 	UID int `json:"uid,omitempty" doc:"User and group id of its processes; given with the first one."`
+	// Grants is GrantsVersion once what the project may use was written down; 0 is a project of a
+	// release that asked nobody, until the leader has looked at what it uses.
+	Grants int `json:"grants,omitempty" doc:"Set once queues and priorities that it used before they needed a grant were granted."`
+	// Usage is filled in for who reads one project; it is never stored.
+	Usage *ProjectUsage `json:"usage,omitempty" doc:"What it keeps now; told of one project, not in lists."`
 }
 
 // User is a person or a robot.

@@ -154,7 +154,19 @@ type Resources struct {
 	Memory        Bytes        `json:"memory,omitempty" explicit:"nonzero" doc:"As 16Gi; when absent 1Gi, or 16Gi for each accelerator."`
 	Accelerators  Accelerators `json:"accelerators,omitzero"`
 	SharedMemory  Bytes        `json:"sharedMemory,omitempty"`
-	EphemeralDisk Bytes        `json:"ephemeralDisk,omitempty"`
+	EphemeralDisk Bytes        `json:"ephemeralDisk,omitempty" doc:"What the replica may write on the node's disk; beyond it the replica is ended with DiskLimitExceeded. No bound when absent."`
+	Processes     int          `json:"processes,omitempty" explicit:"nonzero" minimum:"16" maximum:"4194304" doc:"Processes and threads that the replica may have at once; 4096 when absent."`
+}
+
+// DefaultProcesses is how many processes and threads a replica may have when it does not say.
+const DefaultProcesses = 4096
+
+// ProcessLimit is how many processes and threads the replica may have at once.
+func (r *Resources) ProcessLimit() int {
+	if r.Processes == 0 {
+		return DefaultProcesses
+	}
+	return r.Processes
 }
 
 // Accelerators is a number of devices of one type; the type is data ("A100", "Ascend 910").

@@ -39,6 +39,8 @@ const (
 	maxRanks     = 64
 	maxPreload   = 32
 	maxModule    = 128
+	minProcesses = 16      // less would not let a shell start a pipeline
+	maxProcesses = 1 << 22 // the kernel's own
 )
 
 var moduleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
@@ -230,6 +232,9 @@ func (f *faults) resources(at string, r *Resources) {
 	}
 	if r.EphemeralDisk < 0 || r.EphemeralDisk > maxMemory {
 		f.add(at+".ephemeralDisk", "%s is out of range: 0 to 1Pi are allowed.", "%s 超出范围：允许 0 到 1Pi。", r.EphemeralDisk)
+	}
+	if r.Processes != 0 {
+		f.count(at+".processes", r.Processes, minProcesses, maxProcesses)
 	}
 }
 

@@ -322,6 +322,9 @@ func (p *part) campaign(ctx context.Context) error {
 func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	p.cfg.Log.Info("leading", "epoch", epoch.Revision)
 	begun := clock.Real.Now()
+	if err := tenant.Grant(ctx, p.store, epoch); err != nil { // before anybody is refused what their project uses
+		return err
+	}
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) {

@@ -37,7 +37,7 @@ func (p *part) bootstrap(ctx context.Context) error {
 	}
 	for _, o := range []api.Object{
 		&api.Queue{Meta: meta("queue", defaultName, "default")},
-		&api.Project{Meta: meta("proj", defaultName, "default"), Spec: api.ProjectSpec{Queue: defaultName}},
+		&api.Project{Meta: meta("proj", defaultName, "default"), Spec: api.ProjectSpec{Queue: defaultName}, Status: api.ProjectStatus{Grants: api.GrantsVersion}},
 		&api.User{Meta: meta("user", adminName, "Administrator"), Spec: api.UserSpec{Role: api.RoleAdmin}},
 	} {
 		if d, ok := o.(api.Defaulter); ok {

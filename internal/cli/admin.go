@@ -19,47 +19,9 @@ func (a *app) zoneCommand() *cobra.Command {
 
 func (a *app) queueCommand() *cobra.Command {
 	return group("queue", Both("Queues", "队列"),
-		a.queueListCommand(), a.queueDescribeCommand(), a.shareCommand(),
+		a.queueListCommand(), a.queueDescribeCommand(), a.queueCreateCommand(), a.shareCommand(),
 		a.pauseCommand("pause", true, Both("Let everything in the queue wait", "暂停队列，其中任务保持等待")),
 		a.pauseCommand("resume", false, Both("Let the queue go on", "恢复队列")))
-}
-
-// shareCommand changes what a queue gets; flags that are not given change nothing.
-func (a *app) shareCommand() *cobra.Command {
-	var parent string
-	var weight int
-	var guarantee, limit map[string]int
-	cmd := &cobra.Command{
-		Use: "set NAME", Short: Both("Change a queue's parent, weight, guarantee or limit", "修改队列的上级、权重、保障或上限"), Args: needArgs(1, 1, "NAME"),
-		Example: "  fermi queue set nlp --weight 2 --guarantee A100=16 --limit devices=64,cpu=512",
-	}
-	amounts := Both("cpu (cores), memory (GiB), devices, or a device type, as A100=16", "cpu（核）、memory（GiB）、devices 或卡型，如 A100=16")
-	cmd.Flags().StringVar(&parent, "parent", "", Both("the queue it is a part of; empty is none", "上级队列；空为无"))
-	cmd.Flags().IntVar(&weight, "weight", 1, Both("share among its siblings", "与同级队列之间的权重"))
-	cmd.Flags().StringToIntVar(&guarantee, "guarantee", nil, amounts)
-	cmd.Flags().StringToIntVar(&limit, "limit", nil, amounts)
-	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
-		given := cmd.Flags().Changed
-		_, err := change(ctx, s, args[0], func(q *api.Queue) {
-			if given("parent") {
-				q.Spec.Parent = parent
-			}
-			if given("weight") {
-				q.Spec.Weight = weight
-			}
-			if given("guarantee") {
-				q.Spec.Guarantee = guarantee
-			}
-			if given("limit") {
-				q.Spec.Limit = limit
-			}
-		})
-		if err == nil {
-			putLine(s.out, "queue/"+args[0]+" "+s.t("changed", "已修改"))
-		}
-		return err
-	})
-	return cmd
 }
 
 func (a *app) pauseCommand(use string, paused bool, short string) *cobra.Command {
@@ -124,7 +86,7 @@ func (a *app) projectCommand() *cobra.Command {
 			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.ProjectSpec{Queue: queue, Members: members},
 		})
 	})
-	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create,
+	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create, a.projectSetCommand(),
 		a.removeCommand(api.KindProject, Both("Delete projects that hold no tasks", "删除没有任务的项目")),
 		a.memberCommand("add-member", true, Both("Let users into a project", "将用户加入项目")),
 		a.memberCommand("remove-member", false, Both("Put users out of a project; their open streams end within seconds", "将用户移出项目；其打开的流数秒内结束")))

@@ -180,7 +180,8 @@ type runFlags struct {
 	git                             api.Git
 	replicas, ranks, gpus, priority int
 	spares                          int
-	gpuType, cpu, memory            string
+	gpuType, cpu, memory, disk      string
+	processes                       int
 	priorityClass, queue            string
 	env, hp, zones, inside          []string
 	credentials                     []string
@@ -208,6 +209,8 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringVar(&r.gpuType, "gpu-type", "", Both("type of accelerator, such as A100", "加速卡型号，如 A100"))
 	f.StringVar(&r.cpu, "cpu", "", Both("cores for each replica: 4, 500m", "每个副本的 CPU：4、500m"))
 	f.StringVar(&r.memory, "memory", "", Both("memory for each replica: 16Gi", "每个副本的内存：16Gi"))
+	f.StringVar(&r.disk, "ephemeral-disk", "", Both("what each replica may write on its node's disk: 100Gi; no bound when absent", "每个副本在节点磁盘上可写入的字节数：100Gi；默认不限"))
+	f.IntVar(&r.processes, "processes", 0, Both("processes and threads that each replica may have at once; 4096 when absent", "每个副本可同时拥有的进程与线程数；默认 4096"))
 	f.StringArrayVar(&r.env, "env", nil, Both("environment variable K=V; may be repeated", "环境变量 K=V；可重复"))
 	f.StringArrayVar(&r.hp, "hp", nil, Both("hyper-parameter K=V; may be repeated", "超参数 K=V；可重复"))
 	f.IntVar(&r.priority, "priority", 0, Both("larger wins, 0 to 10000", "优先级，越大越优先，0 至 10000"))
@@ -311,6 +314,11 @@ func (r *runFlags) role(bad *faults, argv []string) api.Role {
 		role.Resources.Memory, err = api.ParseBytes(r.memory)
 		bad.check("--memory", err)
 	}
+	if r.disk != "" {
+		role.Resources.EphemeralDisk, err = api.ParseBytes(r.disk)
+		bad.check("--ephemeral-disk", err)
+	}
+	role.Resources.Processes = r.processes
 	role.Spares = r.spares
 	if r.ranks != 1 {
 		role.Ranks = r.ranks

@@ -126,7 +126,7 @@ func fresh(o api.Object, who *caller) error {
 	case *api.Queue:
 		o.Status = api.QueueStatus{}
 	case *api.Project:
-		o.Status = api.ProjectStatus{}
+		o.Status = api.ProjectStatus{Grants: api.GrantsVersion} // there is nothing to find out about a new one
 	case *api.User:
 		o.Status = api.UserStatus{}
 	case *api.Secret:
@@ -176,7 +176,7 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 		b.object = sealed
 		b.ops, err = s.admitSecret(ctx, sealed, nil)
 	case *api.Queue:
-		b.ops, err = s.checkQueue(ctx, o)
+		b.ops, err = s.checkQueue(ctx, o, nil)
 	}
 	if err != nil {
 		b.undo()

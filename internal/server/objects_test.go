@@ -210,7 +210,7 @@ func TestFlatRequest(t *testing.T) {
 
 func TestQueueFull(t *testing.T) {
 	w := newWorld(t)
-	w.put(&api.Queue{Meta: api.Meta{Name: "small"}, Spec: api.QueueSpec{MaxPending: 3}})
+	w.put(&api.Queue{Meta: api.Meta{Name: "small"}, Spec: api.QueueSpec{MaxPending: 3, Projects: []string{"default"}}})
 	eventually(t, "the tracker counts", w.server.tasks.ready)
 	results := make(chan int, 10)
 	for i := range 10 {

@@ -85,11 +85,11 @@ func TestQueueTree(t *testing.T) {
 		{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root", Guarantee: map[string]int{"a100": 1}}},
 		{Meta: api.Meta{Name: "root"}, Spec: api.QueueSpec{Parent: "leaf"}},
 	} {
-		if _, err := w.server.checkQueue(ctx, q); err == nil {
+		if _, err := w.server.checkQueue(ctx, q, nil); err == nil {
 			t.Errorf("accepted: %+v", q)
 		}
 	}
-	if _, err := w.server.checkQueue(ctx, &api.Queue{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root"}}); err != nil {
+	if _, err := w.server.checkQueue(ctx, &api.Queue{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root"}}, nil); err != nil {
 		t.Error(err)
 	}
 	w.refused("DELETE", "/api/v1/queues/root", nil, 409, "InUse")

@@ -10,7 +10,11 @@ import (
 
 // checkQueue refuses a queue that does not fit into the tree of the others. The queues above it must
 // hold still until the commit: two that become each other's parent at once would make a circle.
-func (s *Server) checkQueue(ctx context.Context, q *api.Queue) ([]store.Op, error) {
+// had are the projects that it named before.
+func (s *Server) checkQueue(ctx context.Context, q *api.Queue, had []string) ([]store.Op, error) {
+	if err := s.checkGrants(ctx, q, had); err != nil {
+		return nil, err
+	}
 	snap, err := s.Store.List(ctx, api.KindQueue, "", s.newest.Load())
 	if err != nil {
 		return nil, err

@@ -153,7 +153,7 @@ func TestQueuesInACircleAtOnce(t *testing.T) {
 		next.Spec.Parent = parent.Meta.Name
 		return &next
 	}
-	guards, err := w.server.checkQueue(ctx, under(a, b)) // looked at, not yet written
+	guards, err := w.server.checkQueue(ctx, under(a, b), nil) // looked at, not yet written
 	must(t, err)
 	if len(guards) != 1 || guards[0].Key != api.KeyOf(b) || guards[0].Revision != b.Meta.Revision {
 		t.Fatalf("what a hangs from may move: %+v", guards)

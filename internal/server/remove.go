@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -140,13 +141,17 @@ func (s *Server) unused(ctx context.Context, o api.Object) ([]store.Op, error) {
 		if err := s.noneOf(ctx, api.KindQueue, "", rev, func(x api.Object) bool { return x.(*api.Queue).Spec.Parent == name }); err != nil {
 			return nil, err
 		}
-		if err := s.noneOf(ctx, api.KindProject, "", rev, func(x api.Object) bool { return queueOf(x.(*api.Project)) == name }); err != nil {
+		if err := s.noneOf(ctx, api.KindProject, "", rev, func(x api.Object) bool { return x.(*api.Project).HomeQueue() == name }); err != nil {
 			return nil, err
 		}
 		return nil, s.noneOf(ctx, api.KindTrainingTask, "", rev, func(x api.Object) bool { return x.(*api.TrainingTask).Spec.Queue == name })
 	case *api.Zone:
 		return nil, s.noneOf(ctx, api.KindNode, "", rev, func(x api.Object) bool { return x.(*api.Node).Spec.Zone == name })
 	case *api.Project:
+		// Another project of the same name would inherit what a queue allows this one.
+		if err := s.noneOf(ctx, api.KindQueue, "", rev, func(x api.Object) bool { return slices.Contains(x.(*api.Queue).Spec.Projects, name) }); err != nil {
+			return nil, err
+		}
 		if err := s.noneOf(ctx, api.KindSecret, name, rev, func(api.Object) bool { return true }); err != nil {
 			return nil, err
 		}
@@ -164,13 +169,6 @@ func (s *Server) unused(ctx context.Context, o api.Object) ([]store.Op, error) {
 		return s.keepAdmin(ctx, o, nil)
 	}
 	return nil, nil
-}
-
-func queueOf(p *api.Project) string {
-	if p.Spec.Queue == "" {
-		return api.DefaultQueue
-	}
-	return p.Spec.Queue
 }
 
 func (s *Server) noneOf(ctx context.Context, kind api.Kind, project string, rev int64, refers func(api.Object) bool) error {

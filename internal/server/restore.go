@@ -53,6 +53,11 @@ func (s *Server) restoreTask(ctx context.Context, c *call) (*reply, error) {
 	if err := c.freeOf(task); err != nil {
 		return nil, err
 	}
+	if task.Status.Phase.Finished() {
+		if err := s.mayReturn(ctx, task); err != nil {
+			return nil, err
+		}
+	}
 	c.note.before(task)
 	var refused error
 	next, rev, err := s.edit(ctx, task, func(t *api.TrainingTask) bool {

@@ -64,10 +64,13 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 		}
 	}
 	if t.Spec.Queue == "" {
-		t.Spec.Queue = queueOf(project.(*api.Project))
+		t.Spec.Queue = project.(*api.Project).HomeQueue()
 	}
 	queue, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
 	if err != nil {
+		return err
+	}
+	if err := s.granted(ctx, t, project.(*api.Project), queue.(*api.Queue)); err != nil {
 		return err
 	}
 	if err := s.checkSecrets(ctx, t); err != nil {

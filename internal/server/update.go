@@ -117,12 +117,21 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 	var check func() error
 	switch next := next.(type) {
 	case *api.TrainingTask:
-		check = changeTask(next, current.(*api.TrainingTask), given.(*api.TrainingTask))
+		fixed := changeTask(next, current.(*api.TrainingTask), given.(*api.TrainingTask))
+		check = func() error {
+			if err := fixed(); err != nil {
+				return err
+			}
+			return s.mayRaise(ctx, next, current.(*api.TrainingTask))
+		}
 	case *api.Zone:
 		next.Spec = given.(*api.Zone).Spec
 	case *api.Queue:
 		next.Spec = given.(*api.Queue).Spec
-		check = func() (err error) { guards, err = s.checkQueue(ctx, next); return err }
+		check = func() (err error) {
+			guards, err = s.checkQueue(ctx, next, current.(*api.Queue).Spec.Projects)
+			return err
+		}
 	case *api.Project:
 		next.Spec = given.(*api.Project).Spec
 		check = func() (err error) {

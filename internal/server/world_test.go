@@ -173,7 +173,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 func (w *world) found() {
 	w.put(&api.Queue{Meta: api.Meta{Name: "default"}})
 	w.admin = w.user("root", api.RoleAdmin)
-	w.put(&api.Project{Meta: api.Meta{Name: "default"}, Spec: api.ProjectSpec{Members: []string{"root"}}})
+	w.put(&api.Project{Meta: api.Meta{Name: "default"}, Spec: api.ProjectSpec{Members: []string{"root"}, MaxPriority: 1000}})
 }
 
 // put writes an object past the server, as controllers do.

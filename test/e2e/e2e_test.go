@@ -408,7 +408,7 @@ func TestApplyGetDelete(t *testing.T) {
 	w := up(t, "--demo")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "t.yaml")
-	text := "apiVersion: fermi/v1\nkind: Queue\nmetadata: {name: night, displayName: 夜间队列}\n---\nkind: TrainingTask\nmetadata:\n  displayName: BERT中文预训练\n  name: bert\nspec:\n  queue: night\n  roles:\n    - command: [echo, 你好]\n"
+	text := "apiVersion: fermi/v1\nkind: Queue\nmetadata: {name: night, displayName: 夜间队列}\nspec: {projects: [default]}\n---\nkind: TrainingTask\nmetadata:\n  displayName: BERT中文预训练\n  name: bert\nspec:\n  queue: night\n  roles:\n    - command: [echo, 你好]\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

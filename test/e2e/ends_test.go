@@ -123,7 +123,7 @@ func TestEndsLoseAtMostOneStep(t *testing.T) {
 		low.Spec.Priority, low.Spec.Preemptible = &priority, true
 		w.submit(low)
 		before := w.stepped("low")
-		w.submit(waiter("high", 1, 8, 900))
+		w.submit(waiter("high", 1, 8, 500))
 		w.phase("high", api.PhaseRunning)
 		w.must("train", "stop", "high")
 		after := w.goesOn("low", before, true)

@@ -37,6 +37,7 @@ func TestLimitOfAQueue(t *testing.T) {
 // comes back when there is room; one that is not preemptible keeps its place.
 func TestPreemption(t *testing.T) {
 	w := up(t, "--demo")
+	w.must("project", "set", "default", "--max-priority", "1000")
 	low := waiter("low", 4, 8, 100)
 	low.Spec.Preemptible = true
 	w.submit(low)

@@ -366,7 +366,7 @@ func (w *world) sameEverywhere(l *load) {
 	w.t.Helper()
 	name := l.name()
 	l.submit(w.t.Context(), w.any, name, 30)
-	_, err := w.any.Create(w.t.Context(), &api.Queue{Meta: api.Meta{Name: "halted"}, Spec: api.QueueSpec{Paused: true}}, false)
+	_, err := w.any.Create(w.t.Context(), &api.Queue{Meta: api.Meta{Name: "halted"}, Spec: api.QueueSpec{Paused: true, Projects: []string{api.AllProjects}}}, false)
 	must(w.t, err)
 	waits := &api.TrainingTask{Meta: api.Meta{Name: "waits"}, Spec: api.TrainingTaskSpec{Queue: "halted", Roles: []api.Role{{
 		Name: "worker", Replicas: 1, Command: []string{"true"},

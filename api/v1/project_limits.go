@@ -1,0 +1,68 @@
+package v1
+
+// ProjectLimits bound what a project keeps. A field that is 0 or absent has its default.
+type ProjectLimits struct {
+	Logs        Bytes `json:"logs,omitempty" doc:"Bytes of its tasks' logs; 200Gi when absent."`
+	Outputs     Bytes `json:"outputs,omitempty" doc:"Bytes of its tasks' outputs; 2Ti when absent."`
+	Archives    Bytes `json:"archives,omitempty" doc:"Bytes of uploaded code; 200Gi when absent."`
+	Images      Bytes `json:"images,omitempty" doc:"Bytes of image layers that it had brought to a node; 2Ti a node when absent."`
+	Checkpoints Bytes `json:"checkpoints,omitempty" doc:"Bytes of its checkpoints in the shared store; 20Ti when absent."`
+	Objects     int   `json:"objects,omitempty" doc:"Tasks that wait, run, or have ended and are not archived yet; 100000 when absent."`
+	Secrets     int   `json:"secrets,omitempty" doc:"Secrets; 1000 when absent."`
+}
+
+// ProjectUsage is what a project keeps, in the words of ProjectLimits.
+type ProjectUsage struct {
+	Logs        Bytes `json:"logs"`
+	Outputs     Bytes `json:"outputs"`
+	Archives    Bytes `json:"archives"`
+	Images      Bytes `json:"images" doc:"Of the node that has most."`
+	Checkpoints Bytes `json:"checkpoints"`
+	Objects     int   `json:"objects"`
+	Secrets     int   `json:"secrets"`
+}
+
+// DefaultProjectLimits are for projects that say nothing.
+var DefaultProjectLimits = ProjectLimits{
+	Logs: 200 << 30, Outputs: 2 << 40, Archives: 200 << 30, Images: 2 << 40, Checkpoints: 20 << 40, Objects: 100_000, Secrets: 1000,
+}
+
+const maxLimitObjects = 1_000_000
+
+// StorageLimits are the project's with the defaults filled in.
+func (p *Project) StorageLimits() ProjectLimits {
+	out := DefaultProjectLimits
+	if p.Spec.Limits == nil {
+		return out
+	}
+	l := *p.Spec.Limits
+	for _, x := range []struct{ to, from *Bytes }{
+		{&out.Logs, &l.Logs}, {&out.Outputs, &l.Outputs}, {&out.Archives, &l.Archives}, {&out.Images, &l.Images}, {&out.Checkpoints, &l.Checkpoints},
+	} {
+		if *x.from > 0 {
+			*x.to = *x.from
+		}
+	}
+	for _, x := range []struct{ to, from *int }{{&out.Objects, &l.Objects}, {&out.Secrets, &l.Secrets}} {
+		if *x.from > 0 {
+			*x.to = *x.from
+		}
+	}
+	return out
+}
+
+func (f *faults) projectLimits(at string, l *ProjectLimits) {
+	if l == nil {
+		return
+	}
+	for _, x := range []struct {
+		name string
+		n    Bytes
+	}{{"logs", l.Logs}, {"outputs", l.Outputs}, {"archives", l.Archives}, {"images", l.Images}, {"checkpoints", l.Checkpoints}} {
+		if x.n < 0 {
+			f.add(child(at, x.name), "%s is out of range: 0 or more is allowed; 0 is the default.", "%s 超出范围：不能为负；0 表示使用默认值。", x.n)
+		}
+	}
+	f.count(at+".objects", l.Objects, 0, maxLimitObjects)
+	f.count(at+".secrets", l.Secrets, 0, maxLimitObjects)
+}

@@ -1,0 +1,53 @@
+package sched
+
+import (
+	"strconv"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// plain is an amount of a resource as people count it: cores, GiB and devices, where the planner has
+// thousandths and bytes.
+func plain(resource int, n int64) string {
+	unit := int64(WholeDevice) // CPU is in thousandths too
+	if resource == VectorMemory {
+		unit = 1 << 30
+	}
+	return strconv.FormatFloat(float64((n*1000+unit-1)/unit)/1000, 'f', -1, 64) // needs round up, to a thousandth
+}
+
+// units is the same in whole units, rounded up.
+func units(resource int, n int64) int {
+	unit := int64(WholeDevice)
+	if resource == VectorMemory {
+		unit = 1 << 30
+	}
+	return int((n + unit - 1) / unit)
+}
+
+// unitOf is what stands after an amount: "24 A100", "64 GiB of memory"; in Chinese with its measure word.
+func (x *explainer) unitOf(resource int) (unit api.Text) {
+	switch {
+	case resource >= VectorTypes:
+		name := x.c.TypeName(uint16(resource - VectorTypes))
+		return api.T("%s", "张 %s", name)
+	case resource == VectorCPU:
+		return api.T("cores", "核 CPU")
+	case resource == VectorMemory:
+		return api.T("GiB of memory", "GiB 内存")
+	}
+	return api.T("devices", "张加速卡")
+}
+
+// shareKey is the resource in the words of a queue's limit.
+func (x *explainer) shareKey(resource int) string {
+	switch {
+	case resource >= VectorTypes:
+		return x.c.TypeName(uint16(resource - VectorTypes))
+	case resource == VectorCPU:
+		return api.ShareCPU
+	case resource == VectorMemory:
+		return api.ShareMemory
+	}
+	return api.ShareDevices
+}
