@@ -107,7 +107,7 @@ func (p *progress) add(n int64) {
 		return
 	}
 	p.last, p.shown = now, true
-	line := p.what + ": " + size(p.n)
+	line := clean(p.what) + ": " + size(p.n)
 	if p.total > 0 {
 		line += " / " + size(p.total)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 func (a *app) logsCommand() *cobra.Command {
 	var o client.LogOptions
 	var sinceText string
-	var timestamps bool
+	var timestamps, raw bool
 	cmd := &cobra.Command{
 		Use: "logs TASK", Short: Both("Show what a task wrote", "查看任务日志"),
 		Args: needArgs(1, 1, "TASK"), Example: "  fermi logs gpt-7x2k9 -f --tail 100",
@@ -28,6 +29,7 @@ func (a *app) logsCommand() *cobra.Command {
 	f.StringVar(&sinceText, "since", "", Both("only what is newer: 10m, or 2006-01-02T15:04:05Z", "只显示较新的：10m 或 2006-01-02T15:04:05Z"))
 	f.StringVar(&o.Replica, "replica", "", Both("only this replica, such as worker-0", "只显示该副本，如 worker-0"))
 	f.BoolVar(&timestamps, "timestamps", false, Both("show the time of each line", "显示每行的时间"))
+	f.BoolVar(&raw, "raw", false, Both("every byte as the task wrote it; without it a terminal's control sequences are shown, not obeyed", "原样输出任务写入的字节；否则终端控制序列只显示、不生效"))
 	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
 		if o.Tail < 0 {
 			return usage(cmd, fault.T("--tail is a number of lines.", "--tail 应为行数。"))
@@ -41,6 +43,7 @@ func (a *app) logsCommand() *cobra.Command {
 			return err
 		}
 		p := newLogPrinter(s.out, replicasOf(task) > 1 && o.Replica == "", timestamps)
+		p.raw = raw
 		o.Lost = s.lost()
 		err = s.client.Logs(ctx, task.Meta.Project, task.Meta.Name, o, p.line)
 		return errors.Join(err, p.flush())
@@ -89,18 +92,20 @@ type logPrinter struct {
 	w          *bufio.Writer
 	prefix     bool
 	timestamps bool
+	raw        bool   // bytes as they are
+	colour     bool   // colours pass, and nothing else; see visible
+	tinted     bool   // one is on
 	open       string // replica and stream whose line isn't finished
 }
 
 func newLogPrinter(w io.Writer, prefix, timestamps bool) *logPrinter {
-	return &logPrinter{w: bufio.NewWriterSize(w, 64<<10), prefix: prefix, timestamps: timestamps}
+	return &logPrinter{w: bufio.NewWriterSize(w, 64<<10), prefix: prefix, timestamps: timestamps, colour: screenOf(w).colour}
 }
 
 func (p *logPrinter) line(l client.LogLine) error {
 	from := l.Replica + "/" + l.Stream
 	if p.open != "" && p.open != from {
-		p.w.WriteByte('\n')
-		p.open = ""
+		p.endLine()
 	}
 	if p.open == "" {
 		if p.timestamps {
@@ -110,11 +115,13 @@ func (p *logPrinter) line(l client.LogLine) error {
 			p.w.WriteString("[" + clean(l.Replica) + "] ")
 		}
 	}
-	p.w.WriteString(l.Text)
+	if !l.Partial && !p.raw {
+		l.Text = strings.TrimSuffix(l.Text, "\r") // of a line end as on Windows
+	}
+	p.w.WriteString(p.show(l.Text))
 	p.open = from
 	if !l.Partial {
-		p.w.WriteByte('\n')
-		p.open = ""
+		p.endLine()
 	}
 	return p.w.Flush()
 }
@@ -122,8 +129,28 @@ func (p *logPrinter) line(l client.LogLine) error {
 // flush ends an unfinished line.
 func (p *logPrinter) flush() error {
 	if p.open != "" {
-		p.w.WriteByte('\n')
-		p.open = ""
+		p.endLine()
 	}
 	return p.w.Flush()
+}
+
+func (p *logPrinter) endLine() {
+	if p.tinted {
+		p.w.WriteString(colourOff)
+	}
+	p.w.WriteByte('\n')
+	p.open, p.tinted = "", false
+}
+
+// show is a part of a line as it is printed.
+func (p *logPrinter) show(text string) string {
+	switch {
+	case p.raw:
+		return text
+	case p.colour:
+		shown, open := tinted(text)
+		p.tinted = open || p.tinted && !strings.Contains(shown, "\x1b[")
+		return shown
+	}
+	return visible(text)
 }

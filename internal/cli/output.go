@@ -44,23 +44,29 @@ func (s *session) structured() bool { return s.flags.output == "json" || s.flags
 
 func (s *session) wide() bool { return s.flags.output == "wide" }
 
-// data prints any value as JSON or YAML.
+// data prints any value as JSON or YAML. Nothing in it acts on a terminal: JSON has escapes for all such
+// characters, and YAML, which has them only between quotes, is written as JSON where there are some.
 func (s *session) data(v any) error {
 	body, err := encode(v)
 	if err != nil {
 		return err
 	}
+	body = []byte(visible(string(body)))
 	if s.flags.output == "yaml" {
-		body, err = yaml.JSONToYAML(body)
-	} else {
-		var b bytes.Buffer
-		err = json.Indent(&b, body, "", "  ")
-		body = b.Bytes()
+		out, err := yaml.JSONToYAML(body)
+		if err != nil {
+			return err
+		}
+		if visible(string(out)) == string(out) {
+			_, err = s.out.Write(out)
+			return err
+		}
 	}
-	if err != nil {
+	var b bytes.Buffer
+	if err := json.Indent(&b, body, "", "  "); err != nil {
 		return err
 	}
-	_, err = s.out.Write(body)
+	_, err = s.out.Write(b.Bytes())
 	return err
 }
 
@@ -157,4 +163,4 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", f, units[0])
 }
 
-func putLine(w io.Writer, s string) { _, _ = io.WriteString(w, s+"\n") }
+func putLine(w io.Writer, s string) { _, _ = io.WriteString(w, visible(s)+"\n") }

@@ -244,7 +244,7 @@ const alsoOutput = "output"
 
 // say prints chatter on stderr.
 func (s *session) say(en, zh string, args ...any) {
-	fmt.Fprintln(s.err, fault.T(en, zh, args...).In(s.lang))
+	fmt.Fprintln(s.err, visible(fault.T(en, zh, args...).In(s.lang)))
 }
 
 // t picks a sentence.

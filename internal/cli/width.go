@@ -63,17 +63,7 @@ func pad(s string, n int, right bool) string {
 	return s + fill
 }
 
-// clean makes foreign text safe for a terminal: no control or bidi characters, one line.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case unicode.IsControl(r):
-			return '\uFFFD'
-		case unicode.Is(unicode.Bidi_Control, r):
-			return -1
-		}
-		return r
-	}, s)
-}
+// clean is visible in one line.
+func clean(s string) string { return visible(oneLine.Replace(s)) }
+
+var oneLine = strings.NewReplacer("\n", " ", "\t", " ", "\r", " ")

@@ -57,27 +57,34 @@ type Events interface {
 	ListEvents(ctx context.Context, q EventQuery) ([]Event, error)
 }
 
-// AuditEntry is one change asked for by somebody.
-type AuditEntry struct {
-	Seq      int64     `json:"seq"`
-	Time     time.Time `json:"time"`
-	Actor    string    `json:"actor"`
-	Verb     string    `json:"verb"`
-	Kind     api.Kind  `json:"kind"`
-	Project  string    `json:"project,omitempty"`
-	Name     string    `json:"name"`
-	ID       string    `json:"id,omitempty"`
-	Before   string    `json:"before,omitempty" doc:"JSON"`
-	After    string    `json:"after,omitempty" doc:"JSON"`
-	RemoteIP string    `json:"remoteIp,omitempty"`
-	Outcome  string    `json:"outcome" doc:"ok or the reason of the refusal."`
+// AuditEntry is one thing that somebody asked for.
+type AuditEntry = api.AuditEntry
+
+// AuditQuery selects entries of the audit; fields that are empty select nothing.
+type AuditQuery struct {
+	Before, After int64 // Seq: older than the one, newer than the other; 0 is no bound
+	Oldest        bool  // oldest first; otherwise newest first
+	Limit         int   // 1..1000; 100 when 0
+	Projects      []string
+	Actor         string
+	Verb          string
+	Kind          api.Kind
+	Name          string
+	Outcome       string // "refused" is every one but ok
+	RemoteIP      string
+	Token         string // id of a token or a session
+	Request       string
+	Since, Until  time.Time
 }
 
-// Auditor keeps who asked for what.
+// Auditor keeps who asked for what, as a chain: each entry carries the hash of the one before, whichever
+// server wrote it.
 type Auditor interface {
+	// AddAudit commits all or none; texts become api.AuditText. Seq, Number, Prev and Hash are the store's.
 	AddAudit(ctx context.Context, entries ...AuditEntry) error
-	// ListAudit is newest first; before 0 starts at the end.
-	ListAudit(ctx context.Context, before int64, limit int) ([]AuditEntry, error)
+	ListAudit(ctx context.Context, q AuditQuery) ([]AuditEntry, error)
+	// AuditHead is the newest entry of the chain.
+	AuditHead(ctx context.Context) (api.AuditHead, error)
 }
 
 // Archived is a finished object as it was.

@@ -31,6 +31,8 @@ func Run(t *testing.T, open func(t *testing.T) history.History) {
 	t.Run("Events", func(t *testing.T) { events(t, open(t)) })
 	t.Run("EventsAllOrNone", func(t *testing.T) { eventsConcurrent(t, open(t)) })
 	t.Run("Audit", func(t *testing.T) { audit(t, open(t)) })
+	t.Run("AuditQueries", func(t *testing.T) { auditQueries(t, open(t)) })
+	t.Run("AuditChain", func(t *testing.T) { auditChain(t, open(t)) })
 	t.Run("Usage", func(t *testing.T) { usage(t, open(t)) })
 	t.Run("Books", func(t *testing.T) { books(t, open(t)) })
 	t.Run("Runs", func(t *testing.T) { runs(t, open(t)) })
@@ -127,30 +129,6 @@ func eventsConcurrent(t *testing.T, h history.History) {
 		for i, e := range got {
 			same(t, fmt.Sprint(i), e.Reason)
 		}
-	}
-}
-
-func audit(t *testing.T, h history.History) {
-	ctx := context.Background()
-	for i := range 5 {
-		ok(t, h.AddAudit(ctx, history.AuditEntry{
-			Time: epoch, Actor: "admin", Verb: "create", Kind: api.KindTrainingTask, Project: "p", Name: fmt.Sprint("n", i), ID: "task-1",
-			Before: `{}`, After: `{"名":1}`, RemoteIP: "127.0.0.1", Outcome: "ok",
-		}))
-	}
-	last, err := h.ListAudit(ctx, 0, 2)
-	ok(t, err)
-	if len(last) != 2 || last[0].Name != "n4" || last[1].Name != "n3" {
-		t.Fatalf("last = %+v", last)
-	}
-	same(t, history.AuditEntry{
-		Seq: last[0].Seq, Time: epoch, Actor: "admin", Verb: "create", Kind: api.KindTrainingTask, Project: "p", Name: "n4", ID: "task-1",
-		Before: `{}`, After: `{"名":1}`, RemoteIP: "127.0.0.1", Outcome: "ok",
-	}, last[0])
-	rest, err := h.ListAudit(ctx, last[1].Seq, 0)
-	ok(t, err)
-	if len(rest) != 3 || rest[0].Name != "n2" {
-		t.Fatalf("rest = %+v", rest)
 	}
 }
 

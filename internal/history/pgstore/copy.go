@@ -34,7 +34,8 @@ var copied = []struct {
 	moreSince      int
 }{
 	{table: "events", columns: "seq, time, kind, project, name, object, type, reason, en, zh, actor, dedup"},
-	{table: "audit", columns: "seq, time, actor, verb, kind, project, name, object, before, after, remote, outcome, dedup"},
+	{table: "audit", columns: "seq, time, actor, verb, kind, project, name, object, before, after, remote, outcome, dedup", more: ", token, session, request, detail, count, since, number, prev, hash", moreSince: 4},
+	{table: "audit_head", columns: "id, number, hash, prev, anchor_rows, anchor_hash, anchor_time", since: 4},
 	{table: "usage", columns: "replica, task, project, owner, zone, node, devices, type, cpu, memory, start, stop, exit_code, reason, cpu_time, peak_bytes, price_hour", more: ", thousandths, spot", moreSince: 3},
 	{table: "books", columns: "zone, since, body", since: 3},
 	{table: "runs", columns: runColumns, since: 3},
@@ -103,6 +104,9 @@ func Restore(ctx context.Context, cfg Config, r io.Reader) error {
 			return err
 		}
 		for _, c := range copied {
+			if c.table == "audit_head" { // where the chain begins, even with nothing in it
+				continue
+			}
 			var used bool
 			if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM `+c.table+`)`).Scan(&used); err != nil {
 				return err
@@ -112,7 +116,13 @@ func Restore(ctx context.Context, cfg Config, r io.Reader) error {
 					WithHint(fault.T("Restore into a new database.", "请恢复到新的数据库。"))
 			}
 		}
-		return fill(ctx, tx, newCopyReader(r), schema)
+		if _, err := tx.Exec(ctx, `DELETE FROM audit_head`); err != nil {
+			return err
+		}
+		if err := fill(ctx, tx, newCopyReader(r), schema); err != nil {
+			return err
+		}
+		return anchor(ctx, tx, s.cfg.Clock) // a copy from before the chain
 	}))
 }
 

@@ -60,28 +60,3 @@ func (s *Store) ListEvents(ctx context.Context, q history.EventQuery) ([]history
 	}
 	return out, err
 }
-
-// AddAudit commits all or none.
-func (s *Store) AddAudit(ctx context.Context, entries ...history.AuditEntry) error {
-	if len(entries) == 0 {
-		return nil
-	}
-	all := make([]statement, len(entries))
-	for i, e := range entries {
-		all[i] = statement{`INSERT INTO audit (time, actor, verb, kind, project, name, object, before, after, remote, outcome, dedup)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`,
-			[]any{nanos(e.Time), e.Actor, e.Verb, string(e.Kind), e.Project, e.Name, e.ID, cut(e.Before), cut(e.After), e.RemoteIP, cut(e.Outcome), once()}}
-	}
-	return s.inOrder(ctx, s.audit, lockAudit, all)
-}
-
-// ListAudit is newest first.
-func (s *Store) ListAudit(ctx context.Context, before int64, limit int) ([]history.AuditEntry, error) {
-	return read(ctx, s, fmt.Sprintf(`SELECT seq, time, actor, verb, kind, project, name, object, before, after, remote, outcome FROM audit
-		WHERE $1 <= 0 OR seq < $1 ORDER BY seq DESC LIMIT %d`, limitOf(limit)), []any{before}, func(r pgx.Rows) (e history.AuditEntry, err error) {
-		var at int64
-		err = r.Scan(&e.Seq, &at, &e.Actor, &e.Verb, &e.Kind, &e.Project, &e.Name, &e.ID, &e.Before, &e.After, &e.RemoteIP, &e.Outcome)
-		e.Time = fromNanos(at)
-		return e, err
-	})
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -40,7 +41,7 @@ func migrations() ([]string, error) {
 }
 
 // migrate applies what is missing in one transaction: all or nothing, one server at a time.
-func migrate(ctx context.Context, tx pgx.Tx, log *slog.Logger) error {
+func migrate(ctx context.Context, tx pgx.Tx, clk clock.Clock, log *slog.Logger) error {
 	all, err := migrations()
 	if err != nil {
 		return err
@@ -81,6 +82,9 @@ func migrate(ctx context.Context, tx pgx.Tx, log *slog.Logger) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO schema_migrations (number) VALUES ($1)`, at+1); err != nil {
 			return err
 		}
+	}
+	if err := anchor(ctx, tx, clk); err != nil {
+		return err
 	}
 	return indexSearch(ctx, tx, log)
 }

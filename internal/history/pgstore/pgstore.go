@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	// Not bounded like the rest: others may be migrating, and building an index takes its time.
 	if err := s.try(ctx, true, func(context.Context) error {
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return migrate(ctx, tx, cfg.Log) })
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return migrate(ctx, tx, cfg.Clock, cfg.Log) })
 	}); err != nil {
 		s.pool.Close()
 		return nil, err

@@ -2,11 +2,13 @@ package pgstore
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -237,8 +239,11 @@ func TestConnectionsCutInTheMiddle(t *testing.T) {
 
 // asFirst makes a copy such as the first release wrote: without the tables and columns of later ones.
 func asFirst(whole string) string {
-	whole = strings.Replace(whole, "schema 3", "schema 1", 1)
-	for _, table := range []string{"books", "runs"} {
+	whole = strings.Replace(whole, "schema 4", "schema 1", 1)
+	whole = regexp.MustCompile(`(?s)\naudit\n.*?\n\\\.\n`).ReplaceAllStringFunc(whole, func(rows string) string {
+		return regexp.MustCompile(`(\t[^\t\n]*){9}\n`).ReplaceAllString(rows, "\n")
+	})
+	for _, table := range []string{"books", "runs", "audit_head"} {
 		whole = regexp.MustCompile(`(?s)\n`+table+`\n.*?\n\\\.\n`).ReplaceAllString(whole, "\n")
 	}
 	return strings.Replace(whole, "\t500\t0\n", "\n", 1)
@@ -260,6 +265,11 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	if err := errors.Join(from.PutBook(ctx, history.Book{Zone: "z"}), from.PutRun(ctx, history.Run{TaskID: "t", Zones: []string{"a", "b"}})); err != nil {
 		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := from.AddAudit(ctx, history.AuditEntry{Actor: fmt.Sprint("a\t", i), After: "{\n}", Time: time.Unix(1, 5)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	path := filepath.Join(t.TempDir(), "copy")
 	if err := from.Backup(ctx, path); err != nil {
@@ -304,6 +314,12 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatalf("a second time: %v", err)
 	}
 	to := openAt(t, url)
+	if err := to.AddAudit(ctx, history.AuditEntry{Actor: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	if c := historytest.VerifyAudit(t, to); c.Older != 3 || c.Records != 1 {
+		t.Fatalf("the audit of the first release: %+v", c)
+	}
 	if rows, err := to.UsageOf(ctx, "t"); err != nil || len(rows) != 1 || rows[0].Thousandths != 2000 {
 		t.Fatalf("%+v, %v", rows, err)
 	}
@@ -328,10 +344,52 @@ func TestBackupAndRestore(t *testing.T) {
 	if err := Restore(ctx, Config{URL: fresh}, f); err != nil {
 		t.Fatal(err)
 	}
+	if c := historytest.VerifyAudit(t, openAt(t, fresh)); c.Older != 0 || c.Records != 3 {
+		t.Fatalf("the restored audit: %+v", c)
+	}
 	if err := openAt(t, fresh).Backup(ctx, again); err != nil {
 		t.Fatal(err)
 	}
 	if second, err := os.ReadFile(again); err != nil || string(second) != string(whole) {
 		t.Fatalf("the copy of a restored copy is another one (%d and %d bytes, %v)", len(whole), len(second), err)
+	}
+}
+
+// TestAuditOfAnOlderDatabase: rows that were there keep their place, and the chain begins behind them. Two
+// servers then write one chain, and a write that is repeated is no second entry.
+func TestAuditOfAnOlderDatabase(t *testing.T) {
+	ctx := context.Background()
+	url := pgtest.New(t)
+	all, err := migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, url, append(slices.Clone(all[:3]), `CREATE TABLE schema_migrations (number BIGINT PRIMARY KEY, applied TIMESTAMPTZ NOT NULL DEFAULT now())`,
+		`INSERT INTO schema_migrations VALUES (1), (2), (3)`,
+		`INSERT INTO audit (time, actor, verb, kind, project, name, object, before, after, remote, outcome, dedup)
+			SELECT n, 'old', 'create', 'Zone', '', 'n' || n, '', '', '{}', '', 'ok', 'd' || n FROM generate_series(1, 7) n`)...)
+	a, b := openAt(t, url), openAt(t, url)
+	for i := range 10 {
+		for _, s := range []*Store{a, b} {
+			if err := s.AddAudit(ctx, history.AuditEntry{Actor: fmt.Sprint(i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if c := historytest.VerifyAudit(t, b); c.Older != 7 || c.Records != 20 {
+		t.Fatalf("%+v", c)
+	}
+	e := history.AuditEntry{Actor: "once"}
+	digest := e.Digest()
+	st := statement{addAudit, append(history.AuditValues(&e, nanos), hex.EncodeToString(digest[:]), "same key")}
+	if err := errors.Join(a.write(ctx, st), a.write(ctx, st, st)); err != nil {
+		t.Fatal(err)
+	}
+	if c := historytest.VerifyAudit(t, b); c.Records != 21 {
+		t.Fatalf("%+v", c)
+	}
+	pgtest.Exec(t, url, `DELETE FROM audit_head`)
+	if err := a.AddAudit(ctx, e); err == nil {
+		t.Fatal("an entry without a chain")
 	}
 }

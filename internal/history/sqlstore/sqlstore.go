@@ -113,6 +113,9 @@ func (s *Store) start(ctx context.Context) error {
 	if err := migrate(ctx, conn, s.cfg.Clock); err != nil {
 		return errors.Join(err, conn.Close())
 	}
+	if err := anchor(ctx, conn, s.cfg.Clock); err != nil {
+		return errors.Join(err, conn.Close())
+	}
 	s.writer = newWriter(conn, s.cfg.Log, s.tune)
 	go s.writer.run()
 	return nil

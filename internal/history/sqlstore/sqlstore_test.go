@@ -193,10 +193,16 @@ func TestTwoProcesses(t *testing.T) {
 				if err := s.PutArchived(ctx, historytest.Task(j*2+i, fmt.Sprintf("%c 模型 %d", 'a'+j%3, j))); err != nil {
 					t.Error(err)
 				}
+				if err := s.AddAudit(ctx, history.AuditEntry{Actor: fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}
 	wg.Wait()
+	if c := historytest.VerifyAudit(t, stores[0]); c.Records != 120 {
+		t.Errorf("their chain: %+v", c)
+	}
 	for _, s := range stores {
 		for q, want := range map[string]int{"模型": 120, "a 模": 40, "": 120, "b": 40} {
 			for _, sort := range []string{"id", "displayName", "name", "updatedAt"} {
@@ -317,5 +323,90 @@ func TestFailedWriteInAGroup(t *testing.T) {
 	n, err := s.CountArchived(ctx, history.ListQuery{Kind: api.KindTrainingTask}, 100)
 	if err != nil || n != 4 {
 		t.Fatalf("%d rows, %v", n, err)
+	}
+}
+
+// TestAuditOfAnOlderFile: rows that were there keep their place, the chain begins behind them, and whoever
+// changes a row afterwards is found out.
+func TestAuditOfAnOlderFile(t *testing.T) {
+	ctx := context.Background()
+	path := filepath.Join(t.TempDir(), "history.db")
+	all, err := migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", dsn(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	do := func(query string, args ...any) {
+		t.Helper()
+		if _, err := db.ExecContext(ctx, query, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(`CREATE TABLE schema_migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL, applied TEXT NOT NULL)`)
+	for _, m := range all[:3] {
+		do(m.text)
+		do(`INSERT INTO schema_migrations VALUES (?, ?, '')`, m.number, m.name)
+	}
+	for i := range 5 {
+		do(`INSERT INTO audit (time, actor, verb, kind, project, name, object, before, after, remote, outcome) VALUES (?, 'old', 'create', 'Zone', '', ?, '', '', '{}', '', 'ok')`, i, string([]byte{'n', 0xff, 0, 'x'}))
+	}
+	s, err := Open(ctx, Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 4 {
+		if err := s.AddAudit(ctx, history.AuditEntry{Actor: "new", Time: time.Unix(9, 9)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c := historytest.VerifyAudit(t, s); c.Older != 5 || c.Records != 4 {
+		t.Fatalf("%+v", c)
+	}
+	for _, harm := range []string{
+		`UPDATE audit SET actor = 'eve' WHERE seq = 2`, `UPDATE audit SET actor = 'eve' WHERE number = 2`, `DELETE FROM audit WHERE number = 4`,
+		`DELETE FROM audit WHERE seq = 5`, `UPDATE audit SET seq = 1000 WHERE number = 1`,
+	} {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.ExecContext(ctx, harm); err != nil {
+			t.Fatal(err)
+		}
+		head, err := s.AuditHead(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c api.AuditChain
+		c.Begin(head.Anchor)
+		rows, err := tx.QueryContext(ctx, `SELECT seq, `+history.AuditColumns+`, number, prev, hash FROM audit ORDER BY seq`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found error
+		for rows.Next() {
+			e, err := history.AuditRow(rows.Scan, fromNanos)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found == nil {
+				found = c.Add(&e)
+			}
+		}
+		rows.Close()
+		if found == nil {
+			found = c.End(head)
+		}
+		if fault.ReasonOf(found) != "BrokenChain" {
+			t.Errorf("%s: %v", harm, found)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
