@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,47 +86,87 @@ func replicasOf(t *api.TrainingTask) int {
 	return n
 }
 
-// logPrinter puts lines on stdout. Parts of one long line are joined; where several replicas
-// write, each line says whose it is.
+// logPrinter puts lines on stdout; where several replicas write, each line says whose it is. What has no end yet, such as a
+// progress bar, is drawn below the others on a terminal, and drawn over when it goes on. Anywhere else a line is written
+// when it has ended, as it was then.
 type logPrinter struct {
 	w          *bufio.Writer
 	prefix     bool
 	timestamps bool
-	open       string // replica and stream whose line isn't finished
+	screen     int               // columns; 0: no terminal
+	open       map[string]string // lines without an end so far, by who writes them
+	drawn      string            // whose of them stands on the terminal
 }
 
+// maxOpenLine bounds a line that is waited for.
+const maxOpenLine = 256 << 10
+
 func newLogPrinter(w io.Writer, prefix, timestamps bool) *logPrinter {
-	return &logPrinter{w: bufio.NewWriterSize(w, 64<<10), prefix: prefix, timestamps: timestamps}
+	p := &logPrinter{w: bufio.NewWriterSize(w, 64<<10), prefix: prefix, timestamps: timestamps, open: map[string]string{}}
+	if isTerminal(w) {
+		p.screen = max(20, screenOf(w).width)
+	}
+	return p
 }
 
 func (p *logPrinter) line(l client.LogLine) error {
-	from := l.Replica + "/" + l.Stream
-	if p.open != "" && p.open != from {
-		p.w.WriteByte('\n')
-		p.open = ""
+	from := fmt.Sprintf("%s %d %s", l.Replica, l.Rank, l.Stream)
+	text, known := p.open[from]
+	switch {
+	case l.Replace || !known:
+		text = p.head(l) + l.Text
+	default:
+		text += l.Text
 	}
-	if p.open == "" {
-		if p.timestamps {
-			p.w.WriteString(l.Time.UTC().Format("2006-01-02T15:04:05.000Z") + " ")
-		}
-		if p.prefix {
-			p.w.WriteString("[" + clean(l.Replica) + "] ")
-		}
+	p.erase()
+	if l.Partial && len(text) <= maxOpenLine {
+		p.open[from] = text
+		p.draw(from)
+		return p.w.Flush()
 	}
-	p.w.WriteString(l.Text)
-	p.open = from
-	if !l.Partial {
-		p.w.WriteByte('\n')
-		p.open = ""
+	delete(p.open, from)
+	p.w.WriteString(text)
+	p.w.WriteByte('\n')
+	for other := range p.open { // one of them is enough
+		p.draw(other)
+		break
 	}
 	return p.w.Flush()
 }
 
-// flush ends an unfinished line.
-func (p *logPrinter) flush() error {
-	if p.open != "" {
-		p.w.WriteByte('\n')
-		p.open = ""
+// head is what stands before a line.
+func (p *logPrinter) head(l client.LogLine) (head string) {
+	if p.timestamps {
+		head = l.Time.UTC().Format("2006-01-02T15:04:05.000Z") + " "
 	}
+	if p.prefix {
+		head += "[" + clean(l.Replica) + "] "
+	}
+	return head
+}
+
+// draw shows a line without an end on the terminal, cut so that one row holds it.
+func (p *logPrinter) draw(from string) {
+	if p.screen > 0 {
+		p.w.WriteString(cut(clean(p.open[from]), p.screen-1))
+		p.drawn = from
+	}
+}
+
+// erase takes it away.
+func (p *logPrinter) erase() {
+	if p.drawn != "" {
+		p.w.WriteString("\r\x1b[K")
+		p.drawn = ""
+	}
+}
+
+// flush writes the lines that never ended.
+func (p *logPrinter) flush() error {
+	p.erase()
+	for _, from := range slices.Sorted(maps.Keys(p.open)) {
+		p.w.WriteString(p.open[from] + "\n")
+	}
+	clear(p.open)
 	return p.w.Flush()
 }

@@ -103,6 +103,26 @@ func (t Text) In(lang string) string {
 	return t.EN
 }
 
+// between stands between the languages of a Text that had to become one string. No sentence holds it.
+const between = "\x1f"
+
+// Pack is a Text for a place that keeps one string, such as an exit record or a line of a log; Unpack reads it there.
+func (t Text) Pack() string {
+	if t.ZH == "" || t.ZH == t.EN {
+		return t.EN
+	}
+	return t.EN + between + t.ZH
+}
+
+// Unpack is the Text that Pack wrote. Any other string is the same in both languages.
+func Unpack(s string) Text {
+	en, zh, two := strings.Cut(s, between)
+	if !two {
+		return Text{EN: s}
+	}
+	return Text{EN: en, ZH: zh}
+}
+
 // IsZero says that nothing was written.
 func (t Text) IsZero() bool { return t.EN == "" && t.ZH == "" }
 

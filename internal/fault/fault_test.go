@@ -87,3 +87,14 @@ func TestFrom(t *testing.T) {
 		t.Errorf("the cause is shown: %q", got)
 	}
 }
+
+func TestPack(t *testing.T) {
+	for _, text := range []Text{{}, {EN: "a"}, {EN: "a", ZH: "一"}, {EN: "a / b", ZH: "一 / 二"}} {
+		if got := Unpack(text.Pack()); got != text {
+			t.Errorf("%+v became %+v", text, got)
+		}
+	}
+	if got := Unpack("plain"); got.In("zh") != "plain" {
+		t.Errorf("%+v", got)
+	}
+}

@@ -386,7 +386,7 @@ func (l *launcher) clone(ctx context.Context, g *api.Git, place string) error {
 		}
 		return err
 	}
-	l.spool.notice("code %s at %s", g.URL, commit)
+	l.spool.notice("%s", both(fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, commit)))
 	return os.Rename(tmp, place)
 }
 
