@@ -84,12 +84,13 @@ type Text struct {
 	ZH string `json:"zh,omitempty"`
 }
 
-// T formats a Text; the same arguments fill both languages in the same order.
+// T formats a Text; the same arguments fill both languages in the same order. In English "%d [node|nodes]" agrees with its
+// number.
 func T(en, zh string, args ...any) Text {
 	if len(args) == 0 {
 		return Text{EN: en, ZH: zh}
 	}
-	return Text{EN: fmt.Sprintf(en, args...), ZH: fmt.Sprintf(zh, args...)}
+	return Text{EN: fmt.Sprintf(agree(en, args), args...), ZH: fmt.Sprintf(zh, args...)}
 }
 
 // In picks the language: "zh" or anything starting with it is Chinese, all else English.

@@ -98,3 +98,21 @@ func TestPack(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestNumbersAgree(t *testing.T) {
+	for _, c := range []struct {
+		got  Text
+		want string
+	}{
+		{T("%d [task is|tasks are] waiting", "%d", 1), "1 task is waiting"},
+		{T("%d [task is|tasks are] waiting", "%d", 0), "0 tasks are waiting"},
+		{T("%s: 100%% of %d [node|nodes], %d [rank|ranks]", "%s %d %d", "[a|b]", int64(1), uint8(2)), "[a|b]: 100% of 1 node, 2 ranks"},
+		{T("%[2]d [node|nodes] of %[1]d [zone|zones]", "%d %d", 2, 1), "1 node of 2 zones"},
+		{T("[s]top or [a|b] %d", "%d", 1), "[s]top or [a|b] 1"},
+		{T("[a|b]", ""), "[a|b]"},
+	} {
+		if c.got.EN != c.want {
+			t.Errorf("%q, not %q", c.got.EN, c.want)
+		}
+	}
+}

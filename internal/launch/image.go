@@ -49,7 +49,7 @@ func (l *launcher) bringImage(ctx context.Context) error {
 			return asStartFault(err)
 		}
 		if tries >= maxImageTries {
-			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d tries: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", l.replica.Image, tries, err)).
+			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", l.replica.Image, tries, err)).
 				WithHint(fault.T("Check its name, and that the node reaches its registry.", "请检查名称以及节点能否访问镜像仓库。")).Because(err))
 		}
 		l.log.Warn("image not here yet", "error", err)
