@@ -21,6 +21,8 @@ type LogLine struct {
 	Text    string    `json:"text"`
 	// Partial says that the line goes on in the next LogLine of this replica and stream.
 	Partial bool `json:"partial,omitempty"`
+	// Replace says that the text replaces what the line was so far: a progress bar went on.
+	Replace bool `json:"replace,omitempty"`
 }
 
 // LogOptions select lines.

@@ -11,7 +11,7 @@ import (
 func (x *explainer) victims(e *entry) Explanation {
 	return Explanation{
 		Reason:   ReasonVictims,
-		Message:  api.T("%d gangs were asked to make room for it.", "已请 %d 个任务为其让出资源。", len(e.claim.pending)),
+		Message:  api.T("%d [gang was|gangs were] asked to make room for it.", "已请 %d 个任务为其让出资源。", len(e.claim.pending)),
 		Evidence: []Evidence{{Fact: "GangsToGo", Text: api.T("gangs still to go", "尚未退出的任务"), Count: len(e.claim.pending)}},
 		Action:   Change{}.Text(),
 	}
@@ -62,7 +62,7 @@ func (x *explainer) anyNode() bool {
 func (x *explainer) noNodes() Explanation {
 	ex := Explanation{
 		Reason:   ReasonNoNodes,
-		Message:  api.T("None of the %d zones that it may use has a node yet.", "可使用的 %d 个可用区中还没有任何节点。", len(x.zones)),
+		Message:  api.T("None of the %d [zone|zones] that it may use has a node yet.", "可使用的 %d 个可用区中还没有任何节点。", len(x.zones)),
 		Evidence: []Evidence{{Fact: "Zones", Text: api.T("zones without nodes", "个没有节点的可用区"), Count: len(x.zones)}},
 		Action:   api.T("Add nodes to them, or change spec.zones.", "请添加节点，或修改 spec.zones。"),
 	}
@@ -270,10 +270,10 @@ func (x *explainer) busy() Explanation {
 		return x.rule(ReasonFragmented, api.T("%s needs %s devices, %s are free, but not together.",
 			"%s 共需 %s 张加速卡，空闲 %s 张，但过于分散。", describe(x.w), plain(VectorDevices, want), plain(VectorDevices, free)))
 	case counts[misfitDevices] >= counts[misfitFull] && counts[misfitDevices] > 0:
-		return x.rule(ReasonDevicesBusy, api.T("%s does not fit now: %d nodes have its devices in use, %d could take a replica.",
+		return x.rule(ReasonDevicesBusy, api.T("%s does not fit now: %d [node has|nodes have] its devices in use, %d could take a replica.",
 			"%s 暂无空位：%d 个节点的加速卡被占用，%d 个节点可容纳副本。", describe(x.w), counts[misfitDevices], counts[fits]))
 	}
-	return x.rule(ReasonNodesFull, api.T("%s does not fit now: CPU, memory or disk are in use on %d nodes, %d could take a replica.",
+	return x.rule(ReasonNodesFull, api.T("%s does not fit now: CPU, memory or disk are in use on %d [node|nodes], %d could take a replica.",
 		"%s 暂无空位：%d 个节点的 CPU、内存或磁盘已被占用，%d 个节点可容纳副本。", describe(x.w), counts[misfitFull], counts[fits]))
 }
 

@@ -259,7 +259,7 @@ func (x *explainer) tooLarge(role int) (Refusal, bool) {
 			api.T("Ask for a type that is there.", "请选择现有的类型。"))
 	case m.devices < need.Devices:
 		return say(WrongDevices, api.T("No node that it may use has %d × %s; the largest has %d.", "可用的节点中没有一个有 %d × %s；最多的有 %d。", need.Devices, kind, m.devices),
-			api.T("Ask for at most %d devices a replica, and for more replicas if need be.", "每副本请不要超过 %d 卡；如有需要可增加副本数。", m.devices))
+			api.T("Ask for at most %d [device|devices] a replica, and for more replicas if need be.", "每副本请不要超过 %d 卡；如有需要可增加副本数。", m.devices))
 	case m.cpu < need.CPU:
 		return say(WrongCPU, api.T("No node with its devices has %s CPU; the largest has %s.", "带有所需加速卡的节点都没有 %s CPU；最多的有 %s。", need.CPU, m.cpu), atMost(m.cpu))
 	case m.memory < need.Memory:
@@ -303,8 +303,8 @@ func (x *explainer) tooMany() Refusal {
 			hi = mid
 		}
 	}
-	r.Message = api.T("Even the empty cluster has no room for %s; of %s it takes at most %d replicas.", "即使集群空闲也放不下 %s；角色 %s 最多可放 %d 个副本。", describe(x.w), large.Name, lo)
-	r.Hint = api.T("Ask for at most %d replicas, or for less a replica.", "副本数请不要超过 %d，或减少每副本的用量。", lo)
+	r.Message = api.T("Even the empty cluster has no room for %s; of %s it takes at most %d [replica|replicas].", "即使集群空闲也放不下 %s；角色 %s 最多可放 %d 个副本。", describe(x.w), large.Name, lo)
+	r.Hint = api.T("Ask for at most %d [replica|replicas], or for less a replica.", "副本数请不要超过 %d，或减少每副本的用量。", lo)
 	if lo == 0 {
 		r.Message = api.T("Even the empty cluster has no room for all roles of %s together.", "即使集群空闲也无法同时放下 %s 的所有角色。", describe(x.w))
 		r.Hint = api.T("Ask for fewer replicas, or for less a replica.", "请减少副本数或每副本的用量。")

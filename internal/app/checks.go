@@ -30,7 +30,7 @@ func (c *checks) add(list []check) error {
 	defer c.mu.Unlock()
 	list = slices.DeleteFunc(slices.Clone(list), func(one check) bool { return slices.Contains(c.list, one) })
 	if len(c.list)+len(list) > maxChecks {
-		return fault.New(fault.Unavailable, "TooManyChecks", fault.T("%d checkpoints wait to be verified.", "已有 %d 个检查点等待校验。", len(c.list))).
+		return fault.New(fault.Unavailable, "TooManyChecks", fault.T("%d [checkpoint waits|checkpoints wait] to be verified.", "已有 %d 个检查点等待校验。", len(c.list))).
 			WithHint(fault.T("Try again when some are done.", "请稍后再试。"))
 	}
 	c.list = append(c.list, list...)

@@ -73,7 +73,7 @@ func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation
 			last.EN, last.ZH = last.EN+e.Text.EN, last.ZH+e.Text.ZH
 		}
 		if ex.Ahead > 0 {
-			out.Evidence = append(out.Evidence, api.T("%d tasks with the same wish were there first", "同类任务中有 %d 个排在前面", ex.Ahead))
+			out.Evidence = append(out.Evidence, api.T("%d [task|tasks] with the same wish came first", "同类任务中有 %d 个排在前面", ex.Ahead))
 		}
 		if !ex.Start.IsZero() {
 			out.EstimatedStart = &ex.Start

@@ -146,7 +146,7 @@ func (s *session) verify(ctx context.Context, name string, step int64) error {
 	for i := range begun {
 		before[begun[i].Name] = looked(&begun[i])
 	}
-	s.say("%d checkpoints are being verified.", "正在校验 %d 个检查点。", len(before))
+	s.say("%d [checkpoint is|checkpoints are] being verified.", "正在校验 %d 个检查点。", len(before))
 	for n := 1; ; n++ {
 		list, err := s.client.Checkpoints(ctx, project, name)
 		if err != nil {

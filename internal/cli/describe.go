@@ -217,7 +217,7 @@ func preflightLine(pf *api.PreflightStatus) fault.Text {
 		api.DevicesTested:   fault.T("; devices tested", "；加速卡已检查"), api.DevicesVirtual: fault.T("; virtual devices have nothing to test", "；虚拟加速卡无可检查"),
 		api.DevicesUntested: fault.T("; devices untested: no driver to ask", "；加速卡未检查：没有可查询的驱动"),
 	}[pf.Devices]
-	line := fault.T("%d pairs connect, round trip up to %.2f ms, at least %s/s, %d findings in %s", "%d 对连接正常，往返最长 %.2f 毫秒，速率至少 %s/秒，发现 %d 项问题，耗时 %s",
+	line := fault.T("%d [pair connects|pairs connect], round trip up to %.2f ms, at least %s/s, %d [finding|findings] in %s", "%d 对连接正常，往返最长 %.2f 毫秒，速率至少 %s/秒，发现 %d 项问题，耗时 %s",
 		pf.Pairs, pf.LatencyMs, size(int64(pf.Rate)), len(pf.Findings), pf.FinishedAt.Sub(pf.StartedAt).Round(time.Millisecond))
 	return fault.Text{EN: line.EN + devices.EN, ZH: line.ZH + devices.ZH}
 }

@@ -53,7 +53,7 @@ func (s *session) export(ctx context.Context, name string, step int64, dir strin
 		return badFile(dir, err)
 	}
 	putLine(s.out, dir)
-	s.say("Step %d of %d ranks, %s, every byte verified.", "第 %d 步，%d 个进程，%s，每个字节均已校验。", chosen.Step, chosen.Ranks, size(int64(chosen.Size)))
+	s.say("Step %d of %d [rank|ranks], %s, every byte verified.", "第 %d 步，%d 个进程，%s，每个字节均已校验。", chosen.Step, chosen.Ranks, size(int64(chosen.Size)))
 	s.say("For others to read: python3 -m fermi.convert %s OUT.pt (or OUT.safetensors, or a folder of PyTorch DCP: OUT/)",
 		"转换为其他格式：python3 -m fermi.convert %s OUT.pt（或 OUT.safetensors，或 PyTorch DCP 目录 OUT/）", dir)
 	return nil

@@ -111,7 +111,7 @@ func (s *session) bring(ctx context.Context, name, dir string) error {
 		return err
 	}
 	bar.done()
-	s.say("Step %d of %d ranks, %s, is uploaded; the task begins from it.", "已上传第 %d 步，%d 个进程，%s；任务将从此开始。", step, len(slots), size(total))
+	s.say("Step %d of %d [rank|ranks], %s, is uploaded; the task begins from it.", "已上传第 %d 步，%d 个进程，%s；任务将从此开始。", step, len(slots), size(total))
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (s *session) tellInside(ctx context.Context, t *api.TrainingTask) error {
 	if err != nil {
 		return err
 	}
-	s.say("%d processes in all.", "共 %d 个进程。", made.RankCount)
+	s.say("%d [process|processes] in all.", "共 %d 个进程。", made.RankCount)
 	for _, w := range p.Warnings {
 		s.say("Warning: %s", "警告：%s", w.In(s.lang))
 	}

@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,71 +89,105 @@ func replicasOf(t *api.TrainingTask) int {
 	return n
 }
 
-// logPrinter puts lines on stdout. Parts of one long line are joined; where several replicas
-// write, each line says whose it is.
+// logPrinter puts lines on stdout; where several replicas write, each line says whose it is. What has no end yet, such as a
+// progress bar, is drawn below the others on a terminal, and drawn over when it goes on. Anywhere else a line is written
+// when it has ended, as it was then.
 type logPrinter struct {
 	w          *bufio.Writer
 	prefix     bool
 	timestamps bool
-	raw        bool   // bytes as they are
-	colour     bool   // colours pass, and nothing else; see visible
-	tinted     bool   // one is on
-	open       string // replica and stream whose line isn't finished
+	raw        bool              // bytes as they are
+	colour     bool              // colours pass, and nothing else; see visible
+	screen     int               // columns; 0: no terminal
+	open       map[string]string // lines without an end so far, by who writes them
+	drawn      string            // whose of them stands on the terminal
 }
 
+// maxOpenLine bounds a line that is waited for.
+const maxOpenLine = 256 << 10
+
 func newLogPrinter(w io.Writer, prefix, timestamps bool) *logPrinter {
-	return &logPrinter{w: bufio.NewWriterSize(w, 64<<10), prefix: prefix, timestamps: timestamps, colour: screenOf(w).colour}
+	p := &logPrinter{w: bufio.NewWriterSize(w, 64<<10), prefix: prefix, timestamps: timestamps, colour: screenOf(w).colour, open: map[string]string{}}
+	if isTerminal(w) {
+		p.screen = max(20, screenOf(w).width)
+	}
+	return p
 }
 
 func (p *logPrinter) line(l client.LogLine) error {
-	from := l.Replica + "/" + l.Stream
-	if p.open != "" && p.open != from {
-		p.endLine()
+	from := fmt.Sprintf("%s %d %s", l.Replica, l.Rank, l.Stream)
+	text, known := p.open[from]
+	switch {
+	case l.Replace || !known:
+		text = p.head(l) + l.Text
+	default:
+		text += l.Text
 	}
-	if p.open == "" {
-		if p.timestamps {
-			p.w.WriteString(l.Time.UTC().Format("2006-01-02T15:04:05.000Z") + " ")
-		}
-		if p.prefix {
-			p.w.WriteString("[" + clean(l.Replica) + "] ")
-		}
+	p.erase()
+	if l.Partial && len(text) <= maxOpenLine {
+		p.open[from] = text
+		p.draw(from)
+		return p.w.Flush()
 	}
-	if !l.Partial && !p.raw {
-		l.Text = strings.TrimSuffix(l.Text, "\r") // of a line end as on Windows
-	}
-	p.w.WriteString(p.show(l.Text))
-	p.open = from
-	if !l.Partial {
-		p.endLine()
-	}
-	return p.w.Flush()
-}
-
-// flush ends an unfinished line.
-func (p *logPrinter) flush() error {
-	if p.open != "" {
-		p.endLine()
+	delete(p.open, from)
+	p.whole(text)
+	for other := range p.open { // one of them is enough
+		p.draw(other)
+		break
 	}
 	return p.w.Flush()
 }
 
-func (p *logPrinter) endLine() {
-	if p.tinted {
-		p.w.WriteString(colourOff)
-	}
-	p.w.WriteByte('\n')
-	p.open, p.tinted = "", false
-}
-
-// show is a part of a line as it is printed.
-func (p *logPrinter) show(text string) string {
+// whole writes a line that has ended.
+func (p *logPrinter) whole(text string) {
 	switch {
 	case p.raw:
-		return text
+		p.w.WriteString(text)
 	case p.colour:
-		shown, open := tinted(text)
-		p.tinted = open || p.tinted && !strings.Contains(shown, "\x1b[")
-		return shown
+		shown, open := tinted(strings.TrimSuffix(text, "\r")) // of a line end as on Windows
+		p.w.WriteString(shown)
+		if open {
+			p.w.WriteString(colourOff)
+		}
+	default:
+		p.w.WriteString(visible(strings.TrimSuffix(text, "\r")))
 	}
-	return visible(text)
+	p.w.WriteByte('\n')
+}
+
+// head is what stands before a line.
+func (p *logPrinter) head(l client.LogLine) (head string) {
+	if p.timestamps {
+		head = l.Time.UTC().Format("2006-01-02T15:04:05.000Z") + " "
+	}
+	if p.prefix {
+		head += "[" + clean(l.Replica) + "] "
+	}
+	return head
+}
+
+// draw shows a line without an end on the terminal, cut so that one row holds it.
+func (p *logPrinter) draw(from string) {
+	if p.screen > 0 {
+		p.w.WriteString(cut(clean(p.open[from]), p.screen-1))
+		p.drawn = from
+	}
+}
+
+// erase takes it away.
+func (p *logPrinter) erase() {
+	if p.drawn != "" {
+		p.w.WriteString("\r\x1b[K")
+		p.drawn = ""
+	}
+}
+
+// flush writes the lines that never ended.
+func (p *logPrinter) flush() error {
+	p.erase()
+	for _, from := range slices.Sorted(maps.Keys(p.open)) {
+		p.whole(p.open[from])
+	}
+	clear(p.open)
+	return p.w.Flush()
 }

@@ -58,7 +58,7 @@ func (s *session) moveLines(name string, m api.Move) error {
 		}
 	}
 	l := m.Lost
-	putLine(s.out, s.t("It loses at most %s: %ds since its last checkpoint or start, %ds to restart, %d devices; it has %s to save.",
+	putLine(s.out, s.t("It loses at most %s: %ds since its last checkpoint or start, %ds to restart, %d [device|devices]; it has %s to save.",
 		"最多损失 %s：距上次检查点或启动 %d 秒，重启 %d 秒，%d 张卡；有 %s 用于保存。",
 		s.deviceTime(l.DeviceSeconds), l.SinceSeconds, l.RestartSeconds, l.Devices, l.Grace))
 	if m.Bytes != nil {

@@ -97,7 +97,7 @@ func (s *session) waitEmpty(ctx context.Context, n *api.Node, name string, devic
 		}
 		if now := strings.Join(left, ", "); err == nil && now != last {
 			last = now
-			s.say("%s: %d tasks are leaving: %s", "%s：%d 个任务正在迁出：%s", name, len(left), cut(clean(now), 200))
+			s.say("%s: %d [task is|tasks are] leaving: %s", "%s：%d 个任务正在迁出：%s", name, len(left), cut(clean(now), 200))
 		}
 		select {
 		case <-ctx.Done():

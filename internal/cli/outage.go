@@ -29,7 +29,7 @@ func (a *app) outageCommand() *cobra.Command {
 			if s.structured() {
 				return s.data(out)
 			}
-			putLine(s.out, s.t("Without %s %d tasks would start elsewhere and %d would wait.", "失去 %s 后，%d 个任务可在别处启动，%d 个需等待。", clean(out.Zone), out.Move, out.Wait))
+			putLine(s.out, s.t("Without %s %d [task|tasks] would start elsewhere and %d would wait.", "失去 %s 后，%d 个任务可在别处启动，%d 个需等待。", clean(out.Zone), out.Move, out.Wait))
 			if len(out.Items) == 0 {
 				return nil
 			}

@@ -10,7 +10,7 @@ import (
 // describeStragglers names the ranks that the others wait for, with the evidence.
 func (s *session) describeStragglers(d *sheetWriter, list []api.Straggler) {
 	for _, f := range list {
-		d.add("Slow rank", "较慢的 rank", s.t("%d on %s: %.3f s of its own a step, the others %.3f s (over %d steps)", "%d，节点 %s：自身每步 %.3f 秒，其他 rank %.3f 秒（统计 %d 步）",
+		d.add("Slow rank", "较慢的 rank", s.t("%d on %s: %.3f s of its own a step, the others %.3f s (over %d [step|steps])", "%d，节点 %s：自身每步 %.3f 秒，其他 rank %.3f 秒（统计 %d 步）",
 			f.Rank, f.Node, f.Own.Std().Seconds(), f.Others.Std().Seconds(), f.Steps))
 	}
 }
@@ -41,7 +41,7 @@ func (s *session) describePace(d *sheetWriter, p *api.Pace) {
 		parts = append(parts, s.t("%.1f %% waiting for data", "等待数据 %.1f %%", 100*p.DataWait))
 	}
 	if p.LossScale > 0 {
-		parts = append(parts, s.t("loss scale %.6g, %d steps skipped", "损失缩放 %.6g，跳过 %d 步", p.LossScale, p.SkippedSteps))
+		parts = append(parts, s.t("loss scale %.6g, %d [step|steps] skipped", "损失缩放 %.6g，跳过 %d 步", p.LossScale, p.SkippedSteps))
 	}
 	d.add("Pace", "训练速度", strings.Join(parts, ", "))
 }

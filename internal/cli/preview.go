@@ -98,7 +98,7 @@ func (s *session) priceLines(o *api.PlacementOption) {
 		putLine(s.out, line)
 	}
 	if e := o.Efficiency; e.Basis == "measured" {
-		putLine(s.out, s.t("efficiency: measured from %d runs of the same recipe", "效率：由 %d 次同类任务实测", e.Runs))
+		putLine(s.out, s.t("efficiency: measured from %d [run|runs] of the same recipe", "效率：由 %d 次同类任务实测", e.Runs))
 	} else if o.NodeCount > 1 {
 		putLine(s.out, s.t("efficiency: estimated", "效率：估算"))
 	}
@@ -107,7 +107,7 @@ func (s *session) priceLines(o *api.PlacementOption) {
 	}
 	for _, z := range o.Zones {
 		if len(o.Zones) > 1 {
-			putLine(s.out, clean(s.t("without %s %d of %d replicas are left", "失去 %s 后剩余 %d/%d 个副本", z.Zone, z.LossLeaves, z.LossLeaves+z.Replicas)))
+			putLine(s.out, clean(s.t("without %s %[2]d of %[3]d [replica is|replicas are] left", "失去 %s 后剩余 %d/%d 个副本", z.Zone, z.LossLeaves, z.LossLeaves+z.Replicas)))
 		}
 	}
 	if o.Moving > 0 {

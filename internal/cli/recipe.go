@@ -64,7 +64,7 @@ func (s *session) taskIn(file string) (*api.TrainingTask, error) {
 
 func (s *session) showRecipe(r api.Recipe) {
 	z := r.Sizes
-	putLine(s.out, s.t("%s: %d processes in %d replicas", "%s：%d 个进程，%d 个副本", r.Framework, r.RankCount, z.Nodes))
+	putLine(s.out, s.t("%s: %d [process|processes] in %d [replica|replicas]", "%s：%d 个进程，%d 个副本", r.Framework, r.RankCount, z.Nodes))
 	if r.Strategy != "" {
 		putLine(s.out, s.t("strategy %s: data %d × pipeline %d × tensor %d", "策略 %s：data %d × pipeline %d × tensor %d", r.Strategy, z.Data, z.Pipeline, z.Tensor))
 	}

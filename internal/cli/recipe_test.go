@@ -20,7 +20,7 @@ func TestTrainRecipe(t *testing.T) {
 		Files:    []api.RecipeFile{{Name: "hostfile", Text: "a slots=9\n"}},
 	}
 	got := f.fermi(t, recipeTask, "train", "recipe", "-f", "-")
-	want := `mpi: 9 processes in 1 replicas
+	want := `mpi: 9 processes in 1 replica
 strategy ddp: data 9 × pipeline 1 × tensor 1
 warning: mind the step
 

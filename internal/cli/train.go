@@ -132,7 +132,7 @@ func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, o
 		bar.done()
 		putLine(s.out, filepath.Join(dir, filepath.FromSlash(o.Path)))
 	}
-	s.say("%d files, %s, in %s.", "共 %d 个文件，%s，位于 %s。", len(outs), size(total), dir)
+	s.say("%d [file|files], %s, in %s.", "共 %d 个文件，%s，位于 %s。", len(outs), size(total), dir)
 	return nil
 }
 

@@ -22,7 +22,7 @@ func (s *session) describeUse(d *sheetWriter, u *api.Use) {
 		if u.DeviceUse <= api.DeviceUseGoal {
 			mark = "≤"
 		}
-		parts = append(parts, s.t("%d devices %.1f %% (%s %.0f %%), %s of %s", "%d 张加速卡 %.1f %%（%s %.0f %%），显存 %s / %s",
+		parts = append(parts, s.t("%d [device|devices] %.1f %% (%s %.0f %%), %s of %s", "%d 张加速卡 %.1f %%（%s %.0f %%），显存 %s / %s",
 			u.Devices, 100*u.DeviceUse, mark, 100*api.DeviceUseGoal, size(int64(u.DeviceMemory)), size(int64(u.DeviceTotal))))
 	}
 	if u.CrossZone > 0 {
@@ -33,6 +33,6 @@ func (s *session) describeUse(d *sheetWriter, u *api.Use) {
 		d.add("Checkpoints", "检查点", s.t("%d of %d whole (%.1f %%)", "%d / %d 完整（%.1f %%）", u.WholeSaves, u.Saves, 100*float64(u.WholeSaves)/float64(u.Saves)))
 	}
 	if c := u.Scaling; c != nil {
-		d.add("Scaling", "扩展效率", s.t("%.1f %% with %d ranks, against %d of %s", "%.1f %%（%d 个 rank，对比 %d 个 rank 的 %s）", 100*c.Efficiency, u.Ranks, c.BaseRanks, c.BaseTask))
+		d.add("Scaling", "扩展效率", s.t("%.1f %% with %d [rank|ranks], against %d of %s", "%.1f %%（%d 个 rank，对比 %d 个 rank 的 %s）", 100*c.Efficiency, u.Ranks, c.BaseRanks, c.BaseTask))
 	}
 }

@@ -112,7 +112,10 @@ func TestColoursEndWithTheirLine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := "[w-0] \x1b[31mred\x1b[0m\n[w-0] \x1b[32mgreen\x1b[0m plain\n[w-1] \x1b[7m\x1b[0m\n[w-0] \\x1b[1Aup\n"
+	if err := p.flush(); err != nil {
+		t.Fatal(err)
+	}
+	want := "[w-0] \x1b[31mred\x1b[0m\n[w-0] \x1b[32mgreen\x1b[0m plain\n[w-0] \\x1b[1Aup\n[w-1] \x1b[7m\x1b[0m\n"
 	if b.String() != want {
 		t.Errorf("%q; want %q", b.String(), want)
 	}

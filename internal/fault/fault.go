@@ -84,12 +84,13 @@ type Text struct {
 	ZH string `json:"zh,omitempty"`
 }
 
-// T formats a Text; the same arguments fill both languages in the same order.
+// T formats a Text; the same arguments fill both languages in the same order. In English "%d [node|nodes]" agrees with its
+// number.
 func T(en, zh string, args ...any) Text {
 	if len(args) == 0 {
 		return Text{EN: en, ZH: zh}
 	}
-	return Text{EN: fmt.Sprintf(en, args...), ZH: fmt.Sprintf(zh, args...)}
+	return Text{EN: fmt.Sprintf(agree(en, args), args...), ZH: fmt.Sprintf(zh, args...)}
 }
 
 // In picks the language: "zh" or anything starting with it is Chinese, all else English.
@@ -101,6 +102,26 @@ func (t Text) In(lang string) string {
 		return t.ZH
 	}
 	return t.EN
+}
+
+// between stands between the languages of a Text that had to become one string. No sentence holds it.
+const between = "\x1f"
+
+// Pack is a Text for a place that keeps one string, such as an exit record or a line of a log; Unpack reads it there.
+func (t Text) Pack() string {
+	if t.ZH == "" || t.ZH == t.EN {
+		return t.EN
+	}
+	return t.EN + between + t.ZH
+}
+
+// Unpack is the Text that Pack wrote. Any other string is the same in both languages.
+func Unpack(s string) Text {
+	en, zh, two := strings.Cut(s, between)
+	if !two {
+		return Text{EN: s}
+	}
+	return Text{EN: en, ZH: zh}
 }
 
 // IsZero says that nothing was written.

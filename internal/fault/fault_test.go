@@ -87,3 +87,32 @@ func TestFrom(t *testing.T) {
 		t.Errorf("the cause is shown: %q", got)
 	}
 }
+
+func TestPack(t *testing.T) {
+	for _, text := range []Text{{}, {EN: "a"}, {EN: "a", ZH: "一"}, {EN: "a / b", ZH: "一 / 二"}} {
+		if got := Unpack(text.Pack()); got != text {
+			t.Errorf("%+v became %+v", text, got)
+		}
+	}
+	if got := Unpack("plain"); got.In("zh") != "plain" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestNumbersAgree(t *testing.T) {
+	for _, c := range []struct {
+		got  Text
+		want string
+	}{
+		{T("%d [task is|tasks are] waiting", "%d", 1), "1 task is waiting"},
+		{T("%d [task is|tasks are] waiting", "%d", 0), "0 tasks are waiting"},
+		{T("%s: 100%% of %d [node|nodes], %d [rank|ranks]", "%s %d %d", "[a|b]", int64(1), uint8(2)), "[a|b]: 100% of 1 node, 2 ranks"},
+		{T("%[2]d [node|nodes] of %[1]d [zone|zones]", "%d %d", 2, 1), "1 node of 2 zones"},
+		{T("[s]top or [a|b] %d", "%d", 1), "[s]top or [a|b] 1"},
+		{T("[a|b]", ""), "[a|b]"},
+	} {
+		if c.got.EN != c.want {
+			t.Errorf("%q, not %q", c.got.EN, c.want)
+		}
+	}
+}

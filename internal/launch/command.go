@@ -35,13 +35,8 @@ func cantStart(code int, cause error, en, zh string, args ...any) *startFault {
 	return &startFault{code, fault.T(en, zh, args...), cause}
 }
 
-// both puts the two languages into the one field an exit record has.
-func both(t fault.Text) string {
-	if t.ZH == "" || t.ZH == t.EN {
-		return t.EN
-	}
-	return t.EN + " / " + t.ZH
-}
+// both puts the two languages into the one field that an exit record, and a line of the log, has.
+func both(t fault.Text) string { return t.Pack() }
 
 func (e *startFault) exit() engine.Exit {
 	return engine.Exit{Code: e.code, Reason: engine.ReasonStartFailed, Message: both(e.text)}
@@ -109,22 +104,22 @@ func findProgram(name, dir, path string) (string, error) {
 	}
 	file, err := inside.Find(name, dir, path)
 	if err != nil {
-		return "", findFault(name, file, err)
+		return "", findFault(name, err)
 	}
 	return file, nil
 }
 
-// findFault says what a failed search for the command means.
-func findFault(name, file string, err error) error {
+// findFault says what a failed search for the command means. It names the command as the user did.
+func findFault(name string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOENT):
 		return cantStart(codeNotFound, err,
 			"The command %q was not found; install it on the node, give its full path, or add it to the code.",
 			"找不到命令 %q；请在节点上安装它、给出完整路径，或将其放入代码。", name)
 	case errors.Is(err, syscall.EISDIR):
-		return cantStart(codeNotExecutable, nil, "The command %q is a folder.", "命令 %q 是一个目录。", file)
+		return cantStart(codeNotExecutable, nil, "The command %q is a folder.", "命令 %q 是一个目录。", name)
 	}
-	return notExecutable(file, err)
+	return notExecutable(name, err)
 }
 
 func notExecutable(file string, cause error) error {

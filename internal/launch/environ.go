@@ -62,6 +62,9 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	for name, value := range creds.variables(filepath.Join(dir, dirSecrets)) {
 		env.set(name, value)
 	}
+	if _, own := env.values["PYTHONUNBUFFERED"]; !own { // or what Python prints is seen only when 8 KiB of it are there
+		env.set("PYTHONUNBUFFERED", "1")
+	}
 	env.set("TMPDIR", filepath.Join(dir, record.DirTmp))
 	if r.UID != 0 { // behind its wall
 		env.set("TMPDIR", "/tmp")

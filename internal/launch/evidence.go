@@ -2,6 +2,7 @@ package launch
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,12 +119,17 @@ func (w *warden) look(local int, ws unix.WaitStatus) failure {
 		e.Reason = engine.ReasonOutOfMemory
 	}
 	evidence := diagnose.Evidence{
-		Rank: w.g.FirstRank + local, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Words: w.l.spool.masked(w.procs.tails[local].words(0)),
+		Rank: w.g.FirstRank + local, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Words: w.l.spool.masked(w.procs.lastWords(local)),
 	}
 	rule := causes().Cause(evidence)
 	return failure{guilt: rule.Guilt, Diagnosis: engine.Diagnosis{
 		Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.l.ranks.stepOf(local),
 	}}
+}
+
+// lastWords are what a rank printed last. Every state of a progress bar is a line of its own there.
+func (p *processes) lastWords(local int) string {
+	return strings.ReplaceAll(p.tails[local].words(0), "\r", "\n")
 }
 
 // heard waits until everything a dead rank printed was read, or so long.

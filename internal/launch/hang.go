@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -130,7 +131,7 @@ func (w *warden) testify(now time.Time, sure bool) {
 		w.l.spool.notice("%s", both(fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
 			s.Rank, s.Step, s.Silent.Round(100*time.Millisecond), strconv.QuoteRune(rune(s.State)), orDash(s.Waits))))
 		for _, line := range kernel[s.Rank] {
-			w.l.spool.notice("rank %d: %s", s.Rank, both(line))
+			w.l.spool.notice("%s", both(fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}))
 		}
 	}
 	if len(states) > 0 {

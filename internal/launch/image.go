@@ -37,9 +37,9 @@ func (l *launcher) bringImage(ctx context.Context) error {
 			l.image = image
 			if image.Remembered != nil {
 				l.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
-				l.spool.notice("image %s: its registry was not reached, what it was before is used", l.replica.Image)
+				l.spool.notice("%s", both(fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", l.replica.Image)))
 			}
-			l.spool.notice("image %s is %s, here after %.1f s", l.replica.Image, image.Digest, l.clock.Now().Sub(began).Seconds())
+			l.spool.notice("%s", both(fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", l.replica.Image, image.Digest, l.clock.Now().Sub(began).Seconds())))
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -49,7 +49,7 @@ func (l *launcher) bringImage(ctx context.Context) error {
 			return asStartFault(err)
 		}
 		if tries >= maxImageTries {
-			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d tries: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", l.replica.Image, tries, err)).
+			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", l.replica.Image, tries, err)).
 				WithHint(fault.T("Check its name, and that the node reaches its registry.", "请检查名称以及节点能否访问镜像仓库。")).Because(err))
 		}
 		l.log.Warn("image not here yet", "error", err)
@@ -73,7 +73,7 @@ func (l *launcher) imageProgress() func(done, total int64) {
 			return
 		}
 		told = now
-		l.spool.notice("image %s: %s of %s", l.replica.Image, megabytes(done), megabytes(total))
+		l.spool.notice("%s", both(fault.T("image %s: %s of %s", "镜像 %s：%s / %s", l.replica.Image, megabytes(done), megabytes(total))))
 	}
 }
 

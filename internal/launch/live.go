@@ -381,12 +381,12 @@ func (l *launcher) clone(ctx context.Context, g *api.Git, place string) error {
 	commit, err := gitcode.Clone(ctx, gitcode.Source{URL: g.URL, Revision: g.Revision, Submodules: g.Submodules, Secret: secret}, tmp, filepath.Join(l.dir, record.DirTmp))
 	if err != nil {
 		if l.gitTries++; l.gitTries >= maxGitTries && !isOurs(err) {
-			return fault.New(fault.Unavailable, "GitUnreachable", fault.T("The repository could not be brought in %d tries: %v.", "尝试 %d 次仍无法获取仓库：%v。", l.gitTries, err)).
+			return fault.New(fault.Unavailable, "GitUnreachable", fault.T("The repository could not be brought in %d [try|tries]: %v.", "尝试 %d 次仍无法获取仓库：%v。", l.gitTries, err)).
 				WithHint(fault.T("Check spec.code.git.url and that the node reaches it.", "请检查 spec.code.git.url 以及节点能否访问。")).Because(err)
 		}
 		return err
 	}
-	l.spool.notice("code %s at %s", g.URL, commit)
+	l.spool.notice("%s", both(fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, commit)))
 	return os.Rename(tmp, place)
 }
 

@@ -89,7 +89,7 @@ func plain(p *processes, r engine.Replica, dir string, env []string, each [][]st
 		return err
 	}
 	for i, own := range each {
-		pid, err := syscall.ForkExec(file, r.Command, &syscall.ProcAttr{
+		pid, err := syscall.ForkExec(file, inside.Args(file, r.Command), &syscall.ProcAttr{
 			Dir: dir, Env: append(env[:len(env):len(env)], own...), Files: []uintptr{stdin, out[i][0], out[i][1]},
 			Sys: &syscall.SysProcAttr{Setsid: true},
 		})
@@ -97,7 +97,7 @@ func plain(p *processes, r engine.Replica, dir string, env []string, each [][]st
 			for _, pid := range p.pids { // our own children, not yet reaped
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
-			return spawnFault(file, err)
+			return spawnFault(r.Command[0], err)
 		}
 		p.pids = append(p.pids, pid)
 		// If memory runs out, the work goes first and its launcher stays to tell the tale.

@@ -24,8 +24,10 @@ type pump struct {
 	ended  chan struct{} // closed when nothing more comes
 
 	said    []byte // for steps: the line that has not ended yet
-	part    []byte // the line that has not ended yet
+	part    []byte // what was not written yet of the line that has not ended yet
 	started bool   // a part of that line was already written
+	back    bool   // a carriage return came: what comes next is written over the line
+	over    bool   // part is to replace what was written of the line
 	lines   []text
 
 	mu     sync.Mutex
@@ -35,7 +37,7 @@ type pump struct {
 
 const (
 	// idlePart is after how long a line without an end (a progress bar, a prompt) is shown as far
-	// as it has come.
+	// as it has come. A bar that is drawn ten times in that time is written once, as it is then.
 	idlePart = time.Second
 	// drainLimit is how long the pipe is read on after the whole tree has ended: only a process
 	// that escaped can still hold it.
@@ -69,11 +71,12 @@ func (p *pump) run() {
 	}
 }
 
-// arm wakes the read after idlePart while a line has not ended.
+// arm wakes the read idlePart after the first byte that is not written, while a line has not ended. What comes
+// meanwhile must not put it off: a bar never pauses.
 func (p *pump) arm(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ending || (!on && !p.armed) {
+	if p.ending || on == p.armed {
 		return
 	}
 	p.armed = on
@@ -136,22 +139,40 @@ func (p *pump) feed(data []byte) {
 	p.spool.write(p.rank, p.stream, p.lines)
 }
 
-// add takes a piece of a line. whole: the line ends here.
+// add takes a piece of a line. whole: the line ends here. A carriage return lets what follows replace what the
+// line was so far, as on a terminal; before the end of the line it means nothing.
 func (p *pump) add(piece []byte, whole bool) {
 	for {
-		if whole && len(p.part) == 0 && len(piece) <= logbook.MaxText {
+		if whole && len(p.part) == 0 && !p.back && !p.over && len(piece) <= logbook.MaxText && bytes.IndexByte(piece, '\r') < 0 {
 			p.emit(piece, false)
 			p.started = false
 			return
 		}
-		n := min(logbook.MaxText-len(p.part), len(piece))
+		n := bytes.IndexByte(piece, '\r')
+		if n == 0 {
+			p.back, piece = true, piece[1:]
+			continue
+		}
+		if p.back && len(piece) > 0 {
+			p.back, p.over, p.part = false, p.started, p.part[:0]
+		}
+		if n < 0 {
+			n = len(piece)
+		}
+		room := logbook.MaxText - len(p.part)
+		if p.over {
+			room-- // for the carriage return before it
+		}
+		n = min(room, n)
 		p.part = append(p.part, piece[:n]...)
 		piece = piece[n:]
 		switch {
+		case len(piece) > 0 && piece[0] == '\r':
 		case len(piece) > 0:
 			p.emitPart(true)
 		case whole:
 			p.emitPart(false)
+			p.back = false
 			return
 		default:
 			return
@@ -159,10 +180,15 @@ func (p *pump) add(piece []byte, whole bool) {
 	}
 }
 
-// emitPart hands over a copy of the held part, because the spool sees it only at the end of feed.
+// emitPart hands over a copy of the held part, because the spool sees it only at the end of feed. One that replaces
+// what was written of its line begins with a carriage return.
 func (p *pump) emitPart(partial bool) {
-	p.emit(bytes.Clone(p.part), partial)
-	p.part = p.part[:0]
+	text := bytes.Clone(p.part)
+	if p.over {
+		text = append([]byte{'\r'}, text...)
+	}
+	p.emit(text, partial)
+	p.part, p.over = p.part[:0], false
 	p.started = partial
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // spool is the log on disk, in logbook's line format. Every write is of whole lines at the known
@@ -143,7 +144,7 @@ func (s *spool) put(rank int, stream byte, lines []text) {
 }
 
 func dropNotice(n int64) []byte {
-	return fmt.Appendf(nil, "[fermi] the disk was full: %d lines of output were dropped here / 磁盘已满：此处丢弃了 %d 行输出", n, n)
+	return []byte("[fermi] " + both(fault.T("the disk was full: %d [line|lines] of output [was|were] dropped here", "磁盘已满：此处丢弃了 %d 行输出", n)))
 }
 
 func (s *spool) line(dst []byte, rank int, stream byte, t text) []byte {

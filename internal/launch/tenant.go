@@ -115,9 +115,9 @@ func wallFault(r engine.Replica, err error) error {
 	}
 	switch no.Step {
 	case inside.StepFind:
-		return findFault(r.Command[0], no.File, no.Errno)
+		return findFault(r.Command[0], no.Errno)
 	case inside.StepExec:
-		return spawnFault(no.File, no.Errno)
+		return spawnFault(r.Command[0], no.Errno)
 	case inside.StepFolder:
 		return noFolder(no.File, r.Node, no)
 	case inside.StepDir:

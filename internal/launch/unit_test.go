@@ -42,11 +42,15 @@ func TestEnviron(t *testing.T) {
 	env := environ(r, "/d", nil, credentials{}, (&launcher{}).base())
 	for name, want := range map[string]string{
 		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_TASK": "", "FERMI_RANK": "",
-		"FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
+		"PYTHONUNBUFFERED": "1", "FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
 	} {
 		if got := lookupIn(env, name); got != want {
 			t.Errorf("%s=%q, not %q", name, got, want)
 		}
+	}
+	r.Env = append(r.Env, api.EnvVar{Name: "PYTHONUNBUFFERED"})
+	if got := lookupIn(environ(r, "/d", nil, credentials{}, []string{"PYTHONUNBUFFERED=x"}), "PYTHONUNBUFFERED"); got != "" {
+		t.Errorf("the user's own value became %q", got)
 	}
 }
 
@@ -208,6 +212,72 @@ func TestPumpShowsAnUnfinishedLine(t *testing.T) {
 	if d := cmp.Diff([]string{"50%…", " 100%"}, readSpool(t, path)); d != "" {
 		t.Error(d)
 	}
+}
+
+// TestPumpProgressBar: of a line that is drawn over, the newest state counts; a state that replaces what was written
+// begins with a carriage return.
+func TestPumpProgressBar(t *testing.T) {
+	long := strings.Repeat("z", logbook.MaxText)
+	for name, c := range map[string]struct{ body, want []string }{
+		"one state":          {[]string{"\r 10%\r 20%\r100%\n", "next\n"}, []string{"100%", "next"}},
+		"written between":    {[]string{"\r 10%\r 20%", "flush", "\r 30%\r 40%", "flush", "\r100%\n", "next\n"}, []string{" 20%…", "\r 40%…", "\r100%", "next"}},
+		"return at the end":  {[]string{"10%\r20%\r", "flush", "30%\r", "flush", "\n", "next\n"}, []string{"20%…", "\r30%…", "", "next"}},
+		"goes on":            {[]string{"\r 10%", "flush", " of 7", "flush", "\r 20%\n"}, []string{" 10%…", " of 7…", "\r 20%"}},
+		"line ends of DOS":   {[]string{"a\r\nb\r", "\nc\r\n"}, []string{"a", "b", "c"}},
+		"long state":         {[]string{"\r1", "flush", "\r" + long + "\n", "next\n"}, []string{"1…", "\r" + long[1:] + "…", "z", "next"}},
+		"never ended":        {[]string{"\r1\r2"}, []string{"2"}},
+		"never ended, shown": {[]string{"\r1", "flush", "\r2"}, []string{"1…", "\r2"}},
+		"empty states":       {[]string{"\r\r\n", "\r", "\n"}, []string{"", ""}},
+	} {
+		for _, cut := range []int{1, 2, 1 << 20} {
+			path := filepath.Join(t.TempDir(), "log")
+			s, err := openSpool(path, clock.Real, quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &pump{stream: 'E', spool: s, tail: &tail{}}
+			for _, b := range c.body {
+				if b == "flush" {
+					p.flush()
+					continue
+				}
+				for part := range slices.Chunk([]byte(b), cut) {
+					p.feed(part)
+				}
+			}
+			p.end()
+			s.close()
+			s.f.Close()
+			if d := cmp.Diff(c.want, readSpool(t, path)); d != "" {
+				t.Errorf("%s, cut at %d: %s", name, cut, d)
+			}
+		}
+	}
+}
+
+// TestPumpShowsABarThatNeverPauses: what comes meanwhile does not put off what is to be shown.
+func TestPumpShowsABarThatNeverPauses(t *testing.T) {
+	s, err := openSpool(filepath.Join(t.TempDir(), "log"), clock.Real, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.f.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pump{stream: 'E', r: r, spool: s, tail: &tail{}, ended: make(chan struct{})}
+	var wg sync.WaitGroup
+	wg.Go(p.run)
+	i := 0
+	eventually(t, "the bar", func() bool {
+		i++
+		fmt.Fprintf(w, "\r%d%%", i)
+		n, _ := s.Size()
+		return n > 0
+	})
+	w.Close()
+	wg.Wait()
 }
 
 // TestPumpDoesNotWaitForAnEscapedWriter: someone else holds the pipe, and writes.

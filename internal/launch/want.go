@@ -45,7 +45,7 @@ func (r *ranks) answerWants(denied []link.Denied) {
 			if k < 0 {
 				continue
 			}
-			answer.Why = both(denied[k].Why)
+			answer.Why = denied[k].Why.EN // a program reads it
 		}
 		delete(r.wants, i)
 		for c := range r.conns {

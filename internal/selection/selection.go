@@ -108,7 +108,7 @@ func Preview(r *api.ExistingRequest, nodes []Node, latency func(a, b string) (fl
 	}
 	out.Message = fault.T("Training on one environment: %s", "使用环境: %s", nodes[0].Name)
 	if out.IsDistributed {
-		out.Message = fault.T("Distributed training · %d nodes · %d GPUs in all", "分布式训练 · %d个节点 · 总计%d个GPU", out.NodeCount, out.TotalGPUs)
+		out.Message = fault.T("Distributed training · %d [node|nodes] · %d [GPU|GPUs] in all", "分布式训练 · %d个节点 · 总计%d个GPU", out.NodeCount, out.TotalGPUs)
 	}
 	return out, nil
 }

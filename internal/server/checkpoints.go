@@ -113,7 +113,7 @@ func (s *Server) verifyCheckpoints(ctx context.Context, c *call) (*reply, error)
 	if err := s.Checkpoints.Verify(ctx, task.Meta.ID, names); err != nil {
 		return nil, err
 	}
-	begun := fault.T("%d checkpoints are being verified.", "正在校验 %d 个检查点。", len(names))
+	begun := fault.T("%d [checkpoint is|checkpoints are] being verified.", "正在校验 %d 个检查点。", len(names))
 	next := store.Clone(task) // for the audit: what was asked
 	next.Status.Message = begun
 	c.note.before(task)

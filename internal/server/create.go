@@ -30,14 +30,18 @@ func (s *Server) create(ctx context.Context, c *call, row api.KindInfo) (*reply,
 	if err != nil {
 		return nil, err
 	}
-	if err := scope(o.GetMeta(), row, c.q.text("project")); err != nil {
+	if err := s.scope(ctx, c, o.GetMeta(), row); err != nil {
+		return nil, err
+	}
+	if err := s.nameZones(ctx, o); err != nil {
 		return nil, err
 	}
 	return s.make(ctx, c, o)
 }
 
 // scope settles the project of a new object.
-func scope(m *api.Meta, row api.KindInfo, asked string) error {
+func (s *Server) scope(ctx context.Context, c *call, m *api.Meta, row api.KindInfo) (err error) {
+	asked := c.q.text("project")
 	if !row.Project {
 		return nil // Prepare refuses a project where there is none
 	}
@@ -50,9 +54,9 @@ func scope(m *api.Meta, row api.KindInfo, asked string) error {
 		m.Project = asked
 	}
 	if m.Project == "" {
-		m.Project = api.DefaultProject
+		m.Project, err = s.home(ctx, c.who)
 	}
-	return nil
+	return err
 }
 
 // birth is everything a create writes and answers.

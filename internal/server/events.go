@@ -73,7 +73,11 @@ func (s *Server) listEvents(ctx context.Context, c *call) (*reply, error) {
 		return s.events(ctx, c, q)
 	}
 	if q.Project == "" {
-		q.Project = api.DefaultProject
+		home, err := s.home(ctx, c.who)
+		if err != nil {
+			return nil, err
+		}
+		q.Project = home
 	}
 	ok, err := s.memberOf(ctx, c.who, q.Project)
 	if err != nil {

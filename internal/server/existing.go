@@ -67,7 +67,7 @@ func (s *Server) existing(ctx context.Context, c *call, id string, data []byte) 
 			`请求体不是此处要求的 JSON，例如 {"taskName":"t","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":["a","b"]}}。`)).Because(err)
 	}
 	about := &api.TrainingTask{Meta: api.Meta{Owner: c.who.name()}}
-	if err := scope(&about.Meta, api.MustInfo(api.KindTrainingTask), c.q.text("project")); err != nil {
+	if err := s.scope(ctx, c, &about.Meta, api.MustInfo(api.KindTrainingTask)); err != nil {
 		return nil, nil, "", err
 	}
 	if err := s.mayAbout(ctx, c.who, id, about); err != nil {

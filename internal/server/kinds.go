@@ -175,23 +175,35 @@ func (s *Server) resolve(ctx context.Context, c *call, row api.KindInfo, nameOrI
 }
 
 func (s *Server) look(ctx context.Context, c *call, row api.KindInfo, nameOrID string) (found, error) {
+	if row.Kind == api.KindZone {
+		var err error
+		if nameOrID, err = s.zoneNamed(ctx, nameOrID); err != nil {
+			return found{}, err
+		}
+	}
 	if !api.IsName(nameOrID) || c.q.has("project") && !api.IsName(c.q.text("project")) {
 		return found{}, missing(row, nameOrID)
 	}
-	project, minRevision := "", c.q.number("minRevision")
-	if row.Project {
-		if project = c.q.text("project"); project == "" {
-			project = api.DefaultProject
-		}
+	project, minRevision := c.q.text("project"), c.q.number("minRevision")
+	named := func(project string) (found, error) {
+		o, err := s.find(ctx, api.Key{Kind: row.Kind, Project: project, Name: nameOrID}, minRevision)
+		return found{object: o}, err
 	}
-	o, err := s.find(ctx, api.Key{Kind: row.Kind, Project: project, Name: nameOrID}, minRevision)
-	if err == nil {
-		return found{object: o}, nil
-	} else if !fault.Is(err, fault.NotFound) {
-		return found{}, err
+	anywhere := project == ""
+	if !row.Project {
+		project = ""
 	}
-	anywhere := c.q.text("project") == ""
-	o, err = s.Store.GetByID(ctx, row.Kind, nameOrID, max(minRevision, s.newest.Load()))
+	var f found
+	var err error
+	if row.Project && anywhere {
+		f, err = s.inHomes(ctx, c, row, nameOrID, named)
+	} else {
+		f, err = named(project)
+	}
+	if err == nil || !fault.Is(err, fault.NotFound) {
+		return f, err
+	}
+	o, err := s.Store.GetByID(ctx, row.Kind, nameOrID, max(minRevision, s.newest.Load()))
 	if err == nil && (anywhere || o.GetMeta().Project == project) {
 		return found{object: o}, nil
 	} else if err != nil && !fault.Is(err, fault.NotFound) {
@@ -204,23 +216,31 @@ func (s *Server) look(ctx context.Context, c *call, row api.KindInfo, nameOrID s
 	if !row.Phased {
 		return found{}, missing(row, nameOrID)
 	}
-	return s.lookArchived(ctx, row, project, nameOrID, anywhere)
+	return s.lookArchived(ctx, c, row, project, nameOrID)
 }
 
-func (s *Server) lookArchived(ctx context.Context, row api.KindInfo, project, nameOrID string, anywhere bool) (found, error) {
-	a, err := s.History.GetArchived(ctx, row.Kind, project, nameOrID)
-	if fault.Is(err, fault.NotFound) && anywhere {
-		a, err = s.History.GetArchived(ctx, row.Kind, "", nameOrID)
-		if err == nil && a.Object.GetMeta().ID != nameOrID { // a name of another project
+func (s *Server) lookArchived(ctx context.Context, c *call, row api.KindInfo, project, nameOrID string) (found, error) {
+	named := func(project string) (found, error) {
+		a, err := s.History.GetArchived(ctx, row.Kind, project, nameOrID)
+		if err != nil {
+			return found{}, err
+		}
+		return found{object: a.Object, archived: true}, nil
+	}
+	var f found
+	var err error
+	if project != "" {
+		f, err = named(project)
+	} else if f, err = s.inHomes(ctx, c, row, nameOrID, named); fault.Is(err, fault.NotFound) {
+		f, err = named("")
+		if err == nil && f.object.GetMeta().ID != nameOrID { // a name of another project
 			return found{}, missing(row, nameOrID)
 		}
 	}
 	if fault.Is(err, fault.NotFound) {
 		return found{}, missing(row, nameOrID)
-	} else if err != nil {
-		return found{}, err
 	}
-	return found{object: a.Object, archived: true}, nil
+	return f, err
 }
 
 func missing(row api.KindInfo, nameOrID string) error {

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +37,7 @@ type logLine struct {
 	Stream  string    `json:"stream" doc:"stdout or stderr"`
 	Text    string    `json:"text"`
 	Partial bool      `json:"partial,omitempty" doc:"The line goes on in the next one of this replica and stream."`
+	Replace bool      `json:"replace,omitempty" doc:"The text replaces what the line was so far: a progress bar went on."`
 }
 
 // logEvents is the schema of what a log sends as events.
@@ -79,7 +82,7 @@ func (s *Server) logs(ctx context.Context, c *call) (*reply, error) {
 		opts.Follow = false
 	}
 	replicas, _ := size(task)
-	w := &logWriter{st: st, task: task.Meta.ID, only: only, prefix: replicas > 1, times: c.q.yes("timestamps")}
+	w := &logWriter{st: st, task: task.Meta.ID, only: only, prefix: replicas > 1, times: c.q.yes("timestamps"), lang: c.lang}
 	err = s.Logs.Read(st.ctx, task.Meta.ID, opts, w.line)
 	if gone := st.gone(); gone != nil {
 		st.farewell(gone)
@@ -145,6 +148,8 @@ type logWriter struct {
 	only   string
 	prefix bool
 	times  bool
+	lang   string
+	held   held
 	buf    bytes.Buffer
 	open   string // replica and stream whose line was cut and goes on
 }
@@ -154,15 +159,25 @@ func (w *logWriter) line(replica string, l logbook.Line) error {
 	if w.only != "" && label != w.only {
 		return nil
 	}
+	l.Text = w.ours(l.Text)
 	if w.st.events {
 		stream := "stdout"
 		if l.Stream == 'E' {
 			stream = "stderr"
 		}
-		return w.st.event("", "", logLine{l.Time, label, attempt, l.Rank, stream, string(l.Text), l.Partial})
+		text, replace := bytes.CutPrefix(l.Text, []byte{'\r'})
+		return w.st.event("", "", logLine{l.Time, label, attempt, l.Rank, stream, string(text), l.Partial, replace})
 	}
-	w.buf.Reset()
 	from := fmt.Sprintf("%s %d %c", replica, l.Rank, l.Stream)
+	if l = w.held.pass(from, l); l.Text == nil {
+		return nil
+	}
+	return w.put(from, label, l)
+}
+
+// put writes a line, or a part of one, as text.
+func (w *logWriter) put(from, label string, l logbook.Line) error {
+	w.buf.Reset()
 	switch {
 	case w.open == from: // goes on
 	case w.open != "":
@@ -185,13 +200,54 @@ func (w *logWriter) line(replica string, l logbook.Line) error {
 	return w.st.write(w.buf.Bytes())
 }
 
+// ours picks the reader's language of a line that a launcher wrote into the log in both.
+func (w *logWriter) ours(text []byte) []byte {
+	const mark = "[fermi] "
+	if rest, ok := bytes.CutPrefix(text, []byte(mark)); ok {
+		return []byte(mark + fault.Unpack(string(rest)).In(w.lang))
+	}
+	return text
+}
+
 func (w *logWriter) finish() error {
 	if w.st.events {
 		_ = w.st.event("end", "", struct{}{})
-	} else if w.open != "" {
+		return nil
+	}
+	for _, from := range slices.Sorted(maps.Keys(w.held)) {
+		replica, _, _ := strings.Cut(from, " ")
+		label, _ := labelOf(w.task, replica)
+		_ = w.put(from, label, w.held[from])
+	}
+	if w.open != "" {
 		_ = w.st.write([]byte("\n"))
 	}
 	return nil
+}
+
+// held are the lines that have not ended, by who wrote them, as they are now. A text can't take back what it said, and a
+// progress bar is drawn over until its line ends.
+type held map[string]logbook.Line
+
+// pass is what to write of a line; its Text is nil where that is nothing so far.
+func (h *held) pass(from string, l logbook.Line) logbook.Line {
+	const most = 4 * logbook.MaxText
+	text, over := bytes.CutPrefix(l.Text, []byte{'\r'})
+	if over {
+		l.Text = text
+	} else {
+		l.Text = slices.Concat([]byte{}, (*h)[from].Text, text)
+	}
+	if !l.Partial || len(l.Text) > most {
+		delete(*h, from)
+		return l
+	}
+	if *h == nil {
+		*h = held{}
+	}
+	l.Text = bytes.Clone(l.Text)
+	(*h)[from] = l
+	return logbook.Line{}
 }
 
 // untilDone closes done once the task has finished (or is gone) and no replica of it still hands

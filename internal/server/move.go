@@ -41,6 +41,9 @@ func (s *Server) moveTask(ctx context.Context, c *call) (*reply, error) {
 	if err := c.readJSON(&wish, "zone, nodes, away, preview"); err != nil {
 		return nil, err
 	}
+	if wish.Zone, err = s.zoneNamed(ctx, wish.Zone); err != nil {
+		return nil, err
+	}
 	if err := s.checkMove(ctx, wish); err != nil {
 		return nil, err
 	}

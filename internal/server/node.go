@@ -82,7 +82,7 @@ func (s *Server) changeNode(ctx context.Context, c *call, row api.KindInfo, v no
 			return nil, err
 		}
 		if device >= len(node.Spec.Devices) {
-			return nil, invalid("query.device", fault.T("%s has %d devices, numbered from 0.", "%s 有 %d 张卡，编号从 0 开始。", name, len(node.Spec.Devices)))
+			return nil, invalid("query.device", fault.T("%s has %d [device|devices], numbered from 0.", "%s 有 %d 张卡，编号从 0 开始。", name, len(node.Spec.Devices)))
 		}
 		next := store.Clone(node)
 		v.change(&next.Spec, device)

@@ -101,7 +101,10 @@ func (s *Server) wish(ctx context.Context, c *call, id string) (*api.TrainingTas
 	}
 	task := o.(*api.TrainingTask)
 	m := &task.Meta
-	if err := scope(m, api.MustInfo(api.KindTrainingTask), c.q.text("project")); err != nil {
+	if err := s.scope(ctx, c, m, api.MustInfo(api.KindTrainingTask)); err != nil {
+		return nil, err
+	}
+	if err := s.nameZones(ctx, task); err != nil {
 		return nil, err
 	}
 	*m = api.Meta{Name: m.Name, DisplayName: m.DisplayName, Project: m.Project, Labels: m.Labels, Owner: c.who.name()}
@@ -127,7 +130,10 @@ func (s *Server) outage(ctx context.Context, c *call) (*reply, error) {
 	if s.Live == nil {
 		return nil, noPlanner
 	}
-	zone := c.r.PathValue("name")
+	zone, err := s.zoneNamed(ctx, c.r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
 	if _, err := s.find(ctx, api.Key{Kind: api.KindZone, Name: zone}, 0); err != nil {
 		return nil, err
 	}

@@ -183,8 +183,12 @@ func (p param) check(given []string) ([]string, fault.Text) {
 }
 
 func (p param) one(v string) (string, fault.Text) {
-	if len(p.enum) > 0 && !slices.Contains(p.enum, v) {
-		return "", fault.T("Use one of: %s.", "可用的值：%s。", strings.Join(p.enum, ", "))
+	if len(p.enum) > 0 {
+		i := slices.IndexFunc(p.enum, func(one string) bool { return strings.EqualFold(one, v) })
+		if i < 0 {
+			return "", fault.T("Use one of: %s.", "可用的值：%s。", strings.Join(p.enum, ", "))
+		}
+		return p.enum[i], fault.Text{}
 	}
 	switch p.form {
 	case formInt:

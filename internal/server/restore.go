@@ -129,7 +129,7 @@ func (s *Server) taskIn(ctx context.Context, c *call, project, nameOrID string) 
 	}
 	if fault.Is(err, fault.NotFound) {
 		var f found
-		f, err = s.lookArchived(ctx, row, project, nameOrID, false)
+		f, err = s.lookArchived(ctx, c, row, project, nameOrID)
 		o = f.object
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -182,6 +183,21 @@ func TestLogs(t *testing.T) {
 		t.Errorf("%q", a.raw)
 	}
 	w.refused("GET", path+"?since=yesterday", nil, 400, "BadQuery")
+	// A progress bar is shown as its last state, and our own lines in one language.
+	bar := w.submit("bar")
+	one := &writeLog{w: w, task: bar.Meta.ID, replica: string(engine.NameOf(bar.Meta.ID, "worker", 0, 1))}
+	one.add("before", " 10%…", "\r 20%…", "\r100%", "[fermi] "+fault.T("ours", "我们的").Pack(), "\r 5%…", "\r 6%…")
+	for query, want := range map[string]string{"": "before\n100%\n[fermi] ours\n 6%\n", "?tail=2": "100%\n[fermi] ours\n 6%\n"} {
+		if a := w.do("GET", "/api/v1/training-tasks/bar/logs"+query, w.admin, nil); string(a.raw) != want {
+			t.Errorf("%q, not %q", a.raw, want)
+		}
+	}
+	e := w.events("/api/v1/training-tasks/bar/logs", w.admin)
+	for _, want := range []string{`"before"}`, `" 10%","partial":true}`, `" 20%","partial":true,"replace":true}`, `"100%","replace":true}`, `"[fermi] ours"}`} {
+		if ev, err := e.next(); err != nil || !strings.HasSuffix(ev.data, want) {
+			t.Fatalf("%+v %v, not %s", ev, err, want)
+		}
+	}
 	// Two replicas: every line says whose it is.
 	pair := w.submit("pair", func(t *api.TrainingTask) { t.Spec.Roles[0].Replicas = 2 })
 	for i := range 2 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -186,9 +187,10 @@ func written(task *api.TrainingTask) Explanation {
 	}
 	if fl := task.Status.Failure; fl != nil {
 		e.Evidence = append(e.Evidence, fault.T("%s-%d on %s: %s, exit code %d.", "%s-%d 位于 %s：%s，退出码 %d。", fl.Role, fl.Index, fl.Node, fl.Reason, fl.ExitCode))
-		if !fl.Message.IsZero() {
+		if !strings.HasPrefix(e.Message.EN, fl.Message.EN) { // else it was said
 			e.Evidence = append(e.Evidence, fl.Message)
 		}
+		e.Action = fl.Advice
 	}
 	return e
 }

@@ -26,6 +26,9 @@ func (s *Server) update(ctx context.Context, c *call, row api.KindInfo) (*reply,
 	if err != nil {
 		return nil, err
 	}
+	if err := s.nameZones(ctx, given); err != nil {
+		return nil, err
+	}
 	current, err := s.currentFor(ctx, c, row, given)
 	if err != nil {
 		return nil, err

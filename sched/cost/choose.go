@@ -102,7 +102,7 @@ func Trade(planned, option Place) api.Text {
 		add(api.T("%.1f kg CO₂/h instead of %.1f", "每小时 %.1f kg CO₂，原为 %.1f", option.grams.Float()/1000, planned.grams.Float()/1000))
 	}
 	if a, b := planned.RackLoss, option.RackLoss; a.Replicas != b.Replicas {
-		add(api.T("one rack takes %d replicas with it instead of %d", "单机架故障影响 %d 个副本，原为 %d 个", b.Replicas, a.Replicas))
+		add(api.T("one rack takes %d [replica|replicas] with it instead of %d", "单机架故障影响 %d 个副本，原为 %d 个", b.Replicas, a.Replicas))
 	}
 	for _, z := range option.Zones {
 		if z.Degraded {

@@ -110,7 +110,15 @@ func damagedIfShort(err error) error {
 	return err
 }
 
-func countLines(b []byte) int { return bytes.Count(b, []byte{'\n'}) }
+// countLines counts the lines that end in b. A part of a line, such as a state of a progress bar, is not one.
+func countLines(b []byte) (n int) {
+	for raw := range bytes.Lines(b) {
+		if l, err := ParseLine(bytes.TrimSuffix(raw, []byte{'\n'})); err != nil || !l.Partial {
+			n++
+		}
+	}
+	return n
+}
 
 func newCodec() (*zstd.Encoder, *zstd.Decoder) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithLowerEncoderMem(true),

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -60,7 +59,9 @@ func (c *cursor) next(ctx context.Context) (bool, error) {
 		if c.skip == 0 {
 			return true, nil
 		}
-		c.skip--
+		if !c.line.Partial {
+			c.skip--
+		}
 	}
 }
 
@@ -152,11 +153,11 @@ func (c *cursor) close() {
 }
 
 func damaged(key string, n int64) string {
-	return fmt.Sprintf("[fermi] log chunk %s is damaged; %d bytes are skipped / 日志块已损坏，跳过 %d 字节", key, n, n)
+	return "[fermi] " + fault.T("log chunk %s is damaged; %d bytes are skipped", "日志块 %s 已损坏，跳过 %d 字节", key, n).Pack()
 }
 
 func missing(prefix string, from, to int64) string {
-	return fmt.Sprintf("[fermi] bytes %d to %d of %s are missing / 日志缺失该段内容", from, to, prefix)
+	return "[fermi] " + fault.T("bytes %d to %d of %s are missing", "日志 %[3]s 缺失第 %[1]d 至 %[2]d 字节", from, to, prefix).Pack()
 }
 
 // piece is a run of lines that begins at start.

@@ -16,7 +16,7 @@ const maxFiles = 64
 // ReadOptions select lines.
 type ReadOptions struct {
 	Replica string    // "" is all
-	Tail    int       // only the last so many of the existing lines; 0 is all
+	Tail    int       // only the last so many of the existing whole lines, and what follows them; 0 is all
 	Since   time.Time // only lines not older
 	Follow  bool      // go on with lines as they come
 	// Done, with Follow: once it is closed, Read returns after what has arrived by then.
@@ -229,7 +229,9 @@ func (r *reader) news() ([]*cursor, error) {
 
 func (r *reader) show(c *cursor) error {
 	if r.omit > 0 {
-		r.omit--
+		if !c.line.Partial {
+			r.omit--
+		}
 		return nil
 	}
 	if c.line.Time.Before(r.opts.Since) {

@@ -96,7 +96,7 @@ func (c *Controller) shrink(ctx context.Context, epoch store.Epoch, p *api.Place
 		}
 		next.Spec.Shrink = &api.Shrinking{
 			Reason: reasonPreempted, At: c.cfg.Clock.Now().UTC(), Keep: keep,
-			Message: fault.T("It gives up %d replicas for another task and goes on with %d.", "为其他任务让出 %d 个副本，以 %d 个副本继续。", count(r.Was)-count(r.At), count(r.At)),
+			Message: fault.T("It gives up %d [replica|replicas] for another task and goes on with %d.", "为其他任务让出 %d 个副本，以 %d 个副本继续。", count(r.Was)-count(r.At), count(r.At)),
 		}
 		err = c.update(ctx, epoch, next)
 	}

@@ -102,7 +102,15 @@ func (s *seen) begin(p *plan, now time.Time) {
 	p.status.Zones = s.zones()
 	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
 	p.to(api.PhaseInitializing, "Placed", fault.T("Placed; its processes are being started.", "已放置，正在启动进程。"))
-	p.tell(false, "Placed", "placed-"+itoa(p.status.Attempt), fault.T("Placed on %d nodes.", "已放置到 %d 个节点。", s.nodes()))
+	p.tell(false, "Placed", "placed-"+itoa(p.status.Attempt), fault.T("Placed on %d [node|nodes].", "已放置到 %d 个节点。", s.nodes()))
+}
+
+// allRun says that every process has been started.
+func (s *seen) allRun() fault.Text {
+	if s.world == 1 {
+		return fault.T("Its process runs.", "进程已运行。")
+	}
+	return fault.T("All %d processes run.", "全部 %d 个进程已运行。", s.world)
 }
 
 // proceed is for a task with a placement and a current attempt.
@@ -177,7 +185,7 @@ func (s *seen) proceed(p *plan, now time.Time) {
 			p.status.StartedAt = s.started()
 		}
 		p.usage = true
-		p.to(api.PhaseRunning, "Started", fault.T("All %d processes run.", "全部 %d 个进程已运行。", s.world))
+		p.to(api.PhaseRunning, "Started", s.allRun())
 		p.tell(false, "Started", "started-"+generations(&p.status), p.status.Message)
 	}
 }

@@ -285,7 +285,7 @@ func (s *seen) reshape(p *plan, now time.Time) bool {
 		p.resize = &next
 	}
 	p.usage = true
-	reason, message := resized, fault.T("%d processes instead of %d, from step %d on.", "进程数由 %[2]d 变为 %[1]d，从第 %[3]d 步继续。", s.world, was.World, p.status.Rendezvous.Restore)
+	reason, message := resized, fault.T("%d [process|processes] instead of %d, from step %d on.", "进程数由 %[2]d 变为 %[1]d，从第 %[3]d 步继续。", s.world, was.World, p.status.Rendezvous.Restore)
 	if s.reserves() {
 		reason, message = spareTaken, s.tookPlace(was, p.status.Rendezvous.Restore)
 	}

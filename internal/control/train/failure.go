@@ -53,7 +53,8 @@ func reasonText(m *member, e *engine.Exit) fault.Text {
 	case engine.ReasonLeftEarly:
 		return fault.T("%s ended with exit code 0 while other ranks still needed it.", "%s 以退出码 0 结束，而其他 rank 仍需要它。", who)
 	case engine.ReasonStartFailed:
-		return fault.T("%s could not be started: %s", "%s 无法启动：%s", who, e.Message)
+		why := fault.Unpack(e.Message)
+		return fault.Text{EN: who + " could not be started: " + why.EN, ZH: who + " 无法启动：" + why.In("zh")}
 	case diagnose.ReasonHung:
 		return fault.T("%s made no progress after step %d while others waited for it.", "%s 在第 %d 步之后没有进展，其他进程在等待它。", who, e.Step)
 	case diagnose.ReasonStopped:

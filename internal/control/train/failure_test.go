@@ -39,3 +39,29 @@ func TestUsedUp(t *testing.T) {
 		}
 	}
 }
+
+// TestTheLineThatDecidedLeads: the program's own words come first, then who ended how; the two languages of a start that
+// failed are not mixed.
+func TestTheLineThatDecidedLeads(t *testing.T) {
+	m := &member{role: "worker"}
+	line := "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x784 and 512x10)"
+	for name, c := range map[string]struct {
+		exit engine.Exit
+		want fault.Text
+	}{
+		"python": {engine.Exit{Code: 1, Reason: engine.ReasonNonZero, Diagnosis: engine.Diagnosis{Cause: "python-error", Line: line}}, fault.Text{
+			EN: line + " — worker-0 ended with exit code 1. Cause: its program ended with an error (Python traceback).",
+			ZH: line + " —— worker-0 以退出码 1 结束。原因：程序出错退出（Python 异常）。",
+		}},
+		"no words": {engine.Exit{Code: 3, Reason: engine.ReasonNonZero, Diagnosis: engine.Diagnosis{Cause: "exit-code"}}, fault.Text{
+			EN: "worker-0 ended with exit code 3.", ZH: "worker-0 以退出码 3 结束。",
+		}},
+		"not started": {engine.Exit{Code: 127, Reason: engine.ReasonStartFailed, Message: fault.T("no x", "没有 x").Pack()}, fault.Text{
+			EN: "worker-0 could not be started: no x", ZH: "worker-0 无法启动：没有 x",
+		}},
+	} {
+		if f := failureOf(m, &c.exit); f.Message != c.want || f.Line != c.exit.Line {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}

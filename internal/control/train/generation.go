@@ -270,7 +270,7 @@ func (s *seen) usedUp(why fault.Text, restarts int) fault.Text {
 	if most == 0 {
 		return why
 	}
-	limit := fault.T("It was restarted %d times within %s, and restartPolicy.maxRestarts is %d: it is not tried again.",
+	limit := fault.T("It was restarted %d [time|times] within %s, and restartPolicy.maxRestarts is %d: it is not tried again.",
 		"%[2]s 内已重启 %[1]d 次，restartPolicy.maxRestarts 为 %[3]d：不再重试。", restarts, window, most)
 	return fault.Text{EN: why.EN + " " + limit.EN, ZH: why.ZH + limit.ZH}
 }

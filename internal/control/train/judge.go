@@ -39,6 +39,9 @@ func diagnosed(f *api.ReplicaFailure, e *engine.Exit, many bool) *api.ReplicaFai
 		f.Message.EN += " Cause: " + r.Text.EN + "."
 		f.Message.ZH += "原因：" + r.Text.ZH + "。"
 	}
+	if f.Line != "" && len(r.Words)+len(r.Final) > 0 { // the program's own words lead
+		f.Message = fault.Text{EN: f.Line + " — " + f.Message.EN, ZH: f.Line + " —— " + f.Message.ZH}
+	}
 	if many && f.Rank != nil {
 		f.Message = fault.Text{EN: fmt.Sprintf("Rank %d: %s", *f.Rank, f.Message.EN), ZH: fmt.Sprintf("rank %d：%s", *f.Rank, f.Message.ZH)}
 	}

@@ -283,14 +283,15 @@ func recoveredText(r *api.Recovery) fault.Text {
 		}
 	}
 	if r.Kept > 0 {
-		en += fmt.Sprintf(" %d processes stayed,", r.Kept)
-		zh += fmt.Sprintf("%d 个进程得以保留，", r.Kept)
+		kept := fault.T(" %d [process|processes] stayed,", "%d 个进程得以保留，", r.Kept)
+		en, zh = en+kept.EN, zh+kept.ZH
 	}
 	whole := max(r.EndedAt.Sub(r.FailedAt), 0).Seconds()
 	lost := max(r.Step-r.Restore, 0)
+	again := fault.T("%d [step was|steps were] made again.", "重算 %d 步。", lost)
 	return fault.Text{
-		EN: fmt.Sprintf("Recovered in %.2f s:%s %d steps were made again.", whole, en, lost),
-		ZH: fmt.Sprintf("恢复用时 %.2f 秒：%s重算 %d 步。", whole, zh, lost),
+		EN: fmt.Sprintf("Recovered in %.2f s:%s %s", whole, en, again.EN),
+		ZH: fmt.Sprintf("恢复用时 %.2f 秒：%s%s", whole, zh, again.ZH),
 	}
 }
 

@@ -122,7 +122,7 @@ func seconds(s float64) api.Duration { return api.Duration(s * float64(time.Seco
 
 func strayText(f *api.Straggler) fault.Text {
 	own, others := f.Own.Std().Round(time.Millisecond), f.Others.Std().Round(time.Millisecond)
-	return fault.T("Rank %d on node %s is slow: its own part of a step takes %s, that of the others %s (over %d steps); they wait for it.",
+	return fault.T("Rank %d on node %s is slow: its own part of a step takes %s, that of the others %s (over %d [step|steps]); they wait for it.",
 		"节点 %[2]s 上的 rank %[1]d 过慢：其自身每步耗时 %[3]s，其他 rank 为 %[4]s（统计 %[5]d 步）；其他 rank 在等待它。", f.Rank, f.Node, own, others, f.Steps)
 }
 

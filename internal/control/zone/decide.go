@@ -50,10 +50,10 @@ func decide(s seen, now time.Time) api.ZoneStatus {
 		st.Reason, st.Message = ReasonNoNodes, fault.T("The zone has no nodes in use.", "该可用区没有可用的节点。")
 	case s.silent == wanted:
 		st.Reason = ReasonUnreachable
-		st.Message = fault.T("No engine reports any of its %d nodes.", "没有引擎上报其 %d 个节点。", wanted)
+		st.Message = fault.T("No engine reports any of its %d [node|nodes].", "没有引擎上报其 %d 个节点。", wanted)
 	case s.ready*10 < wanted*9:
 		st.Reason = ReasonNotReady
-		st.Message = fault.T("Only %d of %d nodes are ready.", "仅 %d/%d 个节点就绪。", s.ready, wanted)
+		st.Message = fault.T("Only %[1]d of %[2]d [node is|nodes are] ready.", "仅 %d/%d 个节点就绪。", s.ready, wanted)
 	case slow*2 > links:
 		st.Reason = ReasonSlowLinks
 		st.Message = fault.T("%[1]d of %[2]d links are slower than declared; to %[3]s it takes %[4]v ms instead of %[5]v.",

@@ -111,7 +111,7 @@ func LoadZones(r io.Reader) ([]api.Zone, []api.Node, error) {
 	l.load(file)
 	if len(l.fields) > 0 {
 		return nil, nil, fault.New(fault.Invalid, "BadZonesFile", fault.T(
-			"The zones file has %d faults.", "可用区文件有 %d 处错误。", len(l.fields))).WithFields(l.fields...)
+			"The zones file has %d [fault|faults].", "可用区文件有 %d 处错误。", len(l.fields))).WithFields(l.fields...)
 	}
 	return l.zones, l.nodes, nil
 }

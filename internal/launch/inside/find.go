@@ -34,7 +34,23 @@ func Find(name, dir, search string) (string, error) {
 	if denied != "" {
 		return denied, executable(denied)
 	}
+	if name == python { // many systems have only the other name
+		if file, err := Find(python3, dir, search); err == nil {
+			return file, nil
+		}
+	}
 	return name, syscall.ENOENT
+}
+
+const python, python3 = "python", "python3"
+
+// Args are the words that the program in file gets. An interpreter finds itself by the first: it is told the name under
+// which it was found.
+func Args(file string, args []string) []string {
+	if args[0] == python && path.Base(file) == python3 {
+		return append([]string{python3}, args[1:]...)
+	}
+	return args
 }
 
 func exists(file string) bool {

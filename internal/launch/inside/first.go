@@ -124,7 +124,7 @@ func begin(o order) (running map[int]int, said report) {
 	running = map[int]int{}
 	for i, own := range o.Each {
 		out, errs := pipesOf(i)
-		pid, err := syscall.ForkExec(file, o.Args, &syscall.ProcAttr{
+		pid, err := syscall.ForkExec(file, Args(file, o.Args), &syscall.ProcAttr{
 			Dir: o.Dir, Env: append(slices.Clone(o.Env), own...), Files: []uintptr{0, uintptr(out), uintptr(errs)},
 			Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}},
 		})

@@ -37,6 +37,26 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// TestFindPython: where there is no python, python3 is one, under its own name.
+func TestFindPython(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Find("python", dir, dir); !errors.Is(err, syscall.ENOENT) {
+		t.Error(err)
+	}
+	for _, name := range []string{"python3", "python"} { // the second is preferred once it is there
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		file, err := Find("python", dir, dir)
+		if args := Args(file, []string{"python", "a.py"}); err != nil || file != filepath.Join(dir, name) || !slices.Equal(args, []string{name, "a.py"}) {
+			t.Errorf("%q %v %v", file, args, err)
+		}
+	}
+	if _, err := Find("./python", dir+"/x", dir); !errors.Is(err, syscall.ENOENT) {
+		t.Error("a path is what it says")
+	}
+}
+
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"run": 0o755, "text": 0o644} {
