@@ -48,6 +48,7 @@ var access = map[string]rule{
 	"backup":              {all, none, none, none, power, false},
 	"listEvents":          {all, all, own, own, read, false},
 	"listCapacity":        {all, all, all, all, read, false},
+	"listDevices":         {all, all, all, all, read, false}, // not by whom they are used
 	"listShare":           {all, all, all, all, read, false},
 	"getShare":            {all, all, all, all, read, false}, // tasks of others have no name there
 	"sumUsage":            {all, all, own, own, read, false},

@@ -81,7 +81,7 @@ func (s *Server) make(ctx context.Context, c *call, o api.Object) (*reply, error
 	}
 	named := m.Name != ""
 	if err := api.Prepare(o, s.IDs.Random); err != nil {
-		return nil, err
+		return nil, s.alsoMissing(ctx, o, err)
 	}
 	dry := c.q.yes("dryRun")
 	var err error

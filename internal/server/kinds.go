@@ -25,7 +25,7 @@ func (s *Server) allRoutes(reg *schemas) []*route {
 	routes = append(routes, s.nodeRoutes(reg)...)
 	routes = append(routes, append(s.previewRoutes(reg), s.shareRoutes(reg)...)...)
 	routes = append(routes, s.sessionRoutes(reg)...)
-	return append(append(routes, s.eventRoutes(reg)...), append(s.usageRoutes(reg), append(s.figureRoutes(reg), s.capacityRoutes(reg)...)...)...)
+	return append(append(routes, s.eventRoutes(reg)...), append(s.usageRoutes(reg), append(s.figureRoutes(reg), append(s.capacityRoutes(reg), s.deviceRoutes(reg)...)...)...)...)
 }
 
 var (

@@ -56,37 +56,28 @@ func secretType(x *api.Secret) api.SecretType {
 	return x.Spec.Type
 }
 
-// checkSecrets makes sure that everything a task names is there.
+// checkSecrets makes sure that everything a task names is there; all that is not is said at once.
 func (s *Server) checkSecrets(ctx context.Context, t *api.TrainingTask) error {
+	var all gathered
 	if c := t.Spec.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
-		err := s.checkSecretType(ctx, t.Meta.Project, c.Git.Secret, "spec.code.git.secret", api.SecretGit, api.SecretOpaque)
-		if err != nil {
-			return err
-		}
+		all.take(s.checkSecretType(ctx, t.Meta.Project, c.Git.Secret, "spec.code.git.secret", api.SecretGit, api.SecretOpaque))
 	}
 	for i, ref := range t.Spec.Credentials {
 		at := fmt.Sprintf("spec.credentials[%d].secret", i)
-		if err := s.checkSecretType(ctx, t.Meta.Project, ref.Secret, at, api.SecretRegistry, api.SecretS3); err != nil {
-			return err
-		}
+		all.take(s.checkSecretType(ctx, t.Meta.Project, ref.Secret, at, api.SecretRegistry, api.SecretS3))
 	}
 	for i, role := range t.Spec.Roles {
 		at := fmt.Sprintf("spec.roles[%d]", i)
 		for j, v := range role.Env {
-			if v.ValueFrom == nil {
-				continue
-			}
-			if err := s.checkSecret(ctx, t.Meta.Project, *v.ValueFrom, fmt.Sprintf("%s.env[%d].valueFrom", at, j)); err != nil {
-				return err
+			if v.ValueFrom != nil {
+				all.take(s.checkSecret(ctx, t.Meta.Project, *v.ValueFrom, fmt.Sprintf("%s.env[%d].valueFrom", at, j)))
 			}
 		}
 		for j, f := range role.SecretFiles {
-			if err := s.checkSecret(ctx, t.Meta.Project, api.SecretRef{Secret: f.Secret, Key: f.Key}, fmt.Sprintf("%s.secretFiles[%d]", at, j)); err != nil {
-				return err
-			}
+			all.take(s.checkSecret(ctx, t.Meta.Project, api.SecretRef{Secret: f.Secret, Key: f.Key}, fmt.Sprintf("%s.secretFiles[%d]", at, j)))
 		}
 	}
-	return nil
+	return all.err()
 }
 
 // checkSecretType makes sure that a secret is there and of a type that can be used at this place.

@@ -66,6 +66,9 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if t.Spec.Queue == "" {
 		t.Spec.Queue = project.(*api.Project).HomeQueue()
 	}
+	if err := s.references(ctx, t); err != nil {
+		return err
+	}
 	queue, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
 	if err != nil {
 		return err
@@ -73,22 +76,9 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if err := s.granted(ctx, t, project.(*api.Project), queue.(*api.Queue)); err != nil {
 		return err
 	}
-	if err := s.checkSecrets(ctx, t); err != nil {
-		return err
-	}
-	if err := s.checkInside(ctx, t); err != nil {
-		return err
-	}
 	from, err := s.beginsFrom(ctx, c, t)
 	if err != nil {
 		return err
-	}
-	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
-		if _, err := s.archiveInfo(ctx, t.Spec.Code.Archive); fault.Is(err, fault.NotFound) {
-			return invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
-		} else if err != nil {
-			return err
-		}
 	}
 	if err := s.refuse(ctx, t); err != nil {
 		return err
@@ -105,6 +95,25 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 		return nil
 	}
 	return s.reserve(ctx, b, t, queue.(*api.Queue))
+}
+
+// references makes sure that what a task names is there; all that is not is said at once.
+func (s *Server) references(ctx context.Context, t *api.TrainingTask) error {
+	var all gathered
+	if t.Spec.Queue != "" {
+		_, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+		all.take(err)
+	}
+	all.take(s.checkSecrets(ctx, t))
+	all.take(s.checkInside(ctx, t))
+	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
+		_, err := s.archiveInfo(ctx, t.Spec.Code.Archive)
+		if fault.Is(err, fault.NotFound) {
+			err = invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
+		}
+		all.take(err)
+	}
+	return all.err()
 }
 
 // refuse is why a task could never start. Before it says no it looks again at everything written so

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import type { Node, Placement, Task } from "./api/client";
-import { bytes, duration, picture, said, sizes, slots } from "./format";
+import type { Node, Task } from "./api/client";
+import { bytes, duration, picture, said, sizes } from "./format";
 import { en } from "./i18n/en";
 import { zh } from "./i18n/zh";
 
@@ -33,24 +33,9 @@ test("an elastic task says between how many it may have", () => {
   expect(sizes(task({ replicas: 2, minReplicas: 2, maxReplicas: 2 }, 2))).toBe("");
 });
 
-function pack(entries: [number, bigint][]): string {
-  const view = new DataView(new ArrayBuffer(entries.length * 12));
-  entries.forEach(([node, mask], i) => {
-    view.setUint32(i * 12, node);
-    view.setBigUint64(i * 12 + 4, mask);
-  });
-  return btoa(String.fromCharCode(...new Uint8Array(view.buffer)));
-}
-
-test("slots are unpacked, and damaged ones are not believed", () => {
-  expect(slots(pack([[4016, 1n << 63n]]))).toEqual([{ node: 4016, devices: 1n << 63n }]);
-  expect(slots("***")).toEqual([]);
-  expect(slots(btoa("short"))).toEqual([]);
-});
-
 test("the picture marks what is used, free and away", () => {
   const node = (number: number, ready: boolean): Node => ({
-    metadata: { id: `node-${number}` },
+    metadata: { id: `node-${number}`, name: `n${number}` },
     spec: {
       number,
       zone: "z",
@@ -60,11 +45,7 @@ test("the picture marks what is used, free and away", () => {
     },
     status: { ready },
   });
-  const placement = {
-    metadata: {},
-    spec: { taskId: "t", attempt: 1, placedAt: "", roles: [{ role: "worker", slots: pack([[1, 5n]]) }] },
-  } satisfies Placement;
-  const [one, two] = picture([node(1, true), node(2, false)], [placement]);
+  const [one, two] = picture([node(1, true), node(2, false)], [{ node: "n1", used: [0, 2] }]);
   expect(one?.devices).toEqual(["used", "free", "used"]);
   expect(one?.used).toBe(2);
   expect(two?.devices).toEqual(["down", "down", "down"]);
@@ -75,5 +56,16 @@ test("both languages use the same values in the same sentence", () => {
   for (const key of Object.keys(zh) as (keyof typeof zh)[]) {
     expect(values(en[key]), key).toEqual(values(zh[key]));
     expect(en[key], key).not.toBe("");
+  }
+});
+
+test("a sentence is in one language", () => {
+  // The button that leads to the other language says so in both.
+  const free = ["nav.language", "nav.languageShort"];
+  for (const [key, text] of Object.entries(en)) {
+    if (!free.includes(key)) expect(text, key).not.toMatch(/[\u4e00-\u9fff]/);
+  }
+  for (const [key, text] of Object.entries(zh)) {
+    if (!free.includes(key)) expect(text.replaceAll(/{{\w+}}/g, ""), key).not.toMatch(/[a-z]+ [a-z]+ [a-z]+ [a-z]+/);
   }
 });

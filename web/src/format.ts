@@ -1,4 +1,4 @@
-import type { Node, Placement, Task, Text } from "./api/client";
+import type { Node, NodeUse, Task, Text } from "./api/client";
 import type { Language } from "./i18n/setup";
 import type { Key } from "./i18n/zh";
 
@@ -97,28 +97,6 @@ export function wish(task: Task): { replicas: number; devices: number; type: str
   return out;
 }
 
-/** One replica's place: a node's number and which of its devices. */
-export interface Slot {
-  node: number;
-  devices: bigint;
-}
-
-/** Unpacks 12 bytes a replica; what does not fit is left out. */
-export function slots(packed: string): Slot[] {
-  let raw: string;
-  try {
-    raw = atob(packed);
-  } catch {
-    return [];
-  }
-  const view = new DataView(Uint8Array.from(raw, (c) => c.charCodeAt(0)).buffer);
-  const out: Slot[] = [];
-  for (let at = 0; at + 12 <= view.byteLength; at += 12) {
-    out.push({ node: view.getUint32(at), devices: view.getBigUint64(at + 4) });
-  }
-  return out;
-}
-
 export type DeviceState = "used" | "free" | "down";
 
 export interface NodePicture {
@@ -128,18 +106,13 @@ export interface NodePicture {
 }
 
 /** Which device of which node is in use. */
-export function picture(nodes: readonly Node[], placements: readonly Placement[]): NodePicture[] {
-  const taken = new Map<number, bigint>();
-  for (const p of placements) {
-    for (const role of p.spec.roles ?? []) {
-      for (const s of slots(role.slots)) taken.set(s.node, (taken.get(s.node) ?? 0n) | s.devices);
-    }
-  }
+export function picture(nodes: readonly Node[], uses: readonly NodeUse[]): NodePicture[] {
+  const taken = new Map(uses.map((u) => [u.node, new Set(u.used)]));
   return nodes.map((node) => {
-    const mask = taken.get(node.spec.number) ?? 0n;
+    const used = taken.get(node.metadata.name ?? "");
     const away = !node.status?.ready || node.spec.cordoned === true;
     const devices = (node.spec.devices ?? []).map(
-      (_, i): DeviceState => (((mask >> BigInt(i)) & 1n) === 1n ? "used" : away ? "down" : "free"),
+      (_, i): DeviceState => (used?.has(i) ? "used" : away ? "down" : "free"),
     );
     return { node, devices, used: devices.filter((d) => d === "used").length };
   });

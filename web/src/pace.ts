@@ -14,6 +14,6 @@ export function paceWords(p: Schemas["Pace"], t: TFunction): string {
   if (p.tokensPerSecond) parts.push(t("pace.tokens", { n: rate(p.tokensPerSecond) }));
   if (p.mfu) parts.push(t(p.mfu > mfuGoal ? "pace.mfuGood" : "pace.mfuLow", { n: percent(p.mfu) }));
   if (p.dataWait) parts.push(t("pace.wait", { n: percent(p.dataWait) }));
-  if (p.lossScale) parts.push(t("pace.scale", { n: p.lossScale.toLocaleString("en"), skipped: p.skippedSteps ?? 0 }));
+  if (p.lossScale) parts.push(t("pace.scale", { n: p.lossScale.toLocaleString("en"), count: p.skippedSteps ?? 0 }));
   return parts.join(" · ");
 }

@@ -1,3 +1,4 @@
+import { Anchor, Stack } from "@mantine/core";
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { Overview } from "./pages/overview";
@@ -15,7 +16,25 @@ function NotFound() {
   );
 }
 
-const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
+/** In the place of a page that broke; the others go on working. */
+export function Broken({ error, reset }: { error: unknown; reset: () => void }) {
+  const { t } = useTranslation();
+  return (
+    <Stack align="flex-start" p="md">
+      <Failure
+        error={error instanceof Error ? error : new Error(String(error))}
+        title={t("state.broken")}
+        retry={reset}
+      />
+      {/* A plain link: it begins anew, whatever is broken. */}
+      <Anchor href="/" size="sm">
+        {t("state.home")}
+      </Anchor>
+    </Stack>
+  );
+}
+
+const root = createRootRoute({ component: Shell, notFoundComponent: NotFound, errorComponent: Broken });
 
 const routeTree = root.addChildren([
   createRoute({
@@ -56,9 +75,7 @@ export const router = createRouter({
   routeTree,
   trailingSlash: "never",
   defaultPendingComponent: () => <Loading rows={8} />,
-  defaultErrorComponent: ({ error, reset }) => (
-    <Failure error={error instanceof Error ? error : new Error(String(error))} retry={reset} />
-  ),
+  defaultErrorComponent: Broken, // a boundary around every route
 });
 
 declare module "@tanstack/react-router" {

@@ -26,6 +26,10 @@ export const colours: CSSVariablesResolver = (t) => {
     "--fermi-page": "#f6f8fa",
     "--fermi-log": "#fbfcfd",
     "--fermi-track": "#e9eef3",
+    ...terminal([
+      ["#1f2328", "#b32020", "#1c5a2a", "#7a3b00", "#155b9e", "#6a2079", "#075c45", "#51595f"],
+      ["#3b4248", "#c92a2a", "#1f7a35", "#8a4a00", "#1971c2", "#862e9c", "#0b7285", "#2b3036"],
+    ]),
     ...painted(["#c92a2a", "#d9660a", "#7a828a", "#1971c2", "#0b8a73", "#7048c8"]),
   };
   const dark: Record<string, string> = {
@@ -39,6 +43,10 @@ export const colours: CSSVariablesResolver = (t) => {
     "--fermi-page": "#1a1b1e",
     "--fermi-log": "#141517",
     "--fermi-track": "#2a2e33",
+    ...terminal([
+      ["#9aa2aa", "#ff9c9c", "#8ce99a", "#ffd43b", "#74b8f5", "#e599f7", "#63e6be", "#ced4da"],
+      ["#adb5bd", "#ffb3b3", "#b2f2bb", "#ffe066", "#a5d8ff", "#eebefa", "#96f2d7", "#f1f3f5"],
+    ]),
     ...painted(["#ff8787", "#ffa94d", "#adb5bd", "#4dabf7", "#38d9a9", "#b197fc"]),
   };
   for (const hue of hues) {
@@ -53,6 +61,11 @@ export const colours: CSSVariablesResolver = (t) => {
 /** The colours of a recovery's phases, in their order. */
 function painted(list: readonly string[]): Record<string, string> {
   return Object.fromEntries(list.map((colour, i) => [`--fermi-phase-${i}`, colour]));
+}
+
+/** The 16 colours of terminals, so that each can be read on the log's ground. */
+function terminal(rows: readonly (readonly string[])[]): Record<string, string> {
+  return Object.fromEntries(rows.flat().map((colour, i) => [`--fermi-ansi-${i}`, colour]));
 }
 
 const darkest: Record<string, string> = {

@@ -50,7 +50,7 @@ test("a loss scale stands beside the steps that were skipped for it", () => {
     { word: "use.lossScale", value: "65,536", note: "use.skipped" },
   ]);
   figuresOf({ metadata: {}, spec: {}, status: { pace: { ...pace, skippedSteps: 3 } } } as Task, words);
-  expect(seen).toEqual([{ n: 0 }, { n: 3 }]);
+  expect(seen).toEqual([{ count: 0 }, { count: 3 }]);
 });
 
 test("quantities are read strictly", () => {

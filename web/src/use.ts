@@ -28,7 +28,7 @@ export function figuresOf(task: Task, t: TFunction): Figure[] {
     out.push({ word: "MFU", value: percent(pace.mfu), note: t("use.mfuGoal"), bad: pace.mfu <= mfuGoal });
   }
   if (pace?.lossScale) {
-    const note = t("use.skipped", { n: pace.skippedSteps ?? 0 });
+    const note = t("use.skipped", { count: pace.skippedSteps ?? 0 });
     out.push({ word: t("use.lossScale"), value: pace.lossScale.toLocaleString("en"), note });
   }
   if (use) {
@@ -53,7 +53,7 @@ export function figuresOf(task: Task, t: TFunction): Figure[] {
     });
     out.push({ word: t("use.memory"), value: bytes(quantity(use.memory)) });
     if (scaling) {
-      const note = t("use.against", { ranks: use.ranks, base: scaling.baseRanks, task: scaling.baseTask });
+      const note = t("use.against", { count: use.ranks, base: scaling.baseRanks, task: scaling.baseTask });
       out.push({ word: t("use.scaling"), value: percent(scaling.efficiency), note });
     }
     if (saves) {

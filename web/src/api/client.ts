@@ -7,7 +7,7 @@ export type Schemas = components["schemas"];
 export type Task = Schemas["TrainingTask"];
 export type Zone = Schemas["Zone"];
 export type Node = Schemas["Node"];
-export type Placement = Schemas["Placement"];
+export type NodeUse = Schemas["NodeUse"];
 export type Text = Schemas["Text"];
 
 /** A refusal of the server, or that it cannot be reached (status 0). */

@@ -8,8 +8,9 @@ import {
   useQueryClient,
 } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
+import { joinLines, type LogLine, type RawLine } from "../log";
 import { byCookie, entered, forget, keep, leave, signedIn } from "../session";
-import { api, ask, dataOf, type Node, type Placement, type Schemas, type Task } from "./client";
+import { api, ask, dataOf, type Node, type Schemas, type Task } from "./client";
 import { type Liveness, useStream } from "./live";
 import type { ServerEvent } from "./sse";
 
@@ -39,7 +40,7 @@ export const keys = {
   session: ["session"] as const,
   zones: ["zones"] as const,
   nodes: ["nodes"] as const,
-  placements: ["placements"] as const,
+  devices: ["devices"] as const,
   queues: ["queues"] as const,
   projects: ["projects"] as const,
   figures: (project: string) => ["figures", project] as const,
@@ -173,17 +174,24 @@ export function useNodes() {
   return { ...query, live };
 }
 
-/** Who stands on which device, live. */
-export function usePlacements() {
+/** What others begin and end is not streamed to who may not see it; it is asked for as often. */
+const deviceInterval = 4_000;
+
+/**
+ * Which devices are in use, by tasks of all projects: the same for everybody. It follows one's own tasks at
+ * once, those of others a little later.
+ */
+export function useDevices() {
   const client = useQueryClient();
   const query = useQuery({
-    queryKey: keys.placements,
-    queryFn: () =>
-      everything<Placement>((cursor) =>
-        dataOf(api.GET("/api/v1/placements", { params: { query: { limit: 500, cursor } } })),
-      ),
+    queryKey: keys.devices,
+    queryFn: async () => {
+      const { items, revision } = await dataOf(api.GET("/api/v1/devices"));
+      return { items: items ?? [], revision };
+    },
+    refetchInterval: deviceInterval,
   });
-  const again = useSoon(() => void client.invalidateQueries({ queryKey: keys.placements }));
+  const again = useSoon(() => void client.invalidateQueries({ queryKey: keys.devices }));
   useKindStream("placements", query.data?.revision, again);
   return query;
 }
@@ -464,26 +472,18 @@ export function useSubmit() {
   });
 }
 
-export interface LogLine {
-  key: number;
-  time: string;
-  replica: string;
-  stream: string;
-  text: string;
-}
-
 export const maxLogLines = 2000;
 
 /** The end of a task's log, growing while it runs. */
 export function useLog(name: string): { lines: readonly LogLine[]; dropped: boolean; state: Liveness } {
   const [shown, setShown] = useState<{ lines: LogLine[]; dropped: boolean }>({ lines: [], dropped: false });
-  const waiting = useRef<LogLine[]>([]);
+  const waiting = useRef<RawLine[]>([]);
   const count = useRef(0);
   const flush = useSoon(() => {
     const fresh = waiting.current;
     waiting.current = [];
     setShown((old) => {
-      const lines = [...old.lines, ...fresh];
+      const lines = joinLines(old.lines, fresh, () => count.current++);
       const over = lines.length > maxLogLines;
       return { lines: over ? lines.slice(-maxLogLines) : lines, dropped: old.dropped || over };
     });
@@ -496,9 +496,8 @@ export function useLog(name: string): { lines: readonly LogLine[]; dropped: bool
     },
     onEvent: (event) => {
       if (event.name !== "message") return;
-      const { time, replica, stream, text } = JSON.parse(event.data) as Omit<LogLine, "key">;
-      waiting.current.push({ key: count.current++, time, replica, stream, text });
-      if (waiting.current.length > maxLogLines) waiting.current.shift();
+      waiting.current.push(JSON.parse(event.data) as RawLine);
+      if (waiting.current.length > 2 * maxLogLines) waiting.current.shift();
       flush();
     },
   });

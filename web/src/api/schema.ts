@@ -89,6 +89,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/devices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Which devices of each node are in use, by tasks of all projects; a node without any is left out. */
+        get: operations["listDevices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -2111,6 +2128,11 @@ export interface components {
             reason?: string;
             tenancy?: string;
         };
+        NodeUse: {
+            node: string;
+            /** @description Indexes of the devices that a task has, in order. */
+            used: number[] | null;
+        };
         Outage: {
             /** @description The first to be served first; at most 1000. */
             items: components["schemas"]["OutageTask"][] | null;
@@ -3897,6 +3919,52 @@ export interface operations {
                         code: number;
                         data: {
                             items: components["schemas"]["CapacityView"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listDevices: {
+        parameters: {
+            query?: {
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["NodeUse"][];
+                            /**
+                             * Format: int64
+                             * @description Of what was read.
+                             */
+                            revision: number;
                         };
                         /** @description For people. */
                         message: string;

@@ -15,9 +15,11 @@ declare module "i18next" {
 
 const place = "fermi.language";
 
-/** The language last chosen here; Chinese where nobody chose. */
+/** The language last chosen here; the browser's own where nobody chose. */
 export function chosenLanguage(): Language {
-  return localStorage.getItem(place) === "en" ? "en" : "zh";
+  const kept = localStorage.getItem(place);
+  if (kept === "zh" || kept === "en") return kept;
+  return /^zh\b/i.test(navigator.language ?? "") ? "zh" : "en";
 }
 
 export function htmlLanguage(lang: Language): string {

@@ -60,6 +60,7 @@ export const zh = {
 
   "state.loading": "正在加载…",
   "state.failed": "出错了",
+  "state.broken": "页面出错了",
   "state.retry": "重试",
   "state.offline": "无法连接到服务器。",
   "state.notFound": "没有这个页面。",
@@ -110,7 +111,7 @@ export const zh = {
   "zones.empty": "还没有可用区。",
   "zones.healthy": "健康",
   "zones.degraded": "降级",
-  "zones.nodes": "{{ready}} / {{count}} 个节点就绪",
+  "zones.nodes_other": "{{ready}} / {{count}} 个节点就绪",
   "zones.price": "每卡时 {{price}}",
   "zones.rack": "机架",
   "zones.node": "节点",
@@ -167,7 +168,7 @@ export const zh = {
   "task.follow": "跟随最新",
   "task.logEmpty": "还没有日志。",
   "task.logEnded": "日志结束。",
-  "task.logDropped": "仅显示最后 {{count}} 行。",
+  "task.logDropped_other": "仅显示最后 {{count}} 行。",
   "task.logLabel": "任务日志",
   "task.download": "下载",
   "task.downloadLabel": "下载 {{path}}",
@@ -194,7 +195,7 @@ export const zh = {
   "pace.mfuGood": "MFU {{n}} %",
   "pace.mfuLow": "MFU {{n}} %（目标：高于 55 %）",
   "pace.wait": "等待数据 {{n}} %",
-  "pace.scale": "损失缩放 {{n}}，跳过 {{skipped}} 步",
+  "pace.scale_other": "损失缩放 {{n}}，跳过 {{count}} 步",
 
   "use.tab": "使用情况",
   "use.empty": "尚无测量数据：首批数据在启动约半分钟后出现。",
@@ -203,8 +204,8 @@ export const zh = {
   "use.tokens": "token/秒",
   "use.mfuGoal": "目标：高于 55 %",
   "use.lossScale": "损失缩放",
-  "use.skipped": "已跳过 {{n}} 步",
-  "use.devices": "{{count}} 张加速卡利用率",
+  "use.skipped_other": "已跳过 {{count}} 步",
+  "use.devices_other": "{{count}} 张加速卡利用率",
   "use.deviceGoal": "目标：高于 85 %",
   "use.deviceMemory": "显存",
   "use.of": "共 {{n}}",
@@ -212,7 +213,7 @@ export const zh = {
   "use.ofAsked": "占申请量的 {{n}}",
   "use.memory": "内存",
   "use.scaling": "扩展效率",
-  "use.against": "{{ranks}} 个 rank，对比 {{task}} 的 {{base}} 个",
+  "use.against_other": "{{count}} 个 rank，对比 {{task}} 的 {{base}} 个",
   "use.saves": "检查点成功率",
   "use.savesNote": "开始 {{begun}} 次，完整 {{whole}} 次",
   "use.crossZone": "跨可用区流量",
@@ -220,7 +221,7 @@ export const zh = {
   "inside.label": "在运行中的任务内运行",
   "inside.hint": "进程在所选任务的副本内启动并使用其设备，每个任务一个副本。第一个为主节点。",
   "inside.none": "没有运行中的单副本任务。",
-  "inside.sum": "{{nodes}} 个节点 · {{devices}} · CPU {{cpu}} · {{memory}} · {{zones}}",
+  "inside.sum_other": "{{count}} 个节点 · {{devices}} · CPU {{cpu}} · {{memory}} · {{zones}}",
   "inside.master": "主节点",
   "inside.makeMaster": "设为主节点",
   "inside.makeMasterOf": "将 {{name}} 设为主节点",
@@ -283,8 +284,8 @@ export const zh = {
   "recipe.show": "启动配方",
   "recipe.title": "框架启动配方",
   "recipe.explain": "每个进程得到的环境变量、文件与命令。",
-  "recipe.ranks": "{{count}} 个进程，{{framework}}",
-  "recipe.shown": "仅显示前 {{count}} 个，其余只有编号不同。",
+  "recipe.ranks_other": "{{count}} 个进程，{{framework}}",
+  "recipe.shown_other": "仅显示前 {{count}} 个，其余只有编号不同。",
   "recipe.rank": "{{role}} rank {{n}}",
   "recipe.command": "命令",
   "recipe.env": "环境变量",
@@ -336,10 +337,12 @@ export const zh = {
   "unit.ms": "毫秒",
   "unit.devices": "{{count}} × {{type}}",
   "unit.anyDevice": "加速卡",
-  "unit.replicas": "{{count}} 副本",
+  "unit.replicas_other": "{{count}} 副本",
   "unit.elastic": "{{range}} 副本（弹性）",
   "unit.cpuOnly": "仅 CPU",
 } as const;
 
 export type Key = keyof typeof zh;
-export type Catalogue = { readonly [K in Key]: string };
+/** A key that counts ends in _other. Where a language has a form for one thing, it has a key that ends in _one too. */
+type Singular<K> = K extends `${infer Base}_other` ? `${Base}_one` : never;
+export type Catalogue = { readonly [K in Key]: string } & { readonly [K in Key as Singular<K>]: string };

@@ -2,7 +2,7 @@ import { Badge, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import type { Zone } from "../api/client";
-import { type Phase, useNodes, usePlacements, useQueues, useTaskStream, useTasks, useZones } from "../api/queries";
+import { type Phase, useDevices, useNodes, useQueues, useTaskStream, useTasks, useZones } from "../api/queries";
 import { groupBy, type NodePicture, picture, title } from "../format";
 import { DeviceMap, Legend } from "../parts/devices";
 import { AnchorLink, ButtonLink } from "../parts/link";
@@ -132,14 +132,14 @@ function Devices() {
   const { t } = useTranslation();
   const zones = useZones();
   const nodes = useNodes();
-  const placements = usePlacements();
+  const uses = useDevices();
   const read = {
     data:
-      zones.data && nodes.data && placements.data
-        ? { zones: zones.data.items, all: picture(nodes.data.items, placements.data.items) }
+      zones.data && nodes.data && uses.data
+        ? { zones: zones.data.items, all: picture(nodes.data.items, uses.data.items) }
         : undefined,
-    error: zones.error ?? nodes.error ?? placements.error,
-    refetch: () => Promise.all([zones.refetch(), nodes.refetch(), placements.refetch()]),
+    error: zones.error ?? nodes.error ?? uses.error,
+    refetch: () => Promise.all([zones.refetch(), nodes.refetch(), uses.refetch()]),
   };
   return (
     <Panel title={t("overview.devices")} right={<Legend />}>

@@ -1,7 +1,7 @@
 import { Badge, Group, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { Zone } from "../api/client";
-import { useNodes, usePlacements, useZones } from "../api/queries";
+import { useDevices, useNodes, useZones } from "../api/queries";
 import { groupBy, type NodePicture, picture, said, title } from "../format";
 import { Legend, NodeBlock } from "../parts/devices";
 import { useLanguage } from "../parts/now";
@@ -14,11 +14,11 @@ export function Zones() {
   const { t } = useTranslation();
   const zones = useZones();
   const nodes = useNodes();
-  const placements = usePlacements();
+  const uses = useDevices();
   const all = {
-    data: nodes.data && placements.data ? picture(nodes.data.items, placements.data.items) : undefined,
-    error: nodes.error ?? placements.error,
-    refetch: () => Promise.all([nodes.refetch(), placements.refetch()]),
+    data: nodes.data && uses.data ? picture(nodes.data.items, uses.data.items) : undefined,
+    error: nodes.error ?? uses.error,
+    refetch: () => Promise.all([nodes.refetch(), uses.refetch()]),
   };
   return (
     <Stack>

@@ -51,7 +51,7 @@ function Ready({ preview, first }: { preview: Schemas["ExistingPreview"]; first:
     <Stack gap="xs">
       <Text size="sm" fw={500} role="status">
         {t("inside.sum", {
-          nodes: preview.nodeCount,
+          count: preview.nodeCount,
           devices: devicesOf(preview.devices) || t("unit.cpuOnly"),
           cpu: preview.totalCpus,
           memory: bytes(quantity(preview.totalMemory)),

@@ -1,18 +1,10 @@
 import { Group, Stack, Switch, Text } from "@mantine/core";
-import { useEffect, useRef, useState } from "react";
+import { memo, useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { Liveness } from "../api/live";
-import { type LogLine, maxLogLines } from "../api/queries";
+import { maxLogLines } from "../api/queries";
+import { type LogLine, spans } from "../log";
 import { LiveLight } from "./states";
-
-// Colours and cursor moves that programs send to terminals, and other control characters.
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
-const control = /\u001b\[[0-9;?]*[ -/]*[@-~]|\u001b\][^\u0007]*\u0007|[\u0000-\u0008\u000b-\u001f\u007f]/g;
-
-/** A line as people can read it. It is shown as text, never as markup. */
-export function plain(text: string): string {
-  return text.replace(control, "");
-}
 
 /** The end of a log. Scrolling up stops following, scrolling to the end takes it up again. */
 export function LogView(props: { lines: readonly LogLine[]; dropped: boolean; state: Liveness; prefix: boolean }) {
@@ -56,10 +48,7 @@ export function LogView(props: { lines: readonly LogLine[]; dropped: boolean; st
         aria-live="off"
       >
         {lines.map((line) => (
-          <div key={line.key} className={line.stream === "stderr" ? "stderr" : undefined}>
-            {prefix && <span className="replica">{line.replica} </span>}
-            {plain(line.text)}
-          </div>
+          <Line key={line.key} line={line} prefix={prefix} />
         ))}
         {lines.length === 0 && state !== "connecting" && <span className="replica">{t("task.logEmpty")}</span>}
         {lines.length > 0 && state === "ended" && <span className="replica">{t("task.logEnded")}</span>}
@@ -67,3 +56,28 @@ export function LogView(props: { lines: readonly LogLine[]; dropped: boolean; st
     </Stack>
   );
 }
+
+/** A line as text, never as markup. What went to stderr has a mark beside it: most of it is no error. */
+const Line = memo(function Line({ line, prefix }: { line: LogLine; prefix: boolean }) {
+  return (
+    <div className={line.stream === "stderr" ? "stderr" : undefined}>
+      {prefix && <span className="replica">{line.replica} </span>}
+      {spans(line.text).map(({ text, colour, bold }, i) =>
+        colour === undefined && !bold ? (
+          text
+        ) : (
+          <span
+            // biome-ignore lint/suspicious/noArrayIndexKey: the pieces of a line never change their order
+            key={i}
+            style={{
+              color: colour === undefined ? undefined : `var(--fermi-ansi-${colour})`,
+              fontWeight: bold ? 600 : undefined,
+            }}
+          >
+            {text}
+          </span>
+        ),
+      )}
+    </div>
+  );
+});

@@ -5,7 +5,8 @@ import { afterEach, beforeAll, expect, test, vi } from "vitest";
 import { Refused } from "../api/client";
 import { startLanguages } from "../i18n/setup";
 import { Intervals } from "./checkpoints";
-import { LogView, plain } from "./log-view";
+import { plain } from "../log";
+import { LogView } from "./log-view";
 import { PhaseBadge } from "./phase";
 import { View } from "./states";
 

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"math/bits"
+	"net/http"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+)
+
+// NodeUse is which devices of one node are taken. It says nothing of whom they are taken by, so that
+// everybody may read it: the map of the cluster is the same for all roles.
+type NodeUse struct {
+	Node string `json:"node"`
+	Used []int  `json:"used" doc:"Indexes of the devices that a task has, in order."`
+}
+
+func (s *Server) deviceRoutes(reg *schemas) []*route {
+	return []*route{{
+		method: http.MethodGet, path: prefix + "/devices", id: "listDevices", tag: "capacity",
+		summary: "Which devices of each node are in use, by tasks of all projects; a node without any is left out.",
+		query:   []param{paramRevision},
+		data: object([]string{"items", "revision"}, map[string]*huma.Schema{
+			"items": listOf(schemaOf[NodeUse](reg)), "revision": numberSchema("Of what was read."),
+		}),
+		handle: s.listDevices,
+	}}
+}
+
+func (s *Server) listDevices(ctx context.Context, c *call) (*reply, error) {
+	placements, err := s.Store.List(ctx, api.KindPlacement, "", c.q.number("minRevision"))
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := s.Store.List(ctx, api.KindNode, "", 0)
+	if err != nil {
+		return nil, err
+	}
+	taken := map[uint32]uint64{}
+	mark := func(roles []api.RoleAssignment) {
+		for _, role := range roles {
+			for _, slot := range role.Slots {
+				taken[slot.Node] |= slot.Devices
+			}
+		}
+	}
+	placements.Ascend("", func(o api.Object) bool {
+		p := o.(*api.Placement)
+		mark(p.Spec.Roles)
+		if p.Spec.Evict != nil {
+			mark(p.Spec.Evict.To) // already its own
+		}
+		return true
+	})
+	items := []NodeUse{}
+	nodes.Ascend("", func(o api.Object) bool {
+		n := o.(*api.Node)
+		if mask := taken[n.Spec.Number]; mask != 0 {
+			items = append(items, NodeUse{Node: n.Meta.Name, Used: indexes(mask)})
+		}
+		return true
+	})
+	slices.SortFunc(items, func(a, b NodeUse) int { return cmp.Compare(a.Node, b.Node) })
+	return &reply{data: map[string]any{"items": items, "revision": placements.Revision}, revision: placements.Revision}, nil
+}
+
+// indexes are the bits that are set, from the lowest on.
+func indexes(mask uint64) []int {
+	out := make([]int, 0, bits.OnesCount64(mask))
+	for ; mask != 0; mask &= mask - 1 {
+		out = append(out, bits.TrailingZeros64(mask))
+	}
+	return out
+}

@@ -1,0 +1,69 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// TestAllThatIsWrongAtOnce sends a task with faults of every sort: a value that is out of bounds, and
+// names of a queue, a secret, another task and an archive that are not there.
+func TestAllThatIsWrongAtOnce(t *testing.T) {
+	w := newWorld(t)
+	spoil := func(t *api.TrainingTask) {
+		t.Spec.Queue = "nowhere"
+		t.Spec.Code = &api.Code{Archive: "sha256:" + strings.Repeat("0", 64)}
+		t.Spec.Roles[0].Env = []api.EnvVar{
+			{Name: "A", ValueFrom: &api.SecretRef{Secret: "no-such", Key: "k"}},
+			{Name: "B", ValueFrom: &api.SecretRef{Secret: "neither", Key: "k"}},
+		}
+		t.Spec.Roles[0].SecretFiles = []api.SecretFile{{Name: "f", Secret: "no-such", Key: "k"}}
+	}
+	named := []string{
+		"spec.code.archive", "spec.queue", "spec.roles[0].env[0].valueFrom.secret", "spec.roles[0].env[1].valueFrom.secret",
+		"spec.roles[0].secretFiles[0].secret",
+	}
+	paths := func(a answerOf) (out []string) {
+		for _, f := range a.Fields {
+			out = append(out, f.Path)
+		}
+		slices.Sort(out)
+		return out
+	}
+	a := w.do("POST", "/api/v1/training-tasks", w.admin, manifest("a", spoil))
+	if got := paths(a); a.status != 400 || !slices.Equal(got, named) {
+		t.Errorf("%d %v, want %v: %s", a.status, got, named, a.raw)
+	}
+	a = w.do("POST", "/api/v1/training-tasks", w.admin, manifest("a", spoil, func(t *api.TrainingTask) { t.Spec.Roles[0].Ranks = 99 }))
+	want := append(slices.Clone(named), "spec.roles[0].ranks")
+	slices.Sort(want)
+	if got := paths(a); a.status != 400 || !slices.Equal(got, want) {
+		t.Errorf("%d %v, want %v: %s", a.status, got, want, a.raw)
+	}
+	// One fault keeps its own words.
+	a = w.do("POST", "/api/v1/training-tasks", w.admin, manifest("a", func(t *api.TrainingTask) { t.Spec.Queue = "nowhere" }))
+	if got := paths(a); !slices.Equal(got, []string{"spec.queue"}) {
+		t.Errorf("%v: %s", got, a.raw)
+	}
+}
+
+func TestGathered(t *testing.T) {
+	var g gathered
+	g.take(nil)
+	if err := g.err(); err != nil {
+		t.Errorf("nothing is %v", err)
+	}
+	for range 300 {
+		g.take(invalid("a", fault.T("x", "x")))
+	}
+	if err := fault.From(g.err()); len(err.Fields) != 1 {
+		t.Errorf("the same field counts once: %v", err)
+	}
+	g.take(fault.New(fault.Unavailable, "Down", fault.T("x", "x")))
+	if err := g.err(); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("what is no fault of a field goes first: %v", err)
+	}
+}
