@@ -53,6 +53,7 @@ type ProjectSpec struct {
 	Description string   `json:"description,omitempty"`
 	Queue       string   `json:"queue,omitempty" doc:"default when absent."`
 	Members     []string `json:"members,omitempty" doc:"User names."`
+	Owners      []string `json:"owners,omitempty" doc:"User names: they read the audit of the project. Members or not."`
 }
 
 // ProjectStatus is what the platform gave it.
