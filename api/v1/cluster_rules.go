@@ -114,6 +114,7 @@ func (p *Project) Validate() []fault.Field {
 	f.names("spec.members", p.Spec.Members)
 	f.count("spec.maxPriority", p.Spec.MaxPriority, 0, maxPriority)
 	f.projectLimits("spec.limits", p.Spec.Limits)
+	f.names("spec.owners", p.Spec.Owners)
 	return f.list
 }
 

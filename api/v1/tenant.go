@@ -59,6 +59,7 @@ type ProjectSpec struct {
 	MaxPriority int `json:"maxPriority,omitempty" minimum:"0" maximum:"10000" doc:"The highest priority that its work may have; what a kind has by default (training 500) is always allowed, and is the most when absent."`
 	// Limits bound what the project keeps; DefaultProjectLimits where they say nothing.
 	Limits *ProjectLimits `json:"limits,omitempty" doc:"How much it may keep stored, and how many objects it may have; generous when absent."`
+	Owners []string       `json:"owners,omitempty" doc:"User names: they read the audit of the project. Members or not."`
 }
 
 // ProjectStatus is what the platform gave it.

@@ -212,7 +212,7 @@ func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.hub = link.NewHub(link.HubConfig{
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, ManifestOf: p.manifestOf, Current: p.currentReplica,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
 		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
 	})
 	if err := p.openPeers(); err != nil {

@@ -2,9 +2,16 @@ package app
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -53,6 +60,41 @@ func (p *part) secretsOf(ctx context.Context, taskID, role string) (map[api.Secr
 		}
 	}
 	return out, p.gitSecrets(ctx, task, out)
+}
+
+// secretsUsed writes into the audit which secrets a replica gets: one entry for each secret, never a value. A
+// replica gets them once in an attempt, so that their number is bounded by that of attempts.
+func (p *part) secretsUsed(ctx context.Context, r link.Parts, remote string, refs []api.SecretRef) {
+	task, err := p.taskByID(ctx, r.TaskID)
+	if err != nil {
+		p.cfg.Log.Error("the use of secrets was not kept", "task", r.TaskID, "error", err)
+		return
+	}
+	if host, _, err := net.SplitHostPort(remote); err == nil {
+		remote = host
+	}
+	keys := map[string][]string{}
+	for _, ref := range refs {
+		keys[ref.Secret] = append(keys[ref.Secret], ref.Key)
+	}
+	var rows []history.AuditEntry
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		slices.Sort(keys[name])
+		detail, _ := json.Marshal(map[string]any{ // texts and numbers always encode
+			"task": task.Meta.Name, "taskId": r.TaskID, "replica": fmt.Sprintf("%s-%d", r.Role, r.Index), "attempt": r.Attempt, "keys": keys[name],
+		})
+		e := history.AuditEntry{
+			Time: clock.Real.Now().UTC(), Actor: task.Meta.Owner, Verb: "use", Kind: api.KindSecret, Project: task.Meta.Project, Name: name,
+			RemoteIP: remote, Outcome: "ok", Detail: string(detail),
+		}
+		if o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: task.Meta.Project, Name: name}, 0); err == nil {
+			e.ID = o.GetMeta().ID
+		}
+		rows = append(rows, e)
+	}
+	if err := p.history.AddAudit(ctx, rows...); err != nil {
+		p.cfg.Log.Error("the use of secrets was not kept", "task", r.TaskID, "error", err)
+	}
 }
 
 // credential adds all values of a secret that is one. One made anew with another type is refused:

@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
@@ -59,5 +60,27 @@ func TestCurrentReplica(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && fault.CodeOf(err) != c.want {
 			t.Errorf("attempt %d of %s: %v", c.attempt, c.task, err)
 		}
+	}
+	usesOfSecrets(t, p)
+}
+
+// usesOfSecrets: the audit says which task and replica got which keys of which secret, and no value.
+func usesOfSecrets(t *testing.T, p *part) {
+	t.Helper()
+	var err error
+	if p.history, err = (Past{}).open(t.Context(), filepath.Join(t.TempDir(), "h.db"), nil); err != nil {
+		t.Fatal(err)
+	}
+	defer p.history.Close()
+	p.secretsUsed(t.Context(), link.Parts{TaskID: "task-runs", Role: "worker", Index: 3, Attempt: 2}, "10.1.2.3:55",
+		[]api.SecretRef{{Secret: "hub", Key: "token"}, {Secret: "s3", Key: "b"}, {Secret: "s3", Key: "a"}})
+	rows, err := p.history.ListAudit(t.Context(), history.AuditQuery{Oldest: true})
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	e := rows[1]
+	if e.Verb != "use" || e.Kind != api.KindSecret || e.Name != "s3" || e.Project != "default" || e.RemoteIP != "10.1.2.3" ||
+		e.Detail != `{"attempt":2,"keys":["a","b"],"replica":"worker-3","task":"runs","taskId":"task-runs"}` {
+		t.Errorf("%+v", e)
 	}
 }

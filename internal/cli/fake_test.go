@@ -30,6 +30,7 @@ type fake struct {
 	mu       sync.Mutex
 	objects  map[api.Kind][]api.Object
 	archives map[string][]byte
+	audit    []api.AuditEntry
 	outputs  map[string]string
 	events   []client.Event
 	log      []client.LogLine
@@ -196,6 +197,10 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, map[string]any{"items": f.events})
 	case call == "GET /usage":
 		answer(w, f.usage)
+	case call == "GET /audit":
+		answer(w, map[string]any{"items": f.audit})
+	case call == "GET /audit/export":
+		f.export(w)
 	case call == "POST /backup":
 		fmt.Fprint(w, "tar bytes")
 	case call == "POST /archives":

@@ -37,11 +37,16 @@ func (s *Settings) past() []fault.Field {
 	if password {
 		add("history.url", "There is a password in the URL, where others can see it; put it into a file and name that by history.password.file or PGPASSFILE.", "URL 中含有密码，可能被他人看到；请将其写入文件，并通过 history.password.file 或 PGPASSFILE 指定。")
 	}
-	safe := s.Insecure || slices.Contains([]string{"require", "verify-ca", "verify-full"}, sslmode)
 	for _, host := range hosts {
-		if !safe && !strings.HasPrefix(host, "/") && !Loopback(host) {
-			add("history.url", "%s is another machine, and history would travel unencrypted; add sslmode=verify-full, or say insecure.", "%s 是另一台机器，历史数据将以明文传输；请加上 sslmode=verify-full，或显式设置 insecure。", strconv.Quote(host))
+		if s.Insecure || sslmode == "verify-full" || strings.HasPrefix(host, "/") || Loopback(host) {
+			continue
 		}
+		why := fault.T("history would travel unencrypted", "历史数据将以明文传输")
+		if slices.Contains([]string{"require", "verify-ca"}, sslmode) {
+			why = fault.T("with sslmode=%[1]s anybody between could pose as it", "sslmode=%[1]s 无法防止中间人冒充", sslmode)
+		}
+		add("history.url", "%[1]s is another machine, and %[2]s; add sslmode=verify-full (and sslrootcert=FILE for an authority of your own), or say insecure.",
+			"%[1]s 是另一台机器，%[3]s；请使用 sslmode=verify-full（自建 CA 另加 sslrootcert=FILE），或显式设置 insecure。", strconv.Quote(host), why.EN, why.ZH)
 	}
 	return out
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
@@ -118,6 +121,13 @@ func (h *Hub) FetchSecrets(_ *linkpb.FetchSecretsRequest, stream linkpb.Link_Fet
 	values, err := h.cfg.SecretsOf(stream.Context(), parts.TaskID, parts.Role)
 	if err != nil {
 		return toStatus(err)
+	}
+	if h.cfg.SecretsUsed != nil && len(values) > 0 {
+		remote := ""
+		if p, ok := grpcpeer.FromContext(stream.Context()); ok {
+			remote = p.Addr.String()
+		}
+		h.cfg.SecretsUsed(stream.Context(), parts, remote, slices.Collect(maps.Keys(values)))
 	}
 	for ref, value := range values {
 		if err := stream.Send(&linkpb.SecretValue{Secret: ref.Secret, Key: ref.Key, Value: value}); err != nil {

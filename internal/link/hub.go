@@ -29,7 +29,7 @@ type Logs interface {
 	Finish(ctx context.Context, taskID, replica string) (durable int64, err error)
 }
 
-// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Saved, Current, SecretsOf and ManifestOf must be given.
+// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Saved, Current, SecretsOf, SecretsUsed and ManifestOf must be given.
 type HubConfig struct {
 	Blob   blob.Store
 	Logs   Logs
@@ -50,6 +50,8 @@ type HubConfig struct {
 	Current func(ctx context.Context, p Parts) error
 	// SecretsOf gives the values that a role of a task names; nil where there are no secrets.
 	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
+	// SecretsUsed hears which values a replica gets, before it gets them; nil: nobody asks.
+	SecretsUsed func(ctx context.Context, replica Parts, remote string, refs []api.SecretRef)
 	// ManifestOf gives the record of a checkpoint that a task may restore; nil where none is kept.
 	ManifestOf func(ctx context.Context, taskID string, from Origin) ([]byte, error)
 	// Answer says what only the leader knows, as JSON; nil where there are no other servers.

@@ -120,6 +120,11 @@ func newLinkMatrix(t *testing.T) *linkMatrix {
 		cfg.SecretsOf = func(_ context.Context, task, role string) (map[api.SecretRef]string, error) {
 			return map[api.SecretRef]string{{Secret: "s", Key: "k"}: task + " " + role}, nil
 		}
+		cfg.SecretsUsed = func(_ context.Context, p Parts, _ string, refs []api.SecretRef) {
+			if p.Attempt < 2 || len(refs) != 1 {
+				t.Errorf("%+v gets %v", p, refs)
+			}
+		}
 		cfg.Current = func(_ context.Context, p Parts) error {
 			if p.Attempt < 2 {
 				return fault.New(fault.Forbidden, "AttemptOver", fault.T("Over.", "已结束。"))

@@ -44,7 +44,8 @@ var access = map[string]rule{
 	"whoami":              {all, all, all, all, read, true},
 	"openapi":             {all, all, all, all, read, false},
 	"metrics":             {all, all, none, none, read, false},
-	"listAudit":           {all, none, none, none, power, false},
+	"listAudit":           {all, own, own, own, power, false}, // own: of the projects that one is an owner of
+	"exportAudit":         {all, own, own, own, power, false},
 	"backup":              {all, none, none, none, power, false},
 	"listEvents":          {all, all, own, own, read, false},
 	"listCapacity":        {all, all, all, all, read, false},

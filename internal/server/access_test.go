@@ -189,7 +189,10 @@ func TestRouteTable(t *testing.T) {
 	for _, rt := range w.server.routes {
 		reads := rt.method == "GET" || asking[rt.id]
 		if (rt.verb == "") != reads {
-			t.Errorf("%s %s: what writes is audited, what reads is not", rt.method, rt.path)
+			t.Errorf("%s %s: what writes is audited as a change, what reads is not", rt.method, rt.path)
+		}
+		if rt.look != "" && rt.media == "" {
+			t.Errorf("%s %s hands out no bytes, and yet is audited as a read", rt.method, rt.path)
 		}
 		if access[rt.id].task && rt.method != "GET" && !rt.open {
 			t.Errorf("%s %s: a task's token only reads", rt.method, rt.path)

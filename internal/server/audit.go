@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 )
 
@@ -59,43 +61,111 @@ func (s *Server) remember(c *call, outcome string) {
 		})
 	}
 	if c.route.verb != "" && !c.note.skip && c.who != nil {
-		s.audit(ctx, c, outcome)
+		e := s.entry(c, c.route.verb, outcome)
+		if outcome == "ok" {
+			s.audit(ctx, e)
+		} else {
+			s.auditOften(ctx, c, e, "")
+		}
 	}
 	wg.Wait()
 }
 
-// audit writes who asked for what and how it ended.
-func (s *Server) audit(ctx context.Context, c *call, outcome string) {
+// rememberRefusal writes that a call failed: of what changes something or reads what tasks left always, of
+// other reads when the caller may not. Strangers are counted by where they come from.
+func (s *Server) rememberRefusal(c *call, e *fault.Error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), historyPatience)
+	defer cancel()
+	switch {
+	case c.who == nil && (e.Code == fault.Unauthenticated && e.Reason != errWho.Reason || e.Code == fault.Forbidden || e.Code == fault.TooMany):
+		s.auditStranger(ctx, c, e.Reason)
+	case e.Code == fault.Unauthenticated || e.Code == fault.TooMany:
+	case c.route.look != "" && c.who != nil && !c.started && (e.Code == fault.Forbidden || e.Code == fault.NotFound):
+		s.auditOften(ctx, c, s.entry(c, c.route.look, e.Reason), "")
+	case c.route.verb == "" && c.who != nil && e.Code == fault.Forbidden:
+		entry := s.entry(c, "read", e.Reason)
+		entry.Detail = jsonText(map[string]any{"operation": c.route.id})
+		s.auditOften(ctx, c, entry, "")
+	default:
+		s.remember(c, e.Reason)
+	}
+}
+
+// rememberRead writes that the caller gets what a task left, before the first byte goes out; what names the
+// part.
+func (s *Server) rememberRead(c *call, what string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), historyPatience)
+	defer cancel()
+	e := s.entry(c, c.route.look, "ok")
+	if what != "" {
+		e.Detail = jsonText(map[string]any{"what": clip(what, 1024)})
+	}
+	s.auditOften(ctx, c, e, what)
+}
+
+// entry says who asked for what and how it ended.
+func (s *Server) entry(c *call, verb, outcome string) history.AuditEntry {
 	kind := c.note.kind
 	if kind == "" {
 		kind = c.route.kind
 	}
-	err := s.History.AddAudit(ctx, history.AuditEntry{
-		Time: s.Clock.Now().UTC(), Actor: c.who.name(), Verb: c.route.verb, Kind: kind, Project: c.note.project,
-		Name: c.note.name, ID: c.note.id, Before: c.note.was, After: c.note.is, RemoteIP: c.ip, Outcome: outcome,
-	})
-	if err != nil {
-		s.Log.Error("an audit entry was not kept", "actor", c.who.name(), "verb", c.route.verb, "kind", kind, "name", c.note.name, "error", err)
+	e := history.AuditEntry{
+		Time: s.Clock.Now().UTC(), Verb: verb, Kind: kind, Project: c.note.project, Name: c.note.name, ID: c.note.id,
+		Before: c.note.was, After: c.note.is, RemoteIP: c.ip, Request: c.request, Outcome: outcome,
+	}
+	if c.who != nil {
+		e.Actor = c.who.name()
+		if c.who.token.Spec.Use == api.UseSession {
+			e.Session = c.who.token.Meta.ID
+		} else {
+			e.Token = c.who.token.Meta.ID
+		}
+	}
+	return e
+}
+
+func (s *Server) audit(ctx context.Context, entries ...history.AuditEntry) {
+	if err := s.History.AddAudit(ctx, entries...); err != nil {
+		e := entries[0]
+		s.Log.Error("an audit entry was not kept", "actor", e.Actor, "verb", e.Verb, "kind", e.Kind, "name", e.Name, "entries", len(entries), "error", err)
 	}
 }
 
-type audits struct {
-	Items []history.AuditEntry `json:"items"`
-	Next  int64                `json:"next,omitempty" doc:"Give it as before for older ones."`
+// auditOften writes what a known caller may repeat at will: the first at once, those alike as a number.
+func (s *Server) auditOften(ctx context.Context, c *call, e history.AuditEntry, sample string) {
+	who, free := c.who.token.Meta.ID, 1
+	if e.Outcome != "ok" {
+		free = freeRefusals
+	}
+	key := strings.Join([]string{who, c.route.id, e.Verb, string(e.Kind), e.Project, e.Name, e.ID, e.Outcome}, "\x00")
+	if s.often.count(key, who, free, e, sample) {
+		s.audit(ctx, e)
+	}
 }
 
-func (s *Server) listAudit(ctx context.Context, c *call) (*reply, error) {
-	limit := int(c.q.number("limit"))
-	rows, err := s.History.ListAudit(ctx, c.q.number("before"), limit)
+// auditStranger writes that nobody we know was refused. How many entries that makes does not depend on how
+// often they try, nor from how many addresses.
+func (s *Server) auditStranger(ctx context.Context, c *call, reason string) {
+	verb := "authenticate"
+	if c.route.open && c.route.verb != "" {
+		verb = c.route.verb
+	}
+	e := s.entry(c, verb, reason)
+	e.Kind, e.Project, e.Name, e.ID, e.Before, e.After = api.KindToken, "", clip(c.tried, 128), "", "", ""
+	if c.tried != "" && verb == "authenticate" {
+		if o, err := s.Store.Get(ctx, api.Key{Kind: api.KindToken, Name: c.tried}, 0); err == nil {
+			e.ID = o.GetMeta().ID
+		}
+	}
+	if s.strangers.count(strings.Join([]string{neighbourhood(c.ip), verb, reason}, "\x00"), "", 1, e, c.tried) {
+		s.audit(ctx, e)
+	}
+}
+
+func jsonText(v any) string {
+	data, err := json.Marshal(v)
 	if err != nil {
-		return nil, err
+		return ""
 	}
-	out := audits{Items: rows}
-	if out.Items == nil {
-		out.Items = []history.AuditEntry{}
-	}
-	if len(rows) == limit {
-		out.Next = rows[len(rows)-1].Seq
-	}
-	return &reply{data: out}, nil
+	return string(data)
 }

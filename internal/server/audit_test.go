@@ -41,7 +41,7 @@ func (m *matrix) change(rt *route, p *person) ask {
 // since are the audit's entries after seq, oldest first.
 func (m *matrix) since(seq int64) []history.AuditEntry {
 	m.t.Helper()
-	rows, err := m.history.ListAudit(m.t.Context(), 0, 20)
+	rows, err := m.history.ListAudit(m.t.Context(), history.AuditQuery{Limit: 20})
 	must(m.t, err)
 	slices.Reverse(rows)
 	return slices.DeleteFunc(rows, func(e history.AuditEntry) bool { return e.Seq <= seq })
@@ -49,7 +49,7 @@ func (m *matrix) since(seq int64) []history.AuditEntry {
 
 func (m *matrix) newestSeq() int64 {
 	m.t.Helper()
-	rows, err := m.history.ListAudit(m.t.Context(), 0, 1)
+	rows, err := m.history.ListAudit(m.t.Context(), history.AuditQuery{Limit: 1})
 	must(m.t, err)
 	if len(rows) == 0 {
 		return 0

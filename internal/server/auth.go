@@ -73,6 +73,16 @@ func (c *call) present(ctx context.Context) (*caller, error) {
 	return who, nil
 }
 
+// presented is the name of the token that the caller came with, which is no secret; "" without one.
+func (c *call) presented() string {
+	secret := c.cookie()
+	if header := c.r.Header.Get("Authorization"); header != "" {
+		secret = bearer(header)
+	}
+	name, _ := tokenName(secret)
+	return name
+}
+
 // admit finds the caller, counts the call against its token, and looks into the table of access.
 func (c *call) admit(ctx context.Context) error {
 	who, err := c.present(ctx)
@@ -80,6 +90,7 @@ func (c *call) admit(ctx context.Context) error {
 		if !fault.Is(err, fault.Unauthenticated) {
 			return err
 		}
+		c.tried = c.presented()
 		if ok, wait := c.s.limits.refused.take(c.ip); !ok {
 			return tooMany("TooManyRefusals", wait, fault.T(
 				"Too many bad tokens from this address.", "来自该地址的无效令牌过多。"))

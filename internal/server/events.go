@@ -28,19 +28,14 @@ func (s *Server) eventRoutes(reg *schemas) []*route {
 	for _, row := range api.Kinds {
 		kinds.enum = append(kinds.enum, string(row.Kind))
 	}
-	return []*route{
+	return append(s.auditRoutes(reg, kinds), []*route{
 		{
 			method: http.MethodGet, path: prefix + "/events", id: "listEvents", summary: "What happened, oldest first.", tag: "events",
 			query: append([]param{
 				kinds, paramProject, {name: "name", doc: "Name or id of an object; needs kind."}, {name: "id", doc: "An object's id."},
 			}, eventPage...), data: eventsSchema(reg), handle: s.listEvents,
 		},
-		{
-			method: http.MethodGet, path: prefix + "/audit", id: "listAudit", summary: "Who asked for what, newest first; for admins.", tag: "events",
-			query: []param{{name: "before", form: formInt, doc: "Only those older than this seq."}, {name: "limit", form: formInt, min: 1, max: 1000, fallback: "100"}},
-			data:  schemaOf[audits](reg), handle: s.listAudit,
-		},
-	}
+	}...)
 }
 
 func (s *Server) taskEvents(ctx context.Context, c *call) (*reply, error) {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -24,7 +25,7 @@ func (s *Server) imageRoute(row api.KindInfo, one string) *route {
 	return &route{
 		method: http.MethodGet, path: one + "/checkpoints/{step}/ranks/{rank}", id: "readCheckpointRank", tag: row.Plural,
 		summary: "What a rank has of a checkpoint, verified: the file of a slot, its first 4096 bytes last, then the SHA-256 of all that; see docs/reference/checkpoint-format.md.",
-		kind:    row.Kind, query: []param{paramProject}, media: "application/octet-stream", handle: s.readRank,
+		kind:    row.Kind, query: []param{paramProject}, media: "application/octet-stream", look: "read-checkpoint", handle: s.readRank,
 	}
 }
 
@@ -55,6 +56,7 @@ func (s *Server) readRank(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Length", strconv.FormatInt(image.Size(), 10))
 	h.Set("Content-Disposition", attachment("rank-"+strconv.Itoa(rank)+".image"))
 	defer c.guard(ctx, task)()
+	s.rememberRead(c, fmt.Sprintf("step %d, rank %d", step, rank))
 	if err := image.Send(ctx, patient{c}); err != nil {
 		return nil, err // the connection is cut: half a state must not look whole
 	}

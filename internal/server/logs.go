@@ -60,6 +60,7 @@ func (s *Server) logs(ctx context.Context, c *call) (*reply, error) {
 	if wantsEvents(c.r) {
 		media = mediaEvents
 	}
+	s.rememberRead(c, c.q.text("replica"))
 	st, err := c.openStream(ctx, media)
 	if err != nil {
 		return nil, err

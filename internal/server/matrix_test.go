@@ -87,7 +87,7 @@ func newMatrix(t *testing.T) *matrix {
 	}
 	for name, list := range members {
 		project := m.lookup(api.Key{Kind: api.KindProject, Name: name}).(*api.Project)
-		project.Spec.Members = list
+		project.Spec.Members, project.Spec.Owners = list, list
 		m.put(project)
 	}
 	return m
@@ -197,6 +197,8 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 	case "measureZone":
 		near := m.target(api.KindZone, "").GetMeta().Name
 		return []ask{{named(m.target(api.KindZone, "").GetMeta().Name), `{"to":{"` + near + `":{"p50Ms":1.3,"p99Ms":2,"samples":9}}}`, p.inside}}
+	case "listAudit", "exportAudit":
+		return []ask{{path + "?project=lab", nil, p.inside}}
 	case "listEvents":
 		return []ask{{path + "?project=lab", nil, p.inside}}
 	case "sumUsage", "sumFigures":
@@ -382,7 +384,7 @@ func (m *matrix) checkStream(rt *route, p *person, a ask) bool {
 // audited: the newest entry is this change, with who made it, and what was before and after.
 func (m *matrix) audited(rt *route, p *person, a ask) {
 	m.t.Helper()
-	rows, err := m.history.ListAudit(m.t.Context(), 0, 1)
+	rows, err := m.history.ListAudit(m.t.Context(), history.AuditQuery{Limit: 1})
 	must(m.t, err)
 	if len(rows) == 0 {
 		m.t.Errorf("%s %s as %s is not in the audit", rt.method, a.path, p.name)

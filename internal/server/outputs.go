@@ -79,6 +79,7 @@ func (s *Server) readOutput(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 	h.Set("Content-Disposition", attachment(path.Base(file)))
 	defer c.guard(ctx, task)()
+	s.rememberRead(c, file)
 	w := &ranged{patient: patient{c}}
 	http.ServeContent(w, c.r, "", info.Modified, r)
 	if err := c.wasCut(); err != nil {

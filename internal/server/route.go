@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"math"
@@ -40,6 +41,7 @@ type route struct {
 	long         bool // may take longer than a usual request
 	kind         api.Kind
 	verb         string // of the audit; "" is not audited
+	look         string // the audit's verb for a read of what tasks left; the handler says what was read
 	query        []param
 	body         *bodySpec
 	data         *huma.Schema // of data in the answer
@@ -67,7 +69,9 @@ type call struct {
 	route   *route
 	lang    string
 	ip      string
+	request string // its id
 	who     *caller
+	tried   string // the name of the token or user that was refused
 	q       values
 	note    note // for the audit
 	told    []history.Event
@@ -124,10 +128,12 @@ func (s *Server) newCall(w http.ResponseWriter, r *http.Request) *call {
 	if err != nil {
 		ip = r.RemoteAddr
 	}
-	return &call{
-		s: s, w: w, r: r, rc: http.NewResponseController(w), ip: ip,
+	c := &call{
+		s: s, w: w, r: r, rc: http.NewResponseController(w), ip: ip, request: strings.ToLower(rand.Text()[:16]),
 		lang: language(r.Header.Get("Accept-Language")),
 	}
+	w.Header().Set("Fermi-Request", c.request)
+	return c
 }
 
 // unknown answers for paths and methods nobody serves.
@@ -172,7 +178,7 @@ func (s *Server) dispatch(rt *route, w http.ResponseWriter, r *http.Request) {
 		s.remember(c, "ok")
 		c.answer(rep)
 	}
-	s.Log.Debug("request", "method", r.Method, "route", rt.path, "status", c.status, "ip", c.ip)
+	s.Log.Debug("request", "method", r.Method, "route", rt.path, "status", c.status, "ip", c.ip, "request", c.request)
 }
 
 func (c *call) run(ctx context.Context) (*reply, error) {
@@ -228,13 +234,11 @@ func (c *call) fail(err error) {
 	case c.route.path == "/readyz": // somebody polls; the answer says it
 	case e.Reason == "CutOff": // the store says it, once
 	case e.Code == fault.Internal:
-		c.s.Log.Error("request failed", "method", c.r.Method, "route", c.route.path, "error", err)
+		c.s.Log.Error("request failed", "method", c.r.Method, "route", c.route.path, "request", c.request, "error", err)
 	case e.Code.HTTP() >= 500:
-		c.s.Log.Warn("request failed", "method", c.r.Method, "route", c.route.path, "error", err)
+		c.s.Log.Warn("request failed", "method", c.r.Method, "route", c.route.path, "request", c.request, "error", err)
 	}
-	if e.Code != fault.Unauthenticated && e.Code != fault.TooMany {
-		c.s.remember(c, e.Reason)
-	}
+	c.s.rememberRefusal(c, e)
 	if c.started {
 		panic(http.ErrAbortHandler)
 	}

@@ -188,6 +188,8 @@ type Server struct {
 	hosts     []string
 	console   *console
 	passwords *passwords
+	strangers *tally        // what nobody we know was refused
+	often     *tally        // refusals of known callers, and reads
 	looks     *rate.Limiter // of tokens that only other servers may know yet
 	newest    atomic.Int64  // the newest revision committed through this server
 	closing   chan struct{}
@@ -223,6 +225,8 @@ func New(cfg Config) (*Server, error) {
 		console:   newConsole(cfg.Console),
 		closing:   make(chan struct{}),
 		looks:     rate.NewLimiter(50, 50),
+		strangers: newTally(cfg.Clock, strangersEvery, strangersKept),
+		often:     newTally(cfg.Clock, oftenEvery, oftenKept),
 	}
 	if cfg.Register != nil {
 		_ = cfg.Register.Register(newTrainingMeters(cfg.Store)) // as newMeters does
@@ -255,6 +259,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	wg.Go(func() { s.tasks.run(inner, s.Store, s.Log, s.Clock) })
 	wg.Go(func() { s.keys.warm(inner, s.Store) })
 	wg.Go(func() { s.sweep(inner) })
+	wg.Go(func() { s.writeTallies(inner) })
 	failed := make(chan error, 1)
 	wg.Go(func() { failed <- hs.Serve(l) })
 	var err error
@@ -272,6 +277,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	stop()
 	wg.Wait()
 	s.limits.streams.wait()
+	s.flushTallies(context.WithoutCancel(ctx), true)
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

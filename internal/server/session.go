@@ -178,6 +178,9 @@ func (s *Server) signIn(ctx context.Context, c *call) (*reply, error) {
 	if byCode == (in.User != "" || in.Password != "") || !byCode && (in.User == "" || in.Password == "") {
 		return nil, fault.New(fault.Invalid, "InvalidField", fault.T("Give either code, or user and password.", "请给出 code，或者 user 和 password。"))
 	}
+	if c.tried, _ = tokenName(in.Code); api.IsName(in.User) {
+		c.tried = in.User
+	}
 	near := neighbourhood(c.ip)
 	if wait := s.limits.addresses.try(near); wait > 0 {
 		return nil, tooManyGuesses(wait)

@@ -33,9 +33,10 @@ func (s *Server) taskRoutes(reg *schemas) []*route {
 		return &route{method: http.MethodGet, path: one + "/" + verb, id: id, summary: summary, tag: row.Plural, kind: row.Kind, query: query, data: data, handle: h}
 	}
 	logs := read("logs", "readTaskLog", "The log, as text or as Server-Sent Events.", logParams, nil, s.logs)
+	logs.look = "read-log"
 	logs.media, logs.events = "text/plain "+mediaEvents, logEvents(reg)
 	bytesOf := read("outputs/{path...}", "readTaskOutput", "The bytes of one output; ranges are served.", both, nil, s.readOutput)
-	bytesOf.media = "application/octet-stream"
+	bytesOf.media, bytesOf.look = "application/octet-stream", "read-output"
 	return append(append(s.probeRoutes(reg, row, one), s.importRoutes(reg, row, one)...), []*route{
 		{
 			method: http.MethodPost, path: one + "/stop", id: "stopTask", summary: "Ask the task to end; it keeps its outputs.", tag: row.Plural,

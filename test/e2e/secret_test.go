@@ -69,6 +69,7 @@ cat $REGISTRY_AUTH_FILE $AWS_SHARED_CREDENTIALS_FILE $AWS_CONFIG_FILE; trap 'exi
 	if err != nil {
 		t.Fatal(err)
 	}
+	contains(t, string(audit), `"verb":"use","kind":"Secret","project":"default","name":"hub"`, `\"replica\":\"worker-0\"`)
 	seen := map[string]string{
 		"the log": log, "get -o yaml": w.must("get", "secrets", "-o", "yaml") + w.must("get", "tasks", "-o", "yaml"),
 		"describe": w.must("describe", "secret", "hub") + w.must("describe", "secret", "images") + w.must("describe", "secret", "store"), "events": w.must("events"), "the audit": string(audit), "the server's log": w.LogTail(), "the backup": string(backup),
