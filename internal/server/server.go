@@ -190,6 +190,7 @@ type Server struct {
 	passwords *passwords
 	looks     *rate.Limiter // of tokens that only other servers may know yet
 	newest    atomic.Int64  // the newest revision committed through this server
+	making    sync.Mutex    // held while a token is counted and written
 	closing   chan struct{}
 	once      sync.Once
 }
