@@ -55,6 +55,9 @@ func DecodeAll(data []byte) ([]Object, error) {
 	}
 	objects := make([]Object, 0, len(docs))
 	for i, doc := range docs {
+		if f.enough() {
+			break
+		}
 		prefix := ""
 		if len(docs) > 1 {
 			prefix = item("documents", i)
@@ -126,7 +129,7 @@ func blank(doc []byte) bool {
 }
 
 func decodeOne(f *faults, kind Kind, doc []byte, path string) Object {
-	before := len(f.list) + f.extra
+	before := f.found()
 	tree, ok := parse(f, doc, path)
 	if !ok {
 		return nil
@@ -144,7 +147,7 @@ func decodeOne(f *faults, kind Kind, doc []byte, path string) Object {
 	delete(top, "kind")
 	o := info.New()
 	walker{f}.walk(path, top, reflect.TypeOf(o).Elem(), false)
-	if len(f.list)+f.extra > before {
+	if f.found() > before {
 		return nil
 	}
 	if err := fill(o, top); err != nil {

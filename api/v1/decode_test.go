@@ -190,7 +190,7 @@ func TestDecodeBounds(t *testing.T) {
 		many += "k" + strings.Repeat("x", i) + ": 1\n"
 	}
 	_, err = Decode(KindZone, []byte(many))
-	if e := fault.From(err); len(e.Fields) != maxFaults || !strings.Contains(e.Message.EN, "301") {
+	if e := fault.From(err); len(e.Fields) != maxFaults || !strings.Contains(e.Message.EN, "At least 100") {
 		t.Errorf("%d fields, %s", len(e.Fields), e.Message.EN)
 	}
 }

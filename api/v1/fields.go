@@ -8,13 +8,15 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// maxFaults bounds an answer: whoever has more wrong than this starts over anyway.
+// maxFaults bounds an answer, and with it the work of finding out: whoever has more wrong than this
+// starts over anyway.
 const maxFaults = 100
 
 // faults collects every refused field of one document.
 type faults struct {
-	list  []fault.Field
-	extra int // beyond maxFaults
+	list []fault.Field
+	// extra are those beyond maxFaults that were noticed; with the first of them the search may end.
+	extra int
 	// reason is the common reason of all faults so far; mixed ones are BadManifest.
 	reason string
 	// borrows: the task has the resources of others.
@@ -23,6 +25,10 @@ type faults struct {
 
 // add notes a fault; the arguments fill both languages in the same order.
 func (f *faults) add(path, en, zh string, args ...any) {
+	if len(f.list) == maxFaults { // not even the sentence is made
+		f.extra++
+		return
+	}
 	f.put(path, "InvalidField", fault.T(en, zh, args...))
 }
 
@@ -40,6 +46,13 @@ func (f *faults) put(path, reason string, text fault.Text) {
 	f.list = append(f.list, fault.Field{Path: path, Message: text})
 }
 
+// enough says that there are more faults than an answer names: nobody needs to look for others. Loops
+// over what a stranger sent ask it.
+func (f *faults) enough() bool { return f.extra > 0 }
+
+// found is how many were noticed so far.
+func (f *faults) found() int { return len(f.list) + f.extra }
+
 // notBuilt refuses by name what a later part brings, so that nothing is accepted and ignored.
 // The text always begins with "not built yet" / "尚未支持".
 func (f *faults) notBuilt(path string, part int, en, zh string) {
@@ -53,7 +66,10 @@ func (f *faults) err() error {
 	}
 	first := f.list[0]
 	msg := fault.Text{EN: locate(first.Path, ": ") + first.Message.EN, ZH: locate(first.Path, "：") + first.Message.ZH}
-	if n := len(f.list) + f.extra; n > 1 {
+	switch n := len(f.list); {
+	case n == maxFaults:
+		msg = fault.T("At least %[1]d fields are refused, and more may be wrong; the first is %[2]s", "至少 %[1]d 个字段有误，可能还有更多，第一个是 %[3]s", n, msg.EN, msg.ZH)
+	case n > 1:
 		msg = fault.T("%[1]d fields are refused; the first is %[2]s", "%[1]d 个字段有误，第一个是 %[3]s", n, msg.EN, msg.ZH)
 	}
 	return fault.New(fault.Invalid, f.reason, msg).WithFields(f.list...)

@@ -139,6 +139,8 @@ type TokenSpec struct {
 	Use    TokenUse   `json:"use,omitempty" doc:"Absent for programs; session or code are made by signing in."`
 	Epoch  string     `json:"epoch,omitempty" doc:"Of a session or code: ends with the user's next sign-out everywhere."`
 	IdleAt *time.Time `json:"idleAt,omitempty" doc:"Of a session: when it ends unless it is used."`
+	// Until is the server's: the end of the token that the code, and with it the session, came from.
+	Until *time.Time `json:"until,omitempty" doc:"Of a session or code that came from a token with an end: what it makes ends then at the latest."`
 }
 
 // TokenScope is how much of its user's power a token carries.

@@ -248,6 +248,9 @@ func (f *faults) argv(at string, r *Role) {
 		args []string
 	}{{at + ".command", r.Command}, {at + ".args", r.Args}} {
 		for i, a := range part.args {
+			if f.enough() {
+				return
+			}
 			f.processText(item(part.path, i), a)
 			total += len(a) + 1
 		}

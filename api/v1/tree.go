@@ -27,12 +27,12 @@ const (
 // parse makes a document a tree of map[string]any, []any, string, bool, json.Number and nil.
 // What cannot be read is noted; ok is false then.
 func parse(f *faults, doc []byte, path string) (tree any, ok bool) {
-	before := len(f.list) + f.extra
+	before := f.found()
 	if json.Valid(doc) {
 		dec := json.NewDecoder(bytes.NewReader(doc))
 		dec.UseNumber()
-		tree = (&jsonTree{f: f, dec: dec}).value(path, 0)
-		return tree, len(f.list)+f.extra == before
+		tree = (&jsonTree{f: f, dec: dec}).value(&spot{key: path}, 0)
+		return tree, f.found() == before
 	}
 	raw, err := parseYAML(doc)
 	if err != nil {
@@ -40,7 +40,7 @@ func parse(f *faults, doc []byte, path string) (tree any, ok bool) {
 		return nil, false
 	}
 	tree = (&yamlTree{f: f, left: maxTree}).value(path, raw, 0)
-	return tree, len(f.list)+f.extra == before
+	return tree, f.found() == before
 }
 
 // parseYAML never panics: the parser is not ours, the bytes are a stranger's.
@@ -59,6 +59,9 @@ func syntax(f *faults, doc []byte, path string, err error) {
 	var many *yaml.TypeError
 	if errors.As(err, &many) {
 		for _, e := range many.Errors {
+			if f.enough() {
+				break
+			}
 			f.put(path, "DuplicateKey", fault.T("%s; give every key once.", "%s；每个键只能出现一次。", strings.ReplaceAll(e, "in map", "here")))
 		}
 		return
@@ -80,18 +83,35 @@ func tooDeep(f *faults, path string) {
 	f.put(path, "BadValue", fault.T("Nested deeper than %d levels; no kind needs that.", "嵌套超过 %d 层，没有任何类型需要这样深的结构。", maxDepth))
 }
 
+// spot is where a value stands. It becomes a path only when there is something to say about it.
+type spot struct {
+	up    *spot // nil: key is the whole path
+	key   string
+	index int // of a list; -1: key is that of an object
+}
+
+func (s *spot) path() string {
+	switch {
+	case s.up == nil:
+		return s.key
+	case s.index >= 0:
+		return item(s.up.path(), s.index)
+	}
+	return child(s.up.path(), s.key)
+}
+
 // jsonTree reads valid JSON token by token, because encoding/json takes the last of two equal
 // keys without a word.
 type jsonTree struct {
 	f    *faults
 	dec  *json.Decoder
-	deep bool
+	deep bool // nothing more is read
 }
 
-func (t *jsonTree) value(path string, depth int) any {
+func (t *jsonTree) value(at *spot, depth int) any {
 	tok, err := t.dec.Token()
 	if err != nil {
-		t.broken(path, err)
+		t.broken(at, err)
 		return nil
 	}
 	delim, ok := tok.(json.Delim)
@@ -100,49 +120,50 @@ func (t *jsonTree) value(path string, depth int) any {
 	}
 	if depth >= maxDepth {
 		t.deep = true
-		tooDeep(t.f, path)
+		tooDeep(t.f, at.path())
 		return nil
 	}
 	if delim == '[' {
 		out := []any{}
 		for i := 0; t.dec.More() && !t.deep; i++ {
-			out = append(out, t.value(item(path, i), depth+1))
+			out = append(out, t.value(&spot{up: at, index: i}, depth+1))
 		}
-		t.close(path)
+		t.close(at)
 		return out
 	}
-	return t.object(path, depth)
+	return t.object(at, depth)
 }
 
-func (t *jsonTree) object(path string, depth int) any {
+func (t *jsonTree) object(at *spot, depth int) any {
 	out := map[string]any{}
 	for t.dec.More() && !t.deep {
 		tok, err := t.dec.Token()
 		key, ok := tok.(string)
 		if err != nil || !ok {
-			t.broken(path, err)
+			t.broken(at, err)
 			return nil
 		}
-		at := child(path, key)
+		here := spot{up: at, key: key, index: -1}
 		if _, twice := out[key]; twice {
-			t.f.put(at, "DuplicateKey", fault.T("The key is given twice; give it once.", "该键出现了两次，请只保留一个。"))
+			t.f.put(here.path(), "DuplicateKey", fault.T("The key is given twice; give it once.", "该键出现了两次，请只保留一个。"))
+			t.deep = t.deep || t.f.enough()
 		}
-		out[key] = t.value(at, depth+1)
+		out[key] = t.value(&here, depth+1)
 	}
-	t.close(path)
+	t.close(at)
 	return out
 }
 
-func (t *jsonTree) close(path string) {
+func (t *jsonTree) close(at *spot) {
 	if t.deep {
 		return
 	}
 	if _, err := t.dec.Token(); err != nil {
-		t.broken(path, err)
+		t.broken(at, err)
 	}
 }
 
-func (t *jsonTree) broken(path string, err error) {
+func (t *jsonTree) broken(at *spot, err error) {
 	if t.deep {
 		return
 	}
@@ -150,7 +171,7 @@ func (t *jsonTree) broken(path string, err error) {
 	if err == nil {
 		err = io.ErrUnexpectedEOF
 	}
-	t.f.put(path, "BadSyntax", fault.T("The JSON is broken: %s.", "JSON 有语法错误：%s。", quote(err.Error())))
+	t.f.put(at.path(), "BadSyntax", fault.T("The JSON is broken: %s.", "JSON 有语法错误：%s。", quote(err.Error())))
 }
 
 // yamlTree turns what the YAML parser made into the same tree JSON gives.
@@ -190,6 +211,9 @@ func (t *yamlTree) value(path string, raw any, depth int) any {
 	case []any:
 		out := make([]any, 0, len(v))
 		for i, e := range v {
+			if t.over || t.f.enough() {
+				break
+			}
 			out = append(out, t.value(item(path, i), e, depth+1))
 		}
 		return out
@@ -203,16 +227,26 @@ func (t *yamlTree) value(path string, raw any, depth int) any {
 func (t *yamlTree) object(path string, v map[any]any, depth int) any {
 	out := make(map[string]any, len(v))
 	keys := make([]string, 0, len(v))
+	var others []string
 	for k := range v {
-		key, ok := k.(string)
-		if !ok {
-			t.f.put(path, "BadValue", fault.T("The key %s is not text; put it in quotes.", "键 %s 不是文本，请加引号。", quote(fmt.Sprint(k))))
-			continue
+		if key, ok := k.(string); ok {
+			keys = append(keys, key)
+		} else {
+			others = append(others, fmt.Sprint(k))
 		}
-		keys = append(keys, key)
 	}
 	sort.Strings(keys) // so that the same document always gives the same answer
+	sort.Strings(others)
+	for _, key := range others {
+		if t.f.enough() {
+			return out
+		}
+		t.f.put(path, "BadValue", fault.T("The key %s is not text; put it in quotes.", "键 %s 不是文本，请加引号。", quote(key)))
+	}
 	for _, key := range keys {
+		if t.over || t.f.enough() {
+			break
+		}
 		at := child(path, key)
 		if _, ok := t.text(at, key).(string); ok {
 			out[key] = t.value(at, v[key], depth+1)

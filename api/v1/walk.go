@@ -80,6 +80,9 @@ func (w walker) object(path string, v any, t reflect.Type) {
 	}
 	fields := fieldsOf(t)
 	for _, key := range sortedKeys(m) {
+		if w.f.enough() {
+			return
+		}
 		at := child(path, key)
 		field, known := fields[key]
 		switch {
@@ -100,6 +103,9 @@ func (w walker) dict(path string, v any, t reflect.Type) {
 		return
 	}
 	for _, key := range sortedKeys(m) {
+		if w.f.enough() {
+			return
+		}
 		at := child(path, key)
 		if m[key] == nil {
 			w.bad(at, nil, "a value", "一个值")
@@ -116,6 +122,9 @@ func (w walker) array(path string, v any, t reflect.Type) {
 		return
 	}
 	for i, e := range s {
+		if w.f.enough() {
+			return
+		}
 		if e == nil {
 			w.bad(item(path, i), nil, "a value", "一个值")
 			continue

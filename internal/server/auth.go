@@ -83,7 +83,7 @@ func (c *call) presented() string {
 	return name
 }
 
-// admit finds the caller, counts the call against its token, and looks into the table of access.
+// admit finds the caller, counts the call against its user, and looks into the table of access.
 func (c *call) admit(ctx context.Context) error {
 	who, err := c.present(ctx)
 	if err != nil {
@@ -98,9 +98,9 @@ func (c *call) admit(ctx context.Context) error {
 		return err
 	}
 	c.who = who
-	if ok, wait := c.s.limits.calls.take(who.token.Meta.ID); !ok {
+	if ok, wait := c.s.limits.calls.take(who.payer()); !ok {
 		return tooMany("TooManyRequests", wait, fault.T(
-			"This token makes more than %v requests a second.", "该令牌的请求超过每秒 %v 次。", c.s.Limits.Rate))
+			"You make more than %v requests a second, with all your tokens and sessions together.", "您的请求超过每秒 %v 次（所有令牌与会话合计）。", c.s.Limits.Rate))
 	}
 	return who.mayCall(c.route.id)
 }

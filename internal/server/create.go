@@ -84,6 +84,10 @@ func (s *Server) make(ctx context.Context, c *call, o api.Object) (*reply, error
 		return nil, s.alsoMissing(ctx, o, err)
 	}
 	dry := c.q.yes("dryRun")
+	if o.Kind() == api.KindToken { // counted and written by one at a time
+		s.making.Lock()
+		defer s.making.Unlock()
+	}
 	var err error
 	for range retries {
 		var b birth
@@ -142,8 +146,8 @@ func fresh(o api.Object, who *caller) error {
 		switch {
 		case o.Spec.Hash != "":
 			return refuse("spec.hash", fault.T("The secret is made by the server; leave it out.", "密钥由系统生成，请删除。"))
-		case o.Spec.Use != "" || o.Spec.Epoch != "" || o.Spec.IdleAt != nil:
-			return refuse("spec.use", fault.T("Sessions and codes are made by signing in; leave use, epoch and idleAt out.", "会话与登录码由登录产生，请删除 use、epoch 和 idleAt。"))
+		case o.Spec.Use != "" || o.Spec.Epoch != "" || o.Spec.IdleAt != nil || o.Spec.Until != nil:
+			return refuse("spec.use", fault.T("Sessions and codes are made by signing in; leave use, epoch, idleAt and until out.", "会话与登录码由登录产生，请删除 use、epoch、idleAt 和 until。"))
 		case o.Spec.Task != "":
 			return refuse("spec.task", fault.T("Tokens of tasks are made by the server; leave it out.", "任务令牌由系统生成，请删除。"))
 		}
@@ -172,7 +176,7 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 			err = s.admitTask(ctx, c, &b, o, dry)
 		}
 	case *api.Token:
-		err = s.admitToken(ctx, &b, o)
+		err = s.admitToken(ctx, c, &b, o)
 	case *api.Project:
 		b.ops, err = s.checkProject(ctx, o, nil)
 	case *api.Secret:
@@ -188,12 +192,18 @@ func (s *Server) admission(ctx context.Context, c *call, o api.Object, dry bool)
 	return b, err
 }
 
-func (s *Server) admitToken(ctx context.Context, b *birth, t *api.Token) error {
+func (s *Server) admitToken(ctx context.Context, c *call, b *birth, t *api.Token) error {
 	if err := s.checkExpiry(t); err != nil {
+		return err
+	}
+	if err := s.boundLife(c.who, t); err != nil {
 		return err
 	}
 	user, err := s.refer(ctx, api.Key{Kind: api.KindUser, Name: t.Spec.User}, "spec.user")
 	if err != nil {
+		return err
+	}
+	if err := s.roomForToken(ctx, t.Spec.User); err != nil {
 		return err
 	}
 	b.ops = append(b.ops, store.Unchanged(api.KeyOf(user), user.GetMeta().Revision))

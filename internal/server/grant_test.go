@@ -122,3 +122,17 @@ func TestAProjectNamedByAQueueStays(t *testing.T) {
 	w.put(&api.Queue{Meta: api.Meta{Name: "big"}, Spec: api.QueueSpec{Projects: []string{"lab"}}})
 	w.refused("DELETE", "/api/v1/projects/lab", nil, 409, "InUse")
 }
+
+// A flood of unknown fields in the flat form names at most 100 of them.
+func TestAFloodOfFlatFields(t *testing.T) {
+	w := newWorld(t)
+	var b strings.Builder
+	b.WriteString(`{"taskName":"x"`)
+	for i := range 20_000 {
+		fmt.Fprintf(&b, `,"k%d":0`, i)
+	}
+	b.WriteString("}")
+	if a := w.refused("POST", "/api/v1/training-tasks", b.String(), 400, "UnknownField"); len(a.Fields) != maxRefused {
+		t.Errorf("%d fields", len(a.Fields))
+	}
+}

@@ -14,13 +14,13 @@ type Limits struct {
 	Body    int64 // bytes of a manifest; 4 MiB
 	Archive int64 // bytes of a code archive; 2 GiB
 	State   int64 // bytes of an uploaded rank's state; 1 TiB
-	// Rate and Burst are requests per token; 200/s and 400.
+	// Rate and Burst are requests of a user, with all tokens; 200/s and 400.
 	Rate  float64
 	Burst int
 	// AuthRate and AuthBurst are refused tokens per remote address; 1/s and 30.
 	AuthRate  float64
 	AuthBurst int
-	// Streams is how many streams a token may hold open; 64.
+	// Streams is how many streams a user may hold open; 128.
 	Streams int
 	// KeepAlive is between comments on an idle stream (15 s), Recheck between two looks at a
 	// stream's token (2 s), Stall how long a peer may take no byte or send none (30 s).
@@ -47,7 +47,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Burst, 400)
 	set(&l.AuthRate, 1)
 	set(&l.AuthBurst, 30)
-	set(&l.Streams, 64)
+	set(&l.Streams, 128)
 	set(&l.KeepAlive, 15*time.Second)
 	set(&l.Recheck, 2*time.Second)
 	set(&l.Stall, 30*time.Second)
@@ -133,7 +133,7 @@ func (b *buckets) sweep(now time.Time) {
 	}
 }
 
-// streamCount counts the open streams of each token, and lets Run wait for all.
+// streamCount counts the open streams of each user, and lets Run wait for all.
 type streamCount struct {
 	max  int
 	mu   sync.Mutex

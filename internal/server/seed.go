@@ -58,6 +58,9 @@ var flatPaths = map[string][]string{
 	"replicas": {"role", "replicas"}, "resources": {"role", "resources"},
 }
 
+// maxRefused is how many refused fields an answer names at most.
+const maxRefused = 100
+
 // decodeTask reads a manifest or the flat form.
 func decodeTask(data []byte) (api.Object, error) {
 	flat, ok := flatFields(data)
@@ -68,6 +71,9 @@ func decodeTask(data []byte) (api.Object, error) {
 	var fields []fault.Field
 	reason := "UnknownField"
 	for _, name := range slices.Sorted(keysOf(flat)) {
+		if len(fields) == maxRefused { // nobody reads more
+			break
+		}
 		path, known := flatPaths[name]
 		wait, notBuilt := later[name]
 		switch {
@@ -85,7 +91,7 @@ func decodeTask(data []byte) (api.Object, error) {
 	}
 	if len(fields) > 0 {
 		return nil, fault.New(fault.Invalid, reason, fault.T(
-			"The request has fields that cannot be used.", "请求中有无法使用的字段。")).WithFields(fields...)
+			"The request has fields that cannot be used; at most %d are named.", "请求中有无法使用的字段，最多列出 %d 个。", maxRefused)).WithFields(fields...)
 	}
 	manifest, err := json.Marshal(map[string]any{
 		"metadata": parts["metadata"],

@@ -192,6 +192,7 @@ type Server struct {
 	often     *tally        // refusals of known callers, and reads
 	looks     *rate.Limiter // of tokens that only other servers may know yet
 	newest    atomic.Int64  // the newest revision committed through this server
+	making    sync.Mutex    // held while a token is counted and written
 	closing   chan struct{}
 	once      sync.Once
 }

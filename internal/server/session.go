@@ -147,11 +147,20 @@ func (s *Server) SignInCode(ctx context.Context, user string) (string, error) {
 }
 
 func (s *Server) makeCode(ctx context.Context, c *call) (*reply, error) {
+	end := c.who.token.Spec.Until
+	if c.who.token.Spec.Use == "" {
+		end = c.who.token.Spec.ExpiresAt
+	}
 	t, secret, err := s.issue(c.who.user, api.UseCode, s.Limits.Code)
 	if err != nil {
 		return nil, err
 	}
-	rev, err := s.commit(ctx, store.Create(t))
+	endBy(t, end)
+	oldest, err := s.surplusOf(ctx, c.who.name(), api.UseCode, maxCodes)
+	if err != nil {
+		return nil, err
+	}
+	rev, err := s.commit(ctx, append(oldest, store.Create(t))...)
 	if err != nil {
 		return nil, err
 	}
@@ -188,9 +197,10 @@ func (s *Server) signIn(ctx context.Context, c *call) (*reply, error) {
 	var err error
 	for range retries {
 		var user *api.User
+		var until *time.Time
 		var ops []store.Op
 		if byCode {
-			user, ops, err = s.redeem(ctx, in.Code)
+			user, until, ops, err = s.redeem(ctx, in.Code)
 		} else {
 			user, err = s.passwordOf(ctx, in.User, in.Password)
 		}
@@ -198,7 +208,7 @@ func (s *Server) signIn(ctx context.Context, c *call) (*reply, error) {
 			return nil, err
 		}
 		var rep *reply
-		if rep, err = s.openSession(ctx, c, user, ops); fault.ReasonOf(err) != "Stale" {
+		if rep, err = s.openSession(ctx, c, user, until, ops); fault.ReasonOf(err) != "Stale" {
 			if err == nil {
 				s.limits.addresses.forgive(near, false)
 			}
@@ -215,20 +225,20 @@ func tooManyGuesses(wait time.Duration) error {
 }
 
 // redeem finds whom a code signs in; the operations use it up.
-func (s *Server) redeem(ctx context.Context, code string) (*api.User, []store.Op, error) {
+func (s *Server) redeem(ctx context.Context, code string) (*api.User, *time.Time, []store.Op, error) {
 	who, err := s.authenticate(ctx, code, api.UseCode)
 	if fault.Is(err, fault.Unauthenticated) {
-		return nil, nil, errBadCode
+		return nil, nil, nil, errBadCode
 	} else if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	// Used a moment ago and the cache has not heard of it: that is no code any more, not a conflict.
 	if _, err := s.find(ctx, api.KeyOf(who.token), s.newest.Load()); fault.Is(err, fault.NotFound) {
-		return nil, nil, errBadCode
+		return nil, nil, nil, errBadCode
 	} else if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return who.user, []store.Op{store.Delete(api.KeyOf(who.token), who.token.Meta.Revision)}, nil
+	return who.user, who.token.Spec.Until, []store.Op{store.Delete(api.KeyOf(who.token), who.token.Meta.Revision)}, nil
 }
 
 // passwordOf is the user with this password. Nobody learns which of the two was wrong.
@@ -259,12 +269,14 @@ func (s *Server) passwordOf(ctx context.Context, name, password string) (*api.Us
 }
 
 // openSession writes the session; the user must not have changed since it was looked at.
-func (s *Server) openSession(ctx context.Context, c *call, user *api.User, ops []store.Op) (*reply, error) {
+// until, if any, is the end of the token that its code came from.
+func (s *Server) openSession(ctx context.Context, c *call, user *api.User, until *time.Time, ops []store.Op) (*reply, error) {
 	token, secret, err := s.issue(user, api.UseSession, s.Limits.Session)
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := s.surplus(ctx, user.Meta.Name)
+	endBy(token, until)
+	oldest, err := s.surplusOf(ctx, user.Meta.Name, api.UseSession, maxSessions)
 	if err != nil {
 		return nil, err
 	}
@@ -279,28 +291,8 @@ func (s *Server) openSession(ctx context.Context, c *call, user *api.User, ops [
 	if err != nil {
 		return nil, err
 	}
-	c.setCookie(secret, int(s.Limits.Session/time.Second))
+	c.setCookie(secret, int(token.Spec.ExpiresAt.Sub(token.Meta.CreatedAt)/time.Second))
 	return &reply{message: fault.T("Signed in", "登录成功"), data: info, revision: rev}, nil
-}
-
-// surplus ends the oldest sessions of who has too many.
-func (s *Server) surplus(ctx context.Context, user string) ([]store.Op, error) {
-	snap, err := s.Store.List(ctx, api.KindToken, "", 0)
-	if err != nil {
-		return nil, err
-	}
-	var held []*api.Token // oldest first
-	snap.Ascend("", func(o api.Object) bool {
-		if t := o.(*api.Token); t.Spec.Use == api.UseSession && t.Spec.User == user {
-			held = append(held, t)
-		}
-		return true
-	})
-	var ops []store.Op
-	for i := 0; i <= len(held)-maxSessions && len(ops) < 50; i++ {
-		ops = append(ops, store.Delete(api.KeyOf(held[i]), 0))
-	}
-	return ops, nil
 }
 
 func (s *Server) sessionInfo(ctx context.Context, w *caller) (sessionInfo, error) {

@@ -39,10 +39,10 @@ func wantsEvents(r *http.Request) bool {
 
 // openStream begins the answer. The caller must call end.
 func (c *call) openStream(ctx context.Context, media string) (*stream, error) {
-	key := c.who.token.Meta.ID
+	key := c.who.payer()
 	if !c.s.limits.streams.open(key) {
 		return nil, tooMany("TooManyStreams", 5*time.Second, fault.T(
-			"This token holds %d streams open already.", "该令牌已打开 %d 个流。", c.s.Limits.Streams))
+			"You hold %d streams open already, with all your tokens and sessions together.", "您已打开 %d 个流（所有令牌与会话合计）。", c.s.Limits.Streams))
 	}
 	had, everything, err := c.s.projectsOf(ctx, c.who)
 	if err != nil {
@@ -78,7 +78,7 @@ func (st *stream) end() {
 	_ = st.buf.Flush()
 	st.mu.Unlock()
 	st.c.s.seen.streams.Dec()
-	st.c.s.limits.streams.close(st.c.who.token.Meta.ID)
+	st.c.s.limits.streams.close(st.c.who.payer())
 }
 
 func (st *stream) pump() {

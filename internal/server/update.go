@@ -50,6 +50,11 @@ func (s *Server) update(ctx context.Context, c *call, row api.KindInfo) (*reply,
 	if err := s.mayWrite(ctx, c.who, next); err != nil {
 		return nil, err
 	}
+	if t, ok := next.(*api.Token); ok && !sameJSON(t.Spec.ExpiresAt, current.(*api.Token).Spec.ExpiresAt) {
+		if err := s.boundLife(c.who, t); err != nil {
+			return nil, err
+		}
+	}
 	if c.q.yes("dryRun") {
 		c.note.skip = true
 		return &reply{message: fault.T("Valid; nothing was changed.", "校验通过，未作任何修改。"), data: hide(next)}, nil
