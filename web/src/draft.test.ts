@@ -1,10 +1,38 @@
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import type { Task } from "./api/client";
-import { draftFrom, emptyDraft, toForm, withForm, within } from "./draft";
+import {
+  blankCommand,
+  draftAgain,
+  draftFrom,
+  emptyDraft,
+  type Form,
+  scalarOf,
+  toForm,
+  withForm,
+  within,
+} from "./draft";
 
 test("the form writes YAML and reads the same back", () => {
-  const filled = {
+  const filled: Form = {
+    project: "vision",
+    queue: "night",
+    code: "git",
+    archive: "",
+    gitUrl: "https://example.org/a.git",
+    gitRevision: "v1",
+    gitSecret: "deploy",
+    folder: "",
+    params: [
+      { name: "lr", value: "0.10", at: "spec.hyperParameters.lr" },
+      { name: "big", value: "12345678901234567890", at: "spec.hyperParameters.big" },
+      { name: "say", value: "yes: no", at: "spec.hyperParameters.say" },
+      { name: "a b", value: "true", at: 'spec.hyperParameters["a b"]' },
+    ],
+    secrets: [
+      { as: "variable", name: "HF_TOKEN", secret: "hub", key: "token", at: "spec.roles[0].env[0]" },
+      { as: "file", name: "key.pem", secret: "hub", key: "pem", at: "spec.roles[0].secretFiles[0]" },
+    ],
     displayName: 'GPT "大模型": <b>&amp;',
     command: "python train.py --lr '0.1' # not a comment",
     image: "registry.example.org:5000/team/train@sha256:0123",
@@ -20,7 +48,13 @@ test("the form writes YAML and reads the same back", () => {
     fromTask: "task-1",
     fromStep: 40,
   };
-  expect(toForm(withForm(emptyDraft, filled))).toEqual(filled);
+  const yaml = withForm(emptyDraft, filled);
+  expect(toForm(yaml)).toEqual({
+    ...filled,
+    params: [{ ...filled.params[0], value: "0.1" }, ...filled.params.slice(1)],
+  });
+  expect(yaml).toContain("big: 12345678901234567890\n");
+  expect(parse(yaml).spec.hyperParameters).toMatchObject({ lr: 0.1, say: "yes: no", "a b": true });
 });
 
 test("comments and unknown fields survive, emptied values leave no trace", () => {
@@ -117,4 +151,93 @@ test("where it begins can be taken away again", () => {
   expect(parse(yaml).spec.checkpoint).toEqual({ local: { everySteps: 20 } });
   const alone = { ...saved, spec: { roles: saved.spec.roles } } as Task;
   expect(withForm(draftFrom(alone, 40, "next"), none)).not.toContain("checkpoint");
+});
+
+test("where the code comes from is one of four", () => {
+  const as = (code: Form["code"], more: Partial<Form> = {}) => parse(withForm(emptyDraft, { code, ...more })).spec.code;
+  expect(as("archive", { archive: "sha256:1" })).toEqual({ archive: "sha256:1" });
+  expect(as("git", { gitUrl: "https://a", gitRevision: "" })).toEqual({ git: { url: "https://a" } });
+  expect(as("folder", { folder: "data/x" })).toEqual({ folder: "data/x" });
+  expect(as("none")).toBeUndefined();
+  for (const code of ["archive", "git", "folder"] as const) {
+    const chosen = withForm(emptyDraft, { code });
+    expect(toForm(chosen)?.code).toBe(code);
+    expect(parse(withForm(chosen, { code: "none" })).spec.code).toBeUndefined();
+    const emptied = withForm(
+      withForm(chosen, { gitUrl: code === "git" ? "x" : undefined }),
+      code === "git" ? { gitUrl: "" } : {},
+    );
+    expect(toForm(emptied)?.code, "an emptied field does not change the choice").toBe(code);
+  }
+});
+
+test("parameters and secrets leave alone what is not theirs", () => {
+  const yaml = `spec:
+  hyperParameters:
+    lr: 0.1 # tuned
+    layers: [1, 2]
+    gone: 1
+  roles:
+    - command: [a]
+      env:
+        # for the library
+        - {name: PLAIN, value: x}
+        - {name: OLD, valueFrom: {secret: s, key: k}}
+`;
+  const next = withForm(yaml, {
+    params: [
+      { name: "lr", value: "0.2" },
+      { name: "new", value: "" },
+    ],
+    secrets: [{ as: "file", name: "f", secret: "s", key: "k" }],
+  });
+  expect(parse(next).spec).toEqual({
+    hyperParameters: { lr: 0.2, layers: [1, 2], new: "" },
+    roles: [
+      { command: ["a"], env: [{ name: "PLAIN", value: "x" }], secretFiles: [{ name: "f", secret: "s", key: "k" }] },
+    ],
+  });
+  expect(next).toContain("# tuned");
+  expect(next).toContain("# for the library");
+  const none = withForm(next, { params: [], secrets: [] });
+  expect(parse(none).spec.roles[0].secretFiles).toBeUndefined();
+  expect(parse(none).spec.hyperParameters).toEqual({ layers: [1, 2] });
+});
+
+test("what was typed is a number where it is one", () => {
+  expect(["0.1", "-3", "1e-4", "true", "01", "0x10", "", " 1", "NaN"].map(scalarOf)).toEqual([
+    0.1,
+    -3,
+    1e-4,
+    true,
+    "01",
+    "0x10",
+    "",
+    " 1",
+    "NaN",
+  ]);
+});
+
+test("a task is run again with the same code, and begins where it began", () => {
+  const js = parse(draftAgain({ ...saved, spec: { ...saved.spec, code: { archive: "sha256:1" } } } as Task));
+  expect(js.metadata).toEqual({ displayName: "GPT\nspec: {}", project: "vision", labels: { a: "b" } });
+  expect(js.spec.code).toEqual({ archive: "sha256:1" });
+  expect(js.spec.checkpoint.from).toEqual({ task: "older", step: 3 });
+  expect(js.spec.stop).toBeUndefined();
+  expect(js.spec.restore).toBeUndefined();
+  const uploaded = {
+    ...saved,
+    spec: { ...saved.spec, checkpoint: { from: { upload: true } } },
+    status: { from: { taskId: "task-1", name: "1-20", step: 20 } },
+  } as unknown as Task;
+  expect(parse(draftAgain(uploaded)).spec.checkpoint.from).toEqual({ task: "task-1", step: 20 });
+});
+
+test("a command that does nothing is known as one", () => {
+  expect(blankCommand(emptyDraft)).toBe(true);
+  expect(blankCommand(withForm(emptyDraft, { command: "  " }))).toBe(true);
+  expect(blankCommand(withForm(emptyDraft, { command: "true" }))).toBe(false);
+  for (const yaml of ["spec: {roles: [{image: a}]}", "spec: {roles: {}}", "a: [", "7", "spec: 7"]) {
+    expect(blankCommand(yaml), yaml).toBe(false);
+  }
 });

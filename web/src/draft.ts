@@ -1,10 +1,39 @@
 // A task being written: the YAML is the truth, the form a view of it. Comments and fields the form
 // does not know survive every edit in the form.
-import { Document, isMap, isScalar, parseDocument } from "yaml";
+import { Document, isMap, isScalar, isSeq, type Pair, parseDocument, Scalar, type YAMLMap } from "yaml";
 import type { Task } from "./api/client";
 import { title } from "./format";
 
+/** Where the code comes from; the manifest has at most one. */
+export type CodeSource = "none" | "archive" | "git" | "folder";
+
+/** A hyper-parameter. at is where the server finds it. */
+export interface Param {
+  name: string;
+  value: string;
+  at?: string;
+}
+
+/** A value of a secret, as a variable or a file of the processes. */
+export interface SecretUse {
+  as: "variable" | "file";
+  name: string;
+  secret: string;
+  key: string;
+  at?: string;
+}
+
 export interface Form {
+  project: string;
+  queue: string;
+  code: CodeSource;
+  archive: string;
+  gitUrl: string;
+  gitRevision: string;
+  gitSecret: string;
+  folder: string;
+  params: Param[];
+  secrets: SecretUse[];
   displayName: string;
   command: string;
   image: string;
@@ -32,7 +61,18 @@ spec:
 `;
 
 const role = ["spec", "roles", 0] as const;
+const code = ["spec", "code"] as const;
 const where: { [K in keyof Form]: readonly (string | number)[] } = {
+  project: ["metadata", "project"],
+  queue: ["spec", "queue"],
+  code,
+  archive: [...code, "archive"],
+  gitUrl: [...code, "git", "url"],
+  gitRevision: [...code, "git", "revision"],
+  gitSecret: [...code, "git", "secret"],
+  folder: [...code, "folder"],
+  params: ["spec", "hyperParameters"],
+  secrets: [...role, "env"],
   displayName: ["metadata", "displayName"],
   command: [...role, "command"],
   image: ["spec", "image"],
@@ -48,6 +88,9 @@ const where: { [K in keyof Form]: readonly (string | number)[] } = {
   fromTask: ["spec", "checkpoint", "from", "task"],
   fromStep: ["spec", "checkpoint", "from", "step"],
 };
+
+/** These stay when they are empty: that the code comes from there is said by their being there. */
+const kept: readonly (keyof Form)[] = ["displayName", "archive", "gitUrl", "folder"];
 
 /** A manifest longer than this is refused by the server too. */
 const maxDraft = 4 << 20;
@@ -87,6 +130,16 @@ export function toForm(yaml: string): Form | undefined {
     return Array.isArray(list) ? list.filter((n): n is string => typeof n === "string") : [];
   };
   return {
+    project: text("project"),
+    queue: text("queue"),
+    code: sourceOf(at(where.code)),
+    archive: text("archive"),
+    gitUrl: text("gitUrl"),
+    gitRevision: text("gitRevision"),
+    gitSecret: text("gitSecret"),
+    folder: text("folder"),
+    params: paramsOf(doc),
+    secrets: secretsOf(at(role)),
     displayName: text("displayName"),
     command: commandLine(at(where.command)),
     image: text("image"),
@@ -104,6 +157,77 @@ export function toForm(yaml: string): Form | undefined {
   };
 }
 
+function sourceOf(code: unknown): CodeSource {
+  if (typeof code !== "object" || code === null) return "none";
+  return (["archive", "git", "folder"] as const).find((source) => source in code) ?? "none";
+}
+
+/** A key as the server writes it in a path. */
+function child(path: string, key: string): string {
+  return /^[\w-]{1,64}$/.test(key) ? `${path}.${key}` : `${path}[${JSON.stringify(key)}]`;
+}
+
+/** The parameters that are one value; a number as it was written. */
+function paramsOf(doc: Document): Param[] {
+  const map = doc.getIn(where.params);
+  if (!isMap(map)) return [];
+  return map.items.flatMap((item: Pair) => {
+    const name = isScalar(item.key) ? String(item.key.value) : "";
+    if (!isScalar(item.value)) return [];
+    return [{ name, value: written(item.value), at: child("spec.hyperParameters", name) }];
+  });
+}
+
+function written(node: Scalar): string {
+  if (node.value === null) return "";
+  return typeof node.value === "number" ? (node.source ?? String(node.value)) : String(node.value);
+}
+
+/** What was typed, as a number or a boolean where it is one, as `fermi train run --hp` reads it. */
+export function scalarOf(text: string): string | number | boolean | bigint {
+  if (text === "true" || text === "false") return text === "true";
+  if (!/^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/.test(text)) return text;
+  if (/^-?\d+$/.test(text) && !Number.isSafeInteger(Number(text))) return BigInt(text);
+  return Number(text);
+}
+
+function secretsOf(role: unknown): SecretUse[] {
+  const { env, secretFiles } = (typeof role === "object" && role !== null ? role : {}) as Record<string, unknown>;
+  const text = (v: unknown) => (typeof v === "string" || typeof v === "number" ? String(v) : "");
+  const list = (v: unknown) =>
+    (Array.isArray(v) ? v : []).map((e, i) => ({
+      i,
+      e: (typeof e === "object" && e !== null ? e : {}) as Record<string, unknown>,
+    }));
+  const base = "spec.roles[0]";
+  const variables = list(env)
+    .filter(({ e }) => typeof e.valueFrom === "object" && e.valueFrom !== null)
+    .map(({ e, i }) => {
+      const from = e.valueFrom as Record<string, unknown>;
+      return { name: text(e.name), secret: text(from.secret), key: text(from.key), at: `${base}.env[${i}]` };
+    });
+  const files = list(secretFiles).map(({ e, i }) => {
+    return { name: text(e.name), secret: text(e.secret), key: text(e.key), at: `${base}.secretFiles[${i}]` };
+  });
+  return [
+    ...variables.map((v) => ({ as: "variable" as const, ...v })),
+    ...files.map((f) => ({ as: "file" as const, ...f })),
+  ];
+}
+
+/** The same work once more, to be changed first: the same code, the same everything. */
+export function draftAgain(task: Task): string {
+  const { project, labels, displayName } = task.metadata;
+  const { stop: _, restore: __, ...spec } = task.spec;
+  const { from } = task.status ?? {};
+  if (from && spec.checkpoint?.from?.upload) {
+    // Nobody need upload it again.
+    spec.checkpoint = { ...spec.checkpoint, from: { task: task.metadata.id ?? "", step: from.step } };
+  }
+  const doc = new Document({ kind: "TrainingTask", metadata: { displayName, project, labels }, spec });
+  return doc.toString({ lineWidth: 0 });
+}
+
 /** A new task like the one given, that begins from its checkpoint of a step. */
 export function draftFrom(task: Task, step: number, displayName: string): string {
   const { project, labels, id, name } = task.metadata;
@@ -117,6 +241,12 @@ export function draftFrom(task: Task, step: number, displayName: string): string
   const node = doc.getIn(where.fromTask, true);
   if (isScalar(node)) node.comment = ` ${title(task)}`;
   return doc.toString({ lineWidth: 0 });
+}
+
+/** Whether the first role has a command that does nothing; one that has none may get its image's. */
+export function blankCommand(yaml: string): boolean {
+  const command = parse(yaml)?.toJS({ maxAliasCount: 100 })?.spec?.roles?.[0]?.command;
+  return Array.isArray(command) && commandLine(command).trim() === "";
 }
 
 /** What a choice of tasks to run inside changes: a replica in each, with what they have. */
@@ -156,13 +286,69 @@ function edit(doc: Document, patch: Partial<Form>): string {
     const absent = value === "" || none || (Array.isArray(value) && value.length === 0);
     if (key === "command") {
       doc.setIn(path, doc.createNode(["sh", "-c", value], { flow: true }));
-    } else if (absent && key !== "displayName") {
+    } else if (key === "params") {
+      setParams(doc, value as Param[]);
+    } else if (key === "secrets") {
+      setSecrets(doc, value as SecretUse[]);
+    } else if (key === "code") {
+      const empty = { archive: { archive: "" }, git: { git: { url: "" } }, folder: { folder: "" } };
+      if (value === "none") remove(doc, path);
+      else doc.setIn(path, doc.createNode(empty[value as Exclude<CodeSource, "none">]));
+    } else if (absent && !(kept.includes(key) && (key === "displayName" || doc.hasIn(path)))) {
       remove(doc, path);
     } else {
       doc.setIn(path, doc.createNode(value, { flow: true }));
     }
   }
   return doc.toString({ lineWidth: 0, flowCollectionPadding: false });
+}
+
+/** Gives the parameters their values, in this order. What is no single value stays as it is, comments too. */
+function setParams(doc: Document, rows: readonly Param[]): void {
+  if (!isMap(doc.getIn(where.params))) doc.setIn(where.params, doc.createNode({}));
+  const map = doc.getIn(where.params) as YAMLMap;
+  const had = new Map(map.items.map((item) => [isScalar(item.key) ? String(item.key.value) : "", item]));
+  const others = map.items.filter((item) => !isScalar(item.value));
+  const wanted = new Map(rows.map((r) => [r.name, r.value])); // the last of a name counts, as in any map
+  map.items = [
+    ...others,
+    ...[...wanted].map(([name, value]) => {
+      const pair = had.get(name) ?? doc.createPair(name, "");
+      if (!isScalar(pair.value) || written(pair.value) !== value) {
+        const next = new Scalar(scalarOf(value));
+        if (isScalar(pair.value)) next.comment = pair.value.comment;
+        pair.value = next;
+      }
+      return pair;
+    }),
+  ];
+  if (map.items.length === 0) remove(doc, where.params);
+}
+
+/** Puts the secrets among the variables and files of the first role; other variables stay. */
+function setSecrets(doc: Document, rows: readonly SecretUse[]): void {
+  const put = (path: readonly (string | number)[], keep: (item: unknown) => boolean, made: unknown[]) => {
+    if (!isSeq(doc.getIn(path))) {
+      if (made.length === 0) return;
+      doc.setIn(path, doc.createNode([]));
+    }
+    const list = doc.getIn(path);
+    if (!isSeq(list)) return;
+    list.items = [...list.items.filter(keep), ...made.map((m) => doc.createNode(m))];
+    list.flow = false;
+    if (list.items.length === 0) remove(doc, path);
+  };
+  const of = (as: SecretUse["as"]) => rows.filter((r) => r.as === as);
+  put(
+    [...role, "env"],
+    (item) => !(isMap(item) && isMap(item.get("valueFrom"))),
+    of("variable").map(({ name, secret, key }) => ({ name, valueFrom: { secret, key } })),
+  );
+  put(
+    [...role, "secretFiles"],
+    () => false,
+    of("file").map(({ name, secret, key }) => ({ name, secret, key })),
+  );
 }
 
 /** Deletes a value and the maps it leaves empty. */

@@ -61,7 +61,22 @@ test("colours are colours, and no other command to a terminal does anything", ()
 });
 
 test("nothing that a terminal would obey is left of any line", () => {
-  const pieces = fc.constantFrom(esc, "[", "]", "31", ";", "m", "K", "\r", "\u0007", "\u009b", "P", "\\", "text", "训练");
+  const pieces = fc.constantFrom(
+    esc,
+    "[",
+    "]",
+    "31",
+    ";",
+    "m",
+    "K",
+    "\r",
+    "\u0007",
+    "\u009b",
+    "P",
+    "\\",
+    "text",
+    "训练",
+  );
   fc.assert(
     fc.property(fc.array(pieces, { maxLength: 30 }), (list) => {
       const text = list.join("");

@@ -45,7 +45,9 @@ test("rules of an ignore file count, ours before git's", async () => {
 });
 
 test("a path that leads out of the folder does not go along", async () => {
-  expect(await paths(file("../x"), file("/etc/x"), file("a/../../x"), file("a//b"), file(""), file("ok"))).toEqual(["ok"]);
+  expect(await paths(file("../x"), file("/etc/x"), file("a/../../x"), file("a//b"), file(""), file("ok"))).toEqual([
+    "ok",
+  ]);
 });
 
 test("the archive holds the files, in their order and without times", async () => {

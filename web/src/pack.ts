@@ -38,7 +38,10 @@ const ignoreFiles = [".fermiignore", ".gitignore"];
 /** What an input for files or folders holds. Names of a folder begin with the folder's, which is dropped. */
 export function chosenFrom(files: Iterable<File>): Chosen[] {
   return [...files].map((file) => ({
-    path: (file.webkitRelativePath || file.name).split("/").slice(file.webkitRelativePath ? 1 : 0).join("/"),
+    path: (file.webkitRelativePath || file.name)
+      .split("/")
+      .slice(file.webkitRelativePath ? 1 : 0)
+      .join("/"),
     blob: file,
   }));
 }
@@ -137,7 +140,14 @@ export async function pack(chosen: readonly Chosen[]): Promise<Packed> {
     try {
       for (const { path, blob } of kept) {
         const script = (await blob.slice(0, 2).text()) === "#!"; // browsers don't tell what may be executed
-        const header = { name: path, size: blob.size, mode: script ? 0o755 : 0o644, mtime: new Date(0), uid: 0, gid: 0 };
+        const header = {
+          name: path,
+          size: blob.size,
+          mode: script ? 0o755 : 0o644,
+          mtime: new Date(0),
+          uid: 0,
+          gid: 0,
+        };
         await blob.stream().pipeTo(controller.add({ ...header, type: "file" }));
       }
       controller.finalize();

@@ -33,7 +33,20 @@ test("an address names a checkpoint to begin from, or a task to run again, or no
 });
 
 const keys = ["phase", "search", "sort", "from", "step", "again", "x"];
-const words = ["Failed", "failed", "[", '["Failed"]', '{"a":1}', "%", "%E0%A4%A", "null", "true", "-1", "1e999", "__proto__"];
+const words = [
+  "Failed",
+  "failed",
+  "[",
+  '["Failed"]',
+  '{"a":1}',
+  "%",
+  "%E0%A4%A",
+  "null",
+  "true",
+  "-1",
+  "1e999",
+  "__proto__",
+];
 const value = fc.oneof(fc.constantFrom(...words), fc.string(), fc.json().map(encodeURIComponent));
 const query = fc
   .array(fc.tuple(fc.constantFrom(...keys), value), { maxLength: 6 })

@@ -52,4 +52,3 @@ export function readOrigin({ from, step, again }: Record<string, unknown>): Orig
     again: !known && other !== "" ? other : undefined,
   };
 }
-

@@ -8,7 +8,9 @@ import {
   useQueryClient,
 } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
 import { joinLines, type LogLine, type RawLine } from "../log";
+import type { Packed } from "../pack";
 import { byCookie, entered, forget, keep, leave, signedIn } from "../session";
 import { api, ask, dataOf, type Node, type Schemas, type Task } from "./client";
 import { type Liveness, useStream } from "./live";
@@ -43,6 +45,7 @@ export const keys = {
   devices: ["devices"] as const,
   queues: ["queues"] as const,
   projects: ["projects"] as const,
+  secrets: (project: string) => ["secrets", project] as const,
   figures: (project: string) => ["figures", project] as const,
   lists: ["tasks"] as const,
   list: (filter: TaskFilter) => ["tasks", filter] as const,
@@ -224,6 +227,18 @@ export function useQueues() {
   });
 }
 
+/** The secrets of a project: their names and keys, never a value. */
+export function useSecrets(project: string) {
+  return useQuery({
+    queryKey: keys.secrets(project),
+    enabled: project !== "",
+    queryFn: () =>
+      everything((cursor) =>
+        dataOf(api.GET("/api/v1/secrets", { params: { query: { project, limit: 500, sort: "name", cursor } } })),
+      ),
+  });
+}
+
 export function useProjects() {
   return useQuery({
     queryKey: keys.projects,
@@ -384,6 +399,15 @@ export function useStop(name: string) {
   });
 }
 
+/** Submits the same work once more, as it was. */
+export function useRunAgain(name: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: () => dataOf(api.POST("/api/v1/training-tasks/{name}/clone", one(name))),
+    onSuccess: () => client.invalidateQueries({ queryKey: keys.lists }),
+  });
+}
+
 /** Saves one output as a file. */
 export function useDownload(name: string) {
   return useMutation({
@@ -420,12 +444,38 @@ export function useRecipe(yaml: string) {
   });
 }
 
-/** Running tasks that others may run inside: of one replica, and inside none themselves. */
-export function useHosts() {
+/** Code that was packed and sent. */
+export interface SentCode extends Omit<Packed, "blob"> {
+  digest: string;
+}
+
+/** Packs files that were chosen and sends them as an archive; the same bytes twice are kept once. */
+export function useSendCode() {
+  const { t } = useTranslation();
+  return useMutation({
+    mutationFn: async ({ files }: { files: readonly File[]; project: string }): Promise<SentCode> => {
+      const { CantPack, chosenFrom, pack } = await import("../pack");
+      try {
+        const { blob, ...packed } = await pack(chosenFrom(files));
+        const headers = { "Content-Type": "application/octet-stream" };
+        const response = await ask("/api/v1/archives", { method: "POST", body: blob, headers });
+        const body: { data: { digest: string } } = await response.json();
+        return { ...packed, digest: body.data.digest };
+      } catch (error) {
+        if (error instanceof CantPack) throw new Error(t(`pack.${error.why}`));
+        if (error instanceof DOMException) throw new Error(t("pack.unreadable")); // it was changed or taken away
+        throw error;
+      }
+    },
+  });
+}
+
+/** Running tasks of a project that others may run inside: of one replica, and inside none themselves. */
+export function useHosts(project: string) {
   return useQuery({
-    queryKey: [...keys.lists, "hosts"],
+    queryKey: [...keys.lists, "hosts", project],
     queryFn: async () => {
-      const query = { phase: ["Running" as const], limit: 500 };
+      const query = { phase: ["Running" as const], limit: 500, project: project || undefined };
       const page = await dataOf(api.GET("/api/v1/training-tasks", { params: { query } }));
       return (page.items ?? []).filter(
         ({ spec }) => spec.roles?.length === 1 && (spec.roles[0]?.replicas ?? 1) === 1 && !spec.inside?.length,
@@ -435,9 +485,9 @@ export function useHosts() {
 }
 
 /** What running tasks would be together as the nodes of a training; nothing is submitted. */
-export function useInside(names: string[], framework: string) {
+export function useInside(project: string, names: string[], framework: string) {
   return useQuery({
-    queryKey: ["inside", names, framework],
+    queryKey: ["inside", project, names, framework],
     enabled: names.length > 0,
     retry: false,
     placeholderData: keepPreviousData,
@@ -451,7 +501,8 @@ export function useInside(names: string[], framework: string) {
           framework: (framework || "plain") as Schemas["ExistingPreview"]["framework"],
         },
       };
-      return dataOf(api.POST("/api/v1/training-tasks/existing/preview", { body }));
+      const params = { query: { project: project || undefined } };
+      return dataOf(api.POST("/api/v1/training-tasks/existing/preview", { body, params }));
     },
   });
 }

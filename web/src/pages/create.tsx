@@ -1,37 +1,26 @@
-import {
-  Alert,
-  Button,
-  Group,
-  Input,
-  MultiSelect,
-  NumberInput,
-  Select,
-  SimpleGrid,
-  Stack,
-  Text,
-  Textarea,
-  TextInput,
-  Title,
-} from "@mantine/core";
+import { Alert, Button, Group, SimpleGrid, Stack, Textarea, Title } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { type FormEvent, lazy, Suspense, useMemo, useState } from "react";
+import { type FormEvent, lazy, type ReactNode, Suspense, useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { useNodes, useSubmit, useTaskOnce, useZones } from "../api/queries";
-import { draftFrom, emptyDraft, type Form, toForm, withForm, within } from "../draft";
+import { Refused, type Schemas } from "../api/client";
+import { useProjects, useSubmit, useTaskOnce, useWhoami } from "../api/queries";
+import { blankCommand, draftAgain, draftFrom, emptyDraft, toForm, withForm } from "../draft";
+import { type Faults, placeFaults, stillWrong } from "../faults";
 import { title } from "../format";
-import { Inside } from "../parts/inside";
+import { Fields } from "../parts/create-fields";
 import { Failure, Panel, View } from "../parts/states";
+import { keepProject, usualProject } from "../project";
 
 const Recipe = lazy(() => import("../parts/recipe"));
-const classes = ["inference", "training", "environment", "preemptible"] as const;
 
 const route = getRouteApi("/create");
 
 export function Create() {
-  const { from, step } = route.useSearch();
-  if (from === undefined || step === undefined) return <Editor draft={emptyDraft} />;
-  return <FromCheckpoint key={`${from}@${step}`} from={from} step={step} />;
+  const { from, step, again } = route.useSearch();
+  if (from !== undefined && step !== undefined)
+    return <FromCheckpoint key={`${from}@${step}`} from={from} step={step} />;
+  return again === undefined ? <Fresh /> : <Again key={again} name={again} />;
 }
 
 /** A copy of a task, to begin where that one was at a step. */
@@ -41,25 +30,94 @@ function FromCheckpoint({ from, step }: { from: string; step: number }) {
   return (
     <View read={read} rows={10}>
       {(task) => (
-        <Editor draft={draftFrom(task, step, t("create.fromName", { name: title(task).slice(0, 100), step }))} />
+        <WithProjects>
+          {(projects) => (
+            <Editor
+              draft={draftFrom(task, step, t("create.fromName", { name: title(task).slice(0, 100), step }))}
+              projects={projects}
+            />
+          )}
+        </WithProjects>
       )}
     </View>
   );
 }
 
-function Editor({ draft }: { draft: string }) {
+/** The same work as a task's, to be changed and run again. */
+function Again({ name }: { name: string }) {
+  const { t } = useTranslation();
+  const read = useTaskOnce(name);
+  return (
+    <View read={read} rows={10}>
+      {(task) => (
+        <WithProjects>
+          {(projects) => (
+            <Editor draft={draftAgain(task)} projects={projects} note={t("create.again", { name: title(task) })} />
+          )}
+        </WithProjects>
+      )}
+    </View>
+  );
+}
+
+function Fresh() {
+  return (
+    <WithProjects>
+      {(projects) => {
+        const names = projects.map((p) => p.metadata.name ?? "");
+        return <Editor draft={withForm(emptyDraft, { project: usualProject(names) })} projects={projects} />;
+      }}
+    </WithProjects>
+  );
+}
+
+/** The projects one may use: all for who looks after the cluster, one's own for everybody else. */
+function WithProjects({ children }: { children: (projects: readonly Schemas["Project"][]) => ReactNode }) {
+  const who = useWhoami();
+  const all = useProjects();
+  const read = {
+    data: who.data && all.data ? { who: who.data, all: all.data.items } : undefined,
+    error: who.error ?? all.error,
+    refetch: () => Promise.all([who.refetch(), all.refetch()]),
+  };
+  return (
+    <View read={read} rows={10}>
+      {(d) => children(d.who.seesAll ? d.all : d.all.filter((p) => d.who.projects?.includes(p.metadata.name ?? "")))}
+    </View>
+  );
+}
+
+function Editor({ draft, projects, note }: { draft: string; projects: readonly Schemas["Project"][]; note?: string }) {
   const { t } = useTranslation();
   const [yaml, setYaml] = useState(draft);
   const form = useMemo(() => toForm(yaml), [yaml]);
   const submit = useSubmit();
+  const [sent, setSent] = useState<string>(); // what was sent last, with which its faults are compared
   const [shown, recipe] = useDisclosure(false);
   const navigate = useNavigate();
+  const page = useRef<HTMLFormElement>(null);
+  const blank = useMemo(() => blankCommand(yaml), [yaml]);
+  const faults = useFaults(submit.error, sent, yaml);
+  if (sent !== undefined && blank) faults.at.command ??= t("create.commandEmpty");
+  const marked = Object.keys(faults.at).length + Object.keys(faults.rows).length;
+
+  // The first field that needs a hand is where the hand goes.
+  const answers = submit.submittedAt + (submit.isPending ? 0 : 1);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each answer moves the focus once
+  useEffect(() => {
+    if (submit.isPending || sent === undefined || marked === 0) return;
+    page.current?.querySelector<HTMLElement>('[aria-invalid="true"], [data-fault]')?.focus();
+  }, [answers]);
+
   function send(dryRun: boolean) {
+    setSent(yaml);
     submit.mutate(
-      { yaml, dryRun },
+      { yaml, dryRun: dryRun || blank }, // what else is wrong is told with it
       {
         onSuccess: (made) => {
-          if (!dryRun) void navigate({ to: "/tasks/$name", params: { name: made.taskId } });
+          if (made.dryRun) return;
+          keepProject(form?.project ?? "");
+          void navigate({ to: "/tasks/$name", params: { name: made.taskId } });
         },
       },
     );
@@ -69,7 +127,7 @@ function Editor({ draft }: { draft: string }) {
     send(false);
   }
   return (
-    <form onSubmit={onSubmit}>
+    <form onSubmit={onSubmit} ref={page} noValidate>
       <Stack>
         <Group justify="space-between">
           <Title order={1} size="h3">
@@ -87,20 +145,35 @@ function Editor({ draft }: { draft: string }) {
             </Button>
           </Group>
         </Group>
+        {note && (
+          <Alert color="blue" variant="light" role="note">
+            {note}
+          </Alert>
+        )}
+        {projects.length === 0 && (
+          <Alert color="orange" variant="light" title={t("create.noProject")}>
+            {t("create.noProjectHint")}
+          </Alert>
+        )}
         {shown && (
           <Suspense>
             <Recipe yaml={yaml} close={recipe.close} />
           </Suspense>
         )}
-        {submit.error && <Failure error={submit.error} />}
-        {submit.data?.dryRun && !submit.error && (
+        <Verdict error={submit.error} faults={faults} marked={marked} pending={submit.isPending} />
+        {submit.data?.dryRun && !submit.error && marked === 0 && sent === yaml && (
           <Alert color="green" variant="light" role="status">
             {t("create.checkOk")}
           </Alert>
         )}
         <SimpleGrid cols={{ base: 1, md: 2 }}>
           <Panel title={t("create.form")}>
-            <Fields form={form} change={(patch) => setYaml((old) => withForm(old, patch))} />
+            <Fields
+              form={form}
+              change={(patch) => setYaml((old) => withForm(old, patch))}
+              faults={faults}
+              projects={projects}
+            />
           </Panel>
           <Panel title={t("create.yaml")}>
             <Textarea
@@ -111,7 +184,7 @@ function Editor({ draft }: { draft: string }) {
               error={form ? undefined : t("create.yamlBad")}
               autosize
               minRows={18}
-              maxRows={32}
+              maxRows={48}
               spellCheck={false}
               styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: 13 } }}
             />
@@ -122,142 +195,30 @@ function Editor({ draft }: { draft: string }) {
   );
 }
 
-const blank: Form = {
-  displayName: "",
-  command: "",
-  image: "",
-  replicas: 1,
-  deviceType: "",
-  devices: 0,
-  cpu: "",
-  memory: "",
-  priorityClass: "",
-  zones: [],
-  framework: "",
-  inside: [],
-  fromTask: "",
-  fromStep: 0,
-};
+/** What was refused of what was sent last, as far as it was not changed since. */
+function useFaults(error: Error | null, sent: string | undefined, yaml: string): Faults {
+  return useMemo(() => {
+    const fields = error instanceof Refused ? error.fields : [];
+    const before = sent === undefined ? undefined : toForm(sent);
+    const now = stillWrong(placeFaults(fields, before), before, toForm(yaml));
+    return { ...now, at: { ...now.at } };
+  }, [error, sent, yaml]);
+}
 
-function Fields({ form, change }: { form: Form | undefined; change: (patch: Partial<Form>) => void }) {
+/** Above the form: how many fields are marked, and what has no field to be marked. */
+function Verdict(props: { error: Error | null; faults: Faults; marked: number; pending: boolean }) {
+  const { error, faults, marked, pending } = props;
   const { t } = useTranslation();
-  const zones = useZones();
-  const nodes = useNodes();
-  const types = useMemo(
-    () => [...new Set((nodes.data?.items ?? []).flatMap((n) => (n.spec.devices ?? []).map((d) => d.type)))].sort(),
-    [nodes.data],
-  );
-  const f = form ?? blank;
-  const disabled = form === undefined;
-  const lent = disabled || f.inside.length > 0; // what it has is then that of others
+  if (pending) return null;
+  const placed = error instanceof Refused && error.fields.length > 0 && faults.rest.length === 0;
   return (
-    <Stack gap="sm">
-      {disabled && <Text size="sm">{t("create.yamlBad")}</Text>}
-      <TextInput
-        label={t("create.displayName")}
-        description={t("create.displayNameHint")}
-        value={f.displayName}
-        onChange={(e) => change({ displayName: e.currentTarget.value })}
-        disabled={disabled}
-        maxLength={128}
-      />
-      <Textarea
-        label={t("create.command")}
-        description={t("create.commandHint")}
-        placeholder="fermi sample train"
-        value={f.command}
-        onChange={(e) => change({ command: e.currentTarget.value })}
-        disabled={disabled}
-        autosize
-        minRows={2}
-        maxRows={8}
-        spellCheck={false}
-        styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: 13 } }}
-      />
-      <TextInput
-        label={t("create.image")}
-        description={t("create.imageHint")}
-        placeholder="name:tag"
-        value={f.image}
-        onChange={(e) => change({ image: e.currentTarget.value })}
-        disabled={lent}
-        maxLength={512}
-        spellCheck={false}
-      />
-      {f.fromTask !== "" && (
-        <Input.Wrapper label={t("create.from")} description={t("create.fromHint")} labelElement="div">
-          <Group justify="space-between" wrap="nowrap" mt={4}>
-            <Text size="sm" className="break">
-              {f.fromTask} · {f.fromStep > 0 ? t("create.fromStep", { step: f.fromStep }) : t("create.fromNewest")}
-            </Text>
-            <Button size="compact-xs" variant="default" onClick={() => change({ fromTask: "", fromStep: 0 })}>
-              {t("create.fromRemove")}
-            </Button>
-          </Group>
-        </Input.Wrapper>
+    <>
+      {error && !placed && <Failure error={error} fields={faults.rest} title={t("create.notSubmitted")} />}
+      {marked > 0 && (
+        <Alert color="red" variant="light" role="alert">
+          {t("create.marked", { count: marked })}
+        </Alert>
       )}
-      <Inside names={f.inside} framework={f.framework} change={(names) => change(within(names))} disabled={disabled} />
-      <SimpleGrid cols={{ base: 1, xs: 2 }}>
-        <NumberInput
-          label={t("create.replicas")}
-          value={f.replicas}
-          onChange={(v) => typeof v === "number" && change({ replicas: v })}
-          min={1}
-          max={16384}
-          allowDecimal={false}
-          disabled={lent}
-        />
-        <Select
-          label={t("create.priority")}
-          data={classes.map((c) => ({ value: c, label: t(`create.priority.${c}`) }))}
-          value={f.priorityClass || "training"}
-          onChange={(v) => change({ priorityClass: v ?? "" })}
-          allowDeselect={false}
-          disabled={disabled}
-        />
-        <NumberInput
-          label={t("create.devices")}
-          value={f.devices}
-          onChange={(v) => typeof v === "number" && change({ devices: v })}
-          min={0}
-          max={64}
-          allowDecimal={false}
-          disabled={lent}
-        />
-        <Select
-          label={t("create.deviceType")}
-          placeholder={t("create.anyType")}
-          data={f.deviceType !== "" && !types.includes(f.deviceType) ? [...types, f.deviceType] : types}
-          value={f.deviceType || null}
-          onChange={(v) => change({ deviceType: v ?? "" })}
-          clearable
-          disabled={lent}
-        />
-        <TextInput
-          label={t("create.cpu")}
-          placeholder={t("create.default")}
-          value={f.cpu}
-          onChange={(e) => change({ cpu: e.currentTarget.value })}
-          disabled={lent}
-          maxLength={32}
-        />
-        <TextInput
-          label={t("create.memory")}
-          placeholder={t("create.default")}
-          value={f.memory}
-          onChange={(e) => change({ memory: e.currentTarget.value })}
-          disabled={lent}
-          maxLength={32}
-        />
-      </SimpleGrid>
-      <MultiSelect
-        label={t("create.zones")}
-        description={t("create.zonesHint")}
-        data={(zones.data?.items ?? []).map((z) => ({ value: z.metadata.name ?? "", label: title(z) }))}
-        value={f.zones}
-        onChange={(v) => change({ zones: v })}
-        disabled={lent}
-      />
-    </Stack>
+    </>
   );
 }

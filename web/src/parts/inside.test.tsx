@@ -26,7 +26,7 @@ afterEach(cleanup);
 
 /** The server: two tasks run, and together they are nodes in the order asked for. */
 async function answer(request: Request): Promise<Response> {
-  const data = request.url.endsWith("/preview")
+  const data = new URL(request.url).pathname.endsWith("/preview")
     ? preview((await request.json()).distributedConfig.nodeIds)
     : { items: ["env-a", "env-b"].map((name) => ({ metadata: { name }, spec: { roles: [{}] } })) };
   const body = JSON.stringify({ code: 200, message: "", data });
@@ -40,7 +40,7 @@ function preview(names: string[]) {
 
 function Page() {
   const [names, change] = useState(["env-a", "env-b"]);
-  return <Inside names={names} framework="plain" change={change} disabled={false} />;
+  return <Inside project="lab" names={names} framework="plain" change={change} disabled={false} />;
 }
 
 test("where the master is chosen no more, the next one is it", async () => {

@@ -7,6 +7,7 @@ import { View } from "./states";
 import { Warnings } from "./warnings";
 
 interface Choice {
+  project: string;
   names: string[];
   framework: string;
   change: (names: string[]) => void;
@@ -14,9 +15,9 @@ interface Choice {
 }
 
 /** Chooses running tasks to run inside, the first as master, and shows what they are together. */
-export function Inside({ names, framework, change, disabled }: Choice) {
+export function Inside({ project, names, framework, change, disabled, error }: Choice & { error?: string }) {
   const { t } = useTranslation();
-  const hosts = useHosts();
+  const hosts = useHosts(project);
   const known = (hosts.data ?? []).map((h) => ({ value: h.metadata.name ?? "", label: title(h) }));
   const gone = names.filter((n) => !known.some((k) => k.value === n)).map((n) => ({ value: n, label: n }));
   return (
@@ -27,17 +28,18 @@ export function Inside({ names, framework, change, disabled }: Choice) {
         data={[...known, ...gone]}
         value={names}
         onChange={change}
+        error={error}
         disabled={disabled}
         nothingFoundMessage={t("inside.none")}
         searchable
       />
-      {names.length > 0 && <Together names={names} framework={framework} change={change} />}
+      {names.length > 0 && <Together project={project} names={names} framework={framework} change={change} />}
     </Stack>
   );
 }
 
-function Together({ names, framework, change }: Omit<Choice, "disabled">) {
-  const read = useInside(names, framework);
+function Together({ project, names, framework, change }: Omit<Choice, "disabled">) {
+  const read = useInside(project, names, framework);
   return (
     <View read={read} rows={3}>
       {(p) => <Ready preview={p} first={(name) => change([name, ...names.filter((n) => n !== name)])} />}

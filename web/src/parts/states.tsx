@@ -18,9 +18,17 @@ export function Loading({ rows = 4 }: { rows?: number }) {
 }
 
 /** What went wrong, field by field, and a way to try again. */
-export function Failure({ error, retry, title }: { error: Error; retry?: () => void; title?: string }) {
+export function Failure(props: {
+  error: Error;
+  retry?: () => void;
+  title?: string;
+  /** Those to be listed here, where others stand at their place. */
+  fields?: Refused["fields"];
+}) {
+  const { error, retry, title } = props;
   const { t } = useTranslation();
   const refused = error instanceof Refused ? error : undefined;
+  const fields = props.fields ?? refused?.fields ?? [];
   const text = refused?.status === 0 ? t("state.offline") : error.message;
   return (
     <Alert color="red" variant="light" title={title ?? t("state.failed")} role="alert">
@@ -28,9 +36,9 @@ export function Failure({ error, retry, title }: { error: Error; retry?: () => v
         <Text size="sm" className="break">
           {text}
         </Text>
-        {refused && refused.fields.length > 0 && (
+        {fields.length > 0 && (
           <List size="sm">
-            {refused.fields.map((f) => (
+            {fields.map((f) => (
               <List.Item key={f.path + f.message} className="break">
                 <b>{f.path}</b>: {f.message}
               </List.Item>
