@@ -19,21 +19,16 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/id"
-)
-
-// The settings that are no pool.
-const (
-	Auto = "auto" // a pool is chosen that nothing on this machine uses
-	Host = "host" // replicas use the machine's own network
 )
 
 // Config is what an instance needs.
 type Config struct {
 	// Dir holds the instance's name, its pool and its leases. Several servers may share it.
 	Dir string
-	// Pool is Auto, or the addresses to use, such as 100.64.0.0/14.
+	// Pool is conf.NetworkAuto, or the addresses to use, such as 100.64.0.0/14.
 	Pool string
 	Log  *slog.Logger
 	// Alive says whether a replica still exists; what it leased is kept as long. Nil: all are.
@@ -184,11 +179,7 @@ func (n *Network) remember(who identity) error {
 // ranges are where a pool is looked for, in this order; each is cut into pools of poolBits.
 var ranges = []netip.Prefix{netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12")}
 
-const (
-	poolBits = 14
-	minBits  = 12 // of a pool that an operator names
-	maxBits  = 22
-)
+const poolBits = 14
 
 // choose is the pool of before, the one that was asked for, or one that nothing here uses.
 func (n *Network) choose(before netip.Prefix) (netip.Prefix, error) {
@@ -200,13 +191,16 @@ func (n *Network) choose(before netip.Prefix) (netip.Prefix, error) {
 	clash := func(p netip.Prefix) bool {
 		return slices.ContainsFunc(used, func(u netip.Prefix) bool { return u.Overlaps(p) })
 	}
-	if n.cfg.Pool != "" && n.cfg.Pool != Auto {
-		p, err := ParsePool(n.cfg.Pool)
-		if err == nil && p != before && clash(p) {
-			err = fault.New(fault.Conflict, "NetworkInUse", fault.T("Addresses of network %s are in use on this machine.", "本机已在使用 network %s 中的地址。", p)).
+	if n.cfg.Pool != conf.NetworkAuto {
+		p, ok := conf.ParseNetwork(n.cfg.Pool)
+		if !ok {
+			return p, fmt.Errorf("%q is no network for replicas", n.cfg.Pool)
+		}
+		if p != before && clash(p) {
+			return p, fault.New(fault.Conflict, "NetworkInUse", fault.T("Addresses of network %s are in use on this machine.", "本机已在使用 network %s 中的地址。", p)).
 				WithHint(fault.T("Give another network, or auto.", "请换一个 network，或设为 auto。"))
 		}
-		return p, err
+		return p, nil
 	}
 	leases, err := os.ReadDir(filepath.Join(n.cfg.Dir, dirAddresses))
 	if err != nil {
@@ -232,16 +226,6 @@ func (n *Network) choose(before netip.Prefix) (netip.Prefix, error) {
 // fromPool says that addresses are of another instance's pool, or all of it.
 func fromPool(u netip.Prefix, pools []netip.Prefix) bool {
 	return slices.ContainsFunc(pools, func(p netip.Prefix) bool { return p.Bits() <= u.Bits() && p.Contains(u.Addr()) })
-}
-
-// ParsePool reads the setting's CIDR.
-func ParsePool(text string) (netip.Prefix, error) {
-	p, err := netip.ParsePrefix(text)
-	if err != nil || !p.Addr().Is4() || p.Bits() < minBits || p.Bits() > maxBits || p != p.Masked() || !p.Addr().IsPrivate() && !ranges[0].Contains(p.Addr()) {
-		return netip.Prefix{}, fault.New(fault.Invalid, "BadNetwork", fault.T("%s is no network for replicas.", "%s 不能用作副本网络。", strconv.Quote(text))).
-			WithHint(fault.T("Give auto, host, or private IPv4 addresses from /%d to /%d, such as 100.64.0.0/14.", "请使用 auto、host，或 /%d 到 /%d 的私有 IPv4 网段，例如 100.64.0.0/14。", minBits, maxBits))
-	}
-	return p, nil
 }
 
 // used are the addresses and routes of this machine that are not ours, and the pools of other instances.

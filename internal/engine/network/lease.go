@@ -59,7 +59,7 @@ func (n *Network) describe(a netip.Addr) record.Network {
 	}
 	i := n.blockOf(a)
 	return record.Network{
-		Address: netip.PrefixFrom(a, n.shape.bits), Gateway: n.gateway(i), Bridge: n.bridgeName(i), Link: n.vethName(a), API: n.API(),
+		Address: netip.PrefixFrom(a, n.shape.bits), Gateway: n.gateway(i), Bridge: n.bridgeName(i), Link: n.vethName(a), Server: n.server(),
 	}
 }
 

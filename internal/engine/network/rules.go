@@ -219,6 +219,14 @@ func (n *Network) Admit(port uint16) error {
 	})
 }
 
+// server is where replicas find the API; "": nowhere yet.
+func (n *Network) server() string {
+	if len(n.doors) == 0 {
+		return ""
+	}
+	return "http://" + netip.AddrPortFrom(n.API(), n.doors[len(n.doors)-1]).String()
+}
+
 func door(port uint16) nftables.SetElement {
 	return nftables.SetElement{Key: binary.BigEndian.AppendUint16(nil, port)}
 }

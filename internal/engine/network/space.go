@@ -25,8 +25,8 @@ type Space struct {
 	file *os.File
 }
 
-// inner is the replica's interface, as it sees it.
-const inner = "eth0"
+// Inner is the replica's interface, as it sees it.
+const Inner = "eth0"
 
 // Make makes the namespace that a lease is for, with its interfaces, addresses and way out.
 func Make(lease record.Network) (*Space, error) {
@@ -74,7 +74,7 @@ func (s *Space) plug(within *netlink.Handle, lease record.Network) error {
 	} else if err != nil {
 		return fmt.Errorf("interface %s: %w", lease.Link, err)
 	}
-	eth, err := within.LinkByName(inner)
+	eth, err := within.LinkByName(Inner)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Space) plug(within *netlink.Handle, lease record.Network) error {
 	}
 	// The inner end first: the bridge takes a port at once that has a carrier when it is switched on.
 	if err := within.LinkSetUp(eth); err != nil {
-		return fmt.Errorf("%s: %w", inner, err)
+		return fmt.Errorf("%s: %w", Inner, err)
 	}
 	outer, err := netlink.LinkByName(lease.Link)
 	if err == nil {
@@ -137,7 +137,7 @@ func (s *Space) addPair(bridge *netlink.LinkAttrs, lease record.Network) error {
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("veth"))
 	peer := info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.VETH_INFO_PEER, nil)
 	nl.NewIfInfomsgChild(peer, unix.AF_UNSPEC)
-	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(inner))
+	peer.AddRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(Inner))
 	peer.AddRtAttr(unix.IFLA_MTU, mtu)
 	peer.AddRtAttr(unix.IFLA_ADDRESS, hardware(lease.Address.Addr()))
 	peer.AddRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(s.file.Fd())))
@@ -226,10 +226,18 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// Probe says why no replica can have a network of its own here; nil: it can.
-func Probe() error {
-	if os.Geteuid() != 0 {
-		return ErrNotRoot
+// New makes a namespace with nothing in it, to find out whether one can be made.
+func New() (*Space, error) {
+	s := &Space{}
+	err := onThread(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("new network namespace: %w", err)
+		}
+		s.file, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return onThread(func() error { return unix.Unshare(unix.CLONE_NEWNET) })
+	return s, nil
 }

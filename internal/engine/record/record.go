@@ -98,9 +98,9 @@ type Link struct {
 type Network struct {
 	Address netip.Prefix `json:"address"` // with the length of its block
 	Gateway netip.Addr   `json:"gateway"`
-	Bridge  string       `json:"bridge"` // that it is connected to
-	Link    string       `json:"link"`   // its interface on the machine's side
-	API     netip.Addr   `json:"api"`    // where the server is reached
+	Bridge  string       `json:"bridge"`           // that it is connected to
+	Link    string       `json:"link"`             // its interface on the machine's side
+	Server  string       `json:"server,omitempty"` // URL at which the API is open to it
 }
 
 // Tiers are the places that checkpoints of a node's replicas go to. There is no secret in it.
