@@ -468,6 +468,7 @@ type Rendezvous struct {
 	// Origin is where the step lies; nil: in the memory of the ranks' launchers.
 	Origin *CheckpointOrigin `json:"origin,omitempty" doc:"The checkpoint that the step was read from; absent: memory."`
 	Ports  []int             `json:"ports,omitempty" doc:"Where its processes listen, in rank order; absent where the framework does not ask."`
+	Hosts  []string          `json:"hosts,omitempty" doc:"The addresses of its replicas, in rank order, where they have their own and the framework asks."`
 	// Below tells members of the generation from replicas that came after it was opened.
 	Below map[string]int `json:"below,omitempty" doc:"Elastic tasks and tasks with spares: by role, the index below which replicas are members."`
 	// What follows is of tasks with spares.

@@ -68,6 +68,8 @@ type Config struct {
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
 	Quantum      time.Duration // placement's
+	// Network is conf.NetworkAuto, conf.NetworkHost or the addresses of replicas; "" is auto.
+	Network string
 	// FirstUID and LastUID bound the uids of projects.
 	FirstUID, LastUID int
 	Processes         int // how many processes virtual nodes may start; the engine's guess when 0
@@ -284,7 +286,9 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	}()
 
 	var faces run.Group
-	faces.Add("api", func(ctx context.Context) error { return p.api.Run(ctx, listener) })
+	doors := newDoors(listener)
+	faces.Add("api", func(ctx context.Context) error { return p.api.Run(ctx, doors) })
+	faces.Add("network", func(ctx context.Context) error { return p.openToReplicas(ctx, doors) })
 	faces.Add("start", p.bootstrap)
 	faces.Add("leader", p.campaign)
 	faces.Add("checks", p.runChecks)
@@ -331,7 +335,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 			p.nodes.Changed(o)
 			p.train.Notify(o.TaskID, o.Name)
 		},
-		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf,
+		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {
@@ -444,6 +448,9 @@ func (p *part) ready() error {
 func (p *part) close() {
 	if p.could != nil {
 		p.could.Close()
+	}
+	if p.walls != nil {
+		p.leaveNetwork()
 	}
 	if p.history != nil {
 		if err := p.history.Close(); err != nil {

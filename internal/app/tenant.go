@@ -1,12 +1,18 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -21,15 +27,46 @@ const (
 // walls is what this machine can do to keep projects apart.
 type walls struct {
 	missing []string
-	err     error // nothing can be kept apart
+	err     error            // nothing can be kept apart
+	network *network.Network // nil with err
 }
 
-func (p *part) probe() walls {
-	missing, err := inside.Probe(p.cfg.FirstUID, p.private(), p.cfg.Data)
-	if err != nil && !errors.Is(err, inside.ErrNotRoot) {
-		p.cfg.Log.Warn("projects can't be kept apart on this machine; only the owner may start processes", "error", err)
+var errHostNetwork = errors.New("network is host")
+
+func (p *part) probe() (w walls) {
+	w.missing, w.network, w.err = p.tryWalls()
+	if w.err != nil && !errors.Is(w.err, inside.ErrNotRoot) && !errors.Is(w.err, errHostNetwork) {
+		p.cfg.Log.Warn("projects can't be kept apart on this machine; only the owner may start processes", "error", w.err)
 	}
-	return walls{missing, err}
+	return w
+}
+
+// tryWalls builds one, with a network of its own, and makes the network of the instance.
+func (p *part) tryWalls() ([]string, *network.Network, error) {
+	switch {
+	case os.Geteuid() != 0:
+		return nil, nil, inside.ErrNotRoot
+	case p.cfg.Network == conf.NetworkHost:
+		return nil, nil, errHostNetwork
+	}
+	space, err := network.New()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer space.Close()
+	missing, err := inside.Probe(p.cfg.FirstUID, p.private(), p.cfg.Data, space.Descriptor())
+	if err != nil {
+		return nil, nil, err
+	}
+	replicas := filepath.Join(p.cfg.Shared, "engine", "replicas")
+	n, err := network.Open(network.Config{
+		Dir: filepath.Join(p.cfg.Shared, "engine", "network"), Pool: cmp.Or(p.cfg.Network, conf.NetworkAuto), Log: p.cfg.Log.With("part", "network"),
+		Alive: func(replica string) bool {
+			_, err := os.Lstat(filepath.Join(replicas, replica))
+			return !errors.Is(err, fs.ErrNotExist)
+		},
+	})
+	return missing, n, err
 }
 
 // private are the folders that no user's process may see.
@@ -64,6 +101,11 @@ func (p *part) burnUID(least int) (int, error) {
 func (p *part) inventory(ctx context.Context) ([]api.Node, error) {
 	nodes, err := p.cfg.Inventory(ctx)
 	tenancy, why := p.walls().say()
+	if e := p.engine.Load(); e != nil && e.Exposed() > 0 {
+		n := e.Exposed()
+		old := fault.T("Replicas that an earlier version started still use the machine's network, until they end (%d).", "由旧版本启动的副本仍在使用本机网络，直至其结束（%d 个）。", n)
+		why = fault.Text{EN: strings.TrimSpace(why.EN + " " + old.EN), ZH: why.ZH + old.ZH}
+	}
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
 		s := &nodes[i].Status
@@ -79,12 +121,18 @@ func (w walls) say() (string, fault.Text) {
 	case errors.Is(w.err, inside.ErrNotRoot):
 		return tenancySingle, fault.T("Fermi does not run as root, so projects are not kept apart: only user %s may start processes here.",
 			"Fermi 未以 root 运行，无法隔离项目：只有用户 %s 可以在此启动进程。", adminName)
+	case errors.Is(w.err, errHostNetwork):
+		return tenancySingle, fault.T("network is host, so projects are not kept apart: only user %s may start processes here.",
+			"network 设置为 host，无法隔离项目：只有用户 %s 可以在此启动进程。", adminName)
 	case w.err != nil:
 		return tenancySingle, fault.T("This system does not let projects be kept apart (%[2]v): only user %[1]s may start processes here.",
 			"本系统不允许隔离项目（%[2]v）：只有用户 %[1]s 可以在此启动进程。", adminName, w.err)
 	case slices.Contains(w.missing, inside.MissingSockets):
 		return tenancyIsolated, fault.T("Abstract unix sockets are shared between projects: this kernel (before 6.12, or without Landlock) can't part them.",
 			"各项目共享抽象 unix 套接字：当前内核（早于 6.12 或未启用 Landlock）无法隔离。")
+	}
+	if w.network != nil {
+		return tenancyIsolated, fault.T("Replicas have addresses of network %s; they reach the API at %s.", "副本使用网络 %s 中的地址，API 地址为 %s。", w.network.Pool(), w.network.API())
 	}
 	return tenancyIsolated, fault.Text{}
 }

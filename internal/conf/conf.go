@@ -37,6 +37,7 @@ type Settings struct {
 	ArchiveAfter  time.Duration
 	Quantum       time.Duration
 	Processes     int
+	Network       string
 	TenantUIDs    Range
 	TLSCert       string
 	TLSKey        string
@@ -93,6 +94,7 @@ var table = []entry{
 	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},
 	{"quantum", "10m", "how long a task stands as it is before an equal may have its place, or before it grows", func(s *Settings) value { return (*span)(&s.Quantum) }},
 	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
+	{"network", "auto", "addresses for replicas, each in a network namespace of its own, when run as root: auto, private IPv4 addresses such as 100.64.0.0/14, or host for the machine's own network, which makes it single-tenant", func(s *Settings) value { return (*text)(&s.Network) }},
 	{"tenants.uids", "1900000000-1900065535", "uids for projects, one each, when run as root; nobody else on the machine may use them", func(s *Settings) value { return &s.TenantUIDs }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
 	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},

@@ -39,7 +39,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, TenantUIDs: Range{1900000000, 1900065535}, EtcdPrefix: "/fermi/v1/", PeerListen: "127.0.0.1:0", CheckpointsRegion: "us-east-1", CheckpointsRate: 256}
+	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantUIDs: Range{1900000000, 1900065535}, EtcdPrefix: "/fermi/v1/", PeerListen: "127.0.0.1:0", CheckpointsRegion: "us-east-1", CheckpointsRate: 256}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)
 	}
@@ -56,7 +56,7 @@ func TestOrder(t *testing.T) {
 	}
 	want := &Settings{
 		Data: "/file", Listen: "127.0.0.1:3", LogLevel: "debug", LogFormat: "json", Demo: true, Processes: 12,
-		ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, TenantUIDs: Range{1900000000, 1900065535}, EtcdEndpoints: []string{"https://a:1", "https://b:1"}, EtcdPrefix: "/fermi/v1/", PeerListen: "127.0.0.1:0", CheckpointsRegion: "us-east-1", CheckpointsRate: 256,
+		ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantUIDs: Range{1900000000, 1900065535}, EtcdEndpoints: []string{"https://a:1", "https://b:1"}, EtcdPrefix: "/fermi/v1/", PeerListen: "127.0.0.1:0", CheckpointsRegion: "us-east-1", CheckpointsRate: 256,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)
@@ -112,10 +112,16 @@ func TestRefusals(t *testing.T) {
 		{"half of TLS", "", nil, []string{"--tls-cert", os.Args[0]}, []string{"tls.key"}},
 		{"TLS absent", "", nil, []string{"--tls-cert", os.Args[0], "--tls-key", "/nowhere/key"}, []string{"tls.key"}},
 		{"etcd", "", nil, []string{"--etcd-endpoints", "etcd:2379"}, []string{"etcd.endpoints"}},
-		{"etcd, far and open", "", nil, []string{"--etcd-endpoints", "http://127.0.0.1:2379,http://etcd:2379"}, []string{"etcd.endpoints"}},
+		{"etcd, far and open", "", nil, []string{"--etcd-endpoints", "unix:///run/etcd,http://etcd:2379"}, []string{"etcd.endpoints"}},
+		{"etcd, open to tasks", "", nil, []string{"--etcd-endpoints", "http://127.0.0.1:2379,http://localhost:2379,http://[::1]:2379"}, []string{"etcd.endpoints", "etcd.endpoints", "etcd.endpoints"}},
+		{"network", "", nil, []string{"--network", "10.0.0.0/8"}, []string{"network"}},
+		{"network, of everybody", "", nil, []string{"--network", "8.8.0.0/16"}, []string{"network"}},
+		{"network, an address", "", nil, []string{"--network", "10.1.0.1/16"}, []string{"network"}},
+		{"network, IPv6", "", nil, []string{"--network", "fd00::/16"}, []string{"network"}},
+		{"network, empty", "", nil, []string{"--network", ""}, []string{"network"}},
 		{"etcd, half of TLS", "", nil, []string{"--etcd-endpoints", "https://etcd:2379", "--etcd-cert", os.Args[0]}, []string{"etcd.key"}},
 		{"etcd, TLS absent", "", nil, []string{"--etcd-endpoints", "https://etcd:2379", "--etcd-ca", "/nowhere/ca"}, []string{"etcd.ca"}},
-		{"etcd, TLS unused", "", nil, []string{"--etcd-endpoints", "http://127.0.0.1:2379", "--etcd-ca", os.Args[0]}, []string{"etcd.ca"}},
+		{"etcd, TLS unused", "", nil, []string{"--etcd-endpoints", "unix:///run/etcd", "--etcd-ca", os.Args[0]}, []string{"etcd.ca"}},
 		{"etcd, prefix", "", nil, []string{"--etcd-prefix", "fermi"}, []string{"etcd.prefix"}},
 		{"peer, everywhere", "", nil, []string{"--peer-listen", "0.0.0.0:7071"}, []string{"peer.listen"}},
 		{"peer, no port", "", nil, []string{"--peer-listen", "10.0.0.7"}, []string{"peer.listen"}},

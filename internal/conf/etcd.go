@@ -27,7 +27,11 @@ func (s *Settings) etcd() []fault.Field {
 		if strings.HasSuffix(u.Scheme, "s") {
 			secure++
 		}
-		if u.Scheme == "http" && !Loopback(u.Hostname()) && !s.Insecure {
+		switch {
+		case u.Scheme != "http" || s.Insecure:
+		case Loopback(u.Hostname()):
+			add("etcd.endpoints", "%s is open to every process of this machine, tasks among them: whoever reaches it owns the cluster; use unix:///PATH in a folder of root's, https with etcd.ca, etcd.cert and etcd.key, or say insecure.", "%s 对本机所有进程（包括任务）开放，能访问它的人即可控制整个集群；请使用仅 root 可进入目录中的 unix:///PATH，或使用 https 并配置 etcd.ca、etcd.cert 和 etcd.key，或显式设置 insecure。", strconv.Quote(e))
+		default:
 			add("etcd.endpoints", "%s is on another machine and not encrypted: whoever reaches it owns the cluster; use https with etcd.ca, etcd.cert and etcd.key, or say insecure.", "%s 位于其他机器且未加密，能访问它的人即可控制整个集群；请使用 https 并配置 etcd.ca、etcd.cert 和 etcd.key，或显式设置 insecure。", strconv.Quote(e))
 		}
 	}

@@ -89,6 +89,9 @@ type Recipe struct {
 	// Bare: processes are numbered by the program that starts them, not by their launcher.
 	Bare  bool `json:"bare,omitempty"`
 	Table int  `json:"table,omitempty"`
+	// Hosts is how many replicas the texts name: ${FERMI_HOST_n} is the address of the n-th, ${FERMI_INTERFACE}
+	// the interface to them.
+	Hosts int `json:"hosts,omitempty"`
 }
 
 // State is how far a replica got.

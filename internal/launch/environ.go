@@ -38,7 +38,7 @@ func (l *launcher) base() (list []string) {
 
 // environ builds the process's environment. Later ones win: the base, ours, then the user's; but the marks
 // by which we find the tree stay ours.
-func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, base []string) []string {
+func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, base []string, at place) []string {
 	env := newEnv()
 	env.set("PATH", defaultPath)
 	for _, kv := range base {
@@ -54,6 +54,12 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	env.set("FERMI_INDEX", strconv.Itoa(r.Index))
 	env.set("FERMI_NODE", r.Node)
 	env.set("FERMI_ZONE", r.Zone)
+	if address := at.address(); address != "" {
+		env.set("FERMI_ADDRESS", address)
+		if at.lease.Server != "" {
+			env.set("FERMI_SERVER", at.lease.Server)
+		}
+	}
 	env.set("FERMI_OUTPUT", filepath.Join(dir, record.DirOutput))
 	env.set("FERMI_HP_FILE", filepath.Join(dir, fileHyper))
 	if len(r.SecretFiles) > 0 {

@@ -63,7 +63,7 @@ func (l *launcher) facts() *preflight.Facts {
 	if !l.replica.Preflight {
 		return nil
 	}
-	f := factsOf(l.root(), l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, l.base()), l.dir)
+	f := factsOf(l.root(), l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, l.base(), l.place), l.dir)
 	if l.image != nil {
 		f.Versions["image"] = l.image.Digest[:min(len(l.image.Digest), 39)]
 	}

@@ -63,6 +63,8 @@ type launcher struct {
 	gitTries  int                      // of prepare alone
 	tenant    record.Tenant            // zero: the process is who we are
 	images    string                   // record.Link.Images
+	settled   func() (place, error)    // waits for place
+	place     place                    // of live, before anything is opened for ranks
 	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
 	ranks     *ranks
 	peers     *peers         // nil: states are kept here alone
@@ -194,6 +196,9 @@ func (l *launcher) run(ctx context.Context) error {
 		// A launcher before us was told to start and is gone: whether it did, only the engine can
 		// find out. A second start is the one thing that must never happen.
 		return errors.New("an earlier launcher was lost after its go; the engine must settle this replica")
+	}
+	if !exited {
+		l.settled = l.settleIn(ends.Network)
 	}
 	if l.group, err = cgroup.Load(l.dir); err != nil {
 		l.log.Warn("cgroup unknown; processes are found by descent", "error", err)

@@ -70,7 +70,12 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer wg.Wait()
 	defer cancel()
 	defer l.freePorts()
-	if err := errors.Join(l.reserveFirst(), l.reserveOwn()); err != nil {
+	var err error
+	if l.place, err = l.settled(); err != nil {
+		return l.notStarted(err)
+	}
+	defer l.place.space.Close()
+	if err := l.place.space.Do(func() error { return errors.Join(l.reserveFirst(), l.reserveOwn()) }); err != nil {
 		return l.notStarted(err)
 	}
 	defer l.reapStandby()
@@ -78,7 +83,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	code := make(chan error, 1)
 	there := make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
-	l.rehearsal.prepare(l.ranks.preflighted, l.serve.port)
+	l.rehearsal.prepare(l.ranks.preflighted, l.place.space, l.serve.port)
 	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }
 	defer l.rehearsal.stop()
 	peer := 0
@@ -90,7 +95,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	ready := func() {
 		facts := l.facts()
 		l.rehearsal.trial = l.trialOf(facts, there)
-		l.ranks.ready(l.next.port, l.serve.port, peer, l.own, facts)
+		l.ranks.ready(l.place.address(), l.next.port, l.serve.port, peer, l.own, facts)
 	}
 	if l.replica.Image == "" { // otherwise nobody knows yet what its ranks will find
 		ready()
@@ -257,10 +262,10 @@ func (l *launcher) stageOf(g link.Generation) (s stage, err error) {
 	if s.dir, err = workDir(l.replica, l.codeDir()); err != nil {
 		return s, err
 	}
-	if s.replica, err = settled(l.replica, l.dir, g); err != nil {
+	if s.replica, err = settled(l.replica, l.dir, l.place.link(), g); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
-	s.env, s.each = environ(s.replica, l.dir, l.secrets, l.creds, l.base()), l.rankEnviron(s.replica, g)
+	s.env, s.each = environ(s.replica, l.dir, l.secrets, l.creds, l.base(), l.place), l.rankEnviron(s.replica, g)
 	return s, nil
 }
 
@@ -312,6 +317,12 @@ func (l *launcher) sink(g link.Generation) sink {
 func (l *launcher) prepare(ctx context.Context, ready func()) error {
 	if err := l.makeFolders(); err != nil {
 		return err
+	}
+	if note, err := l.place.name(l.dir, l.replica); err != nil {
+		return err
+	} else if note != "" {
+		l.log.Warn(note)
+		l.spool.notice("%s", note)
 	}
 	if err := l.makeSharedMemory(); err != nil {
 		return err

@@ -71,7 +71,7 @@ func (l *launcher) takePort(generation int64) error {
 	}
 	l.last.free()
 	l.last, l.ported = l.next, generation
-	return l.reserve()
+	return l.place.space.Do(l.reserve)
 }
 
 // reserveOwn takes the ports that the processes of a recipe are known by. They stay the same in every

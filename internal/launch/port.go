@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservation is a TCP port that nobody on this machine is given by chance: bound, and not
+// reservation is a TCP port that nobody in the replica's network is given by chance: bound, and not
 // listening. A program that binds it by number with SO_REUSEADDR, as rank 0 of every framework
 // does, gets it nevertheless.
 type reservation struct {

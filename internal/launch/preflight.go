@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
@@ -33,6 +34,7 @@ type rehearsal struct {
 	report  func(*preflight.Report)
 	devices func() preflight.Devices // nil: none
 	trial   *trial                   // nil: nothing is computed
+	space   *network.Space           // of the ranks
 
 	mu     sync.Mutex
 	round  string
@@ -41,10 +43,10 @@ type rehearsal struct {
 }
 
 // prepare comes before the leader knows the ports.
-func (r *rehearsal) prepare(report func(*preflight.Report), ports ...int) {
+func (r *rehearsal) prepare(report func(*preflight.Report), space *network.Space, ports ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ports, r.report = ports, report
+	r.ports, r.report, r.space = ports, report, space
 }
 
 // begin is the leader's order. The same round is done once.
@@ -62,8 +64,11 @@ func (r *rehearsal) begin(round preflight.Round) {
 	r.round, r.end = round.ID, func() { cancel(); wg.Wait() }
 	out := &preflight.Report{Round: round.ID}
 	for _, port := range r.ports {
-		l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
-		if err != nil {
+		var l net.Listener
+		if err := r.space.Do(func() (err error) {
+			l, err = net.Listen("tcp", ":"+strconv.Itoa(port))
+			return err
+		}); err != nil {
 			out.Listen, out.Port = preflight.Taken, port
 			continue
 		}
@@ -72,7 +77,7 @@ func (r *rehearsal) begin(round preflight.Round) {
 	tested, tried := r.testDevices(), make(chan preflight.Devices, 1)
 	wg.Go(func() { tried <- r.trial.run(ctx) })
 	wg.Go(func() {
-		out.Results = connectAll(ctx, round)
+		out.Results = connectAll(ctx, r.space, round)
 		out.Devices = together(tested(ctx), <-tried)
 		if ctx.Err() == nil {
 			r.report(out)
@@ -152,13 +157,13 @@ func answerPeer(conn net.Conn, round string) {
 }
 
 // connectAll tries the targets side by side.
-func connectAll(ctx context.Context, round preflight.Round) []preflight.Result {
+func connectAll(ctx context.Context, space *network.Space, round preflight.Round) []preflight.Result {
 	ctx, cancel := context.WithTimeout(ctx, preflightFor)
 	defer cancel()
 	out := make([]preflight.Result, len(round.Targets))
 	var wg sync.WaitGroup
 	for i, target := range round.Targets {
-		wg.Go(func() { out[i] = reach(ctx, target, round.ID) })
+		wg.Go(func() { out[i] = reach(ctx, space, target, round.ID) })
 	}
 	wg.Wait()
 	return out
@@ -166,10 +171,10 @@ func connectAll(ctx context.Context, round preflight.Round) []preflight.Result {
 
 // reach tries until the peer answers or the time is over: it may have had its order later. One that
 // another program answers for is tried again too, and told apart in the end.
-func reach(ctx context.Context, target preflight.Target, round string) preflight.Result {
+func reach(ctx context.Context, space *network.Space, target preflight.Target, round string) preflight.Result {
 	r := preflight.Result{Target: target}
 	for {
-		why := tryPeer(ctx, &r, round)
+		why := tryPeer(ctx, space, &r, round)
 		if why != preflight.Silent || r.Error == "" {
 			r.Error = why // the end of the time is no news about a port that said something before
 		}
@@ -185,9 +190,12 @@ func reach(ctx context.Context, target preflight.Target, round string) preflight
 }
 
 // tryPeer tries once; "": it answered.
-func tryPeer(ctx context.Context, r *preflight.Result, round string) (fault string) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", r.Address)
-	if err != nil {
+func tryPeer(ctx context.Context, space *network.Space, r *preflight.Result, round string) (fault string) {
+	var conn net.Conn
+	if err := space.Do(func() (err error) { // targets are addresses, so this goroutine makes the socket
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", r.Address)
+		return err
+	}); err != nil {
 		return dialFault(err)
 	}
 	defer conn.Close()

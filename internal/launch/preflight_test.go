@@ -35,7 +35,7 @@ func newPeer(t *testing.T) *peer {
 		}
 		t.Cleanup((*r).free)
 	}
-	p.prepare(func(r *preflight.Report) { p.said <- r }, p.lead.port, p.serve.port)
+	p.prepare(func(r *preflight.Report) { p.said <- r }, nil, p.lead.port, p.serve.port)
 	t.Cleanup(p.stop)
 	return p
 }

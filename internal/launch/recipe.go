@@ -25,7 +25,7 @@ const fileTaskKey = "task.key"
 
 // settled is the replica with what only a launcher knows put in its place in the texts of a recipe:
 // the folders, and where the processes of this generation listen.
-func settled(r engine.Replica, dir string, g link.Generation) (engine.Replica, error) {
+func settled(r engine.Replica, dir, link string, g link.Generation) (engine.Replica, error) {
 	if r.Recipe == nil {
 		return r, nil
 	}
@@ -35,7 +35,14 @@ func settled(r engine.Replica, dir string, g link.Generation) (engine.Replica, e
 	host, port, _ := net.SplitHostPort(g.Lead) // link has checked it
 	words := []string{
 		recipe.DirToken, filepath.Join(dir, dirRecipe), recipe.OutputToken, filepath.Join(dir, record.DirOutput),
-		recipe.LeadHostToken, host, recipe.LeadPortToken, port,
+		recipe.LeadHostToken, host, recipe.LeadPortToken, port, recipe.InterfaceToken, link,
+	}
+	for i := range r.Recipe.Hosts {
+		at := "127.0.0.1" // all are on the machine's network, or it is one that the table has no more
+		if i < len(g.Hosts) {
+			at = g.Hosts[i]
+		}
+		words = append(words, recipe.HostToken(i), at)
 	}
 	for i, port := range g.Ports {
 		words = append(words, recipe.PortToken(i), strconv.Itoa(port))

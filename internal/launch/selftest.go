@@ -54,7 +54,7 @@ func (l *launcher) trialOf(facts *preflight.Facts, there <-chan struct{}) *trial
 	t.start = func(out uintptr) (*processes, error) {
 		r := l.replica
 		r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
-		env := environ(r, l.dir, nil, credentials{}, l.base())
+		env := environ(r, l.dir, nil, credentials{}, l.base(), l.place)
 		dir, err := workDir(r, l.codeDir())
 		if err != nil {
 			return nil, err

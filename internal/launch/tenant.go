@@ -70,7 +70,7 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 	wall := inside.Wall{
 		Mark: string(r.Name), UID: l.tenant.UID, GID: l.tenant.UID, Hide: l.tenant.Hide,
 		Tmp: filepath.Join(l.dir, record.DirTmp), VarTmp: filepath.Join(l.dir, record.DirVarTmp),
-		SharedMemory: int64(r.Resources.SharedMemory),
+		SharedMemory: int64(r.Resources.SharedMemory), Net: l.place.space.Descriptor(), Files: l.place.files(l.dir),
 	}
 	seen := []string{record.DirOutput, record.DirCode, record.DirHome, fileHyper}
 	if len(r.SecretFiles)+len(r.Credentials) > 0 {

@@ -21,7 +21,7 @@ const testUID = 64991
 // walled is a replica whose process runs as testUID; the test is skipped where no wall can be built.
 func (w *world) walled(change func(*engine.Replica), command ...string) *replica {
 	w.t.Helper()
-	if _, err := inside.Probe(testUID, []string{w.dir}, w.dir); err != nil {
+	if _, err := inside.Probe(testUID, []string{w.dir}, w.dir, 0); err != nil {
 		w.t.Skip("no walls here:", err)
 	}
 	r := w.replica(func(s *engine.Replica) {

@@ -39,7 +39,7 @@ func TestEnviron(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	t.Setenv("HOME", "/root")
 	t.Setenv("FERMI_RANK", "7")
-	env := environ(r, "/d", nil, credentials{}, (&launcher{}).base())
+	env := environ(r, "/d", nil, credentials{}, (&launcher{}).base(), place{})
 	for name, want := range map[string]string{
 		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_TASK": "", "FERMI_RANK": "",
 		"PYTHONUNBUFFERED": "1", "FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
@@ -67,11 +67,11 @@ func TestRecipe(t *testing.T) {
 		},
 	}
 	l := &launcher{dir: dir}
-	if _, err := settled(r, dir, link.Generation{Lead: "127.0.0.1:7"}); err == nil {
+	if _, err := settled(r, dir, "lo", link.Generation{Lead: "127.0.0.1:7"}); err == nil {
 		t.Error("settled without the ports")
 	}
 	for turn, ports := range [][]int{{70, 71}, {80, 81}} { // the next generation replaces what is there
-		got, err := settled(r, dir, link.Generation{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports})
+		got, err := settled(r, dir, "lo", link.Generation{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,14 +91,14 @@ func TestRecipe(t *testing.T) {
 	}
 	folder := filepath.Join(dir, dirRecipe)
 	r.Recipe.Each = nil
-	got, err := settled(r, dir, link.Generation{Lead: "127.0.0.1:7", Ports: []int{1, 2}})
+	got, err := settled(r, dir, "lo", link.Generation{Lead: "127.0.0.1:7", Ports: []int{1, 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"python", folder + "/x", "${HOME}"}; !slices.Equal(got.Command, want) {
 		t.Errorf("%q", got.Command)
 	}
-	env := environ(got, dir, nil, credentials{}, nil)
+	env := environ(got, dir, nil, credentials{}, nil, place{})
 	for name, want := range map[string]string{"RANK": "3", "NCCL_DEBUG": "mine", "DUMP": filepath.Join(dir, "output", "d"), "FERMI_RECIPE": folder} {
 		if got := lookupIn(env, name); got != want {
 			t.Errorf("%s=%q, not %q", name, got, want)

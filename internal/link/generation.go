@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -45,12 +46,13 @@ type Generation struct {
 	RoleTable string // their hash
 	// Preflight is set where nothing shall be started, but this be done.
 	Preflight *preflight.Round
-	Ports     []int  // of all launchers, in rank order; none: nobody asks for them
-	Key       string // that only the launchers of the attempt know; the hub gives it where there are ports
-	Frozen    bool   // with the running one: what is held stays until the next one
-	Save      bool   // with it: ranks are asked for a save before
-	Peer      string // host:port of who keeps a copy of what this launcher's ranks save; "": nobody
-	PeerKey   string // by which launchers of the attempt know each other; the hub gives it where there is a peer or a source
+	Ports     []int    // of all launchers, in rank order; none: nobody asks for them
+	Hosts     []string // addresses of all launchers' ranks, in rank order; none: nobody asks, or they are all on the loopback
+	Key       string   // that only the launchers of the attempt know; the hub gives it where there are ports
+	Frozen    bool     // with the running one: what is held stays until the next one
+	Save      bool     // with it: ranks are asked for a save before
+	Peer      string   // host:port of who keeps a copy of what this launcher's ranks save; "": nobody
+	PeerKey   string   // by which launchers of the attempt know each other; the hub gives it where there is a peer or a source
 	Sources   []Source
 	// Origin is the checkpoint that holds the step to restore; nil: ranks hold it in memory.
 	Origin *Origin
@@ -83,6 +85,7 @@ type Ranks struct {
 	Warm       bool              // a spare's interpreter waits with its imports done
 	Frozen     bool              // Held stays until the next generation
 	Kept       int               // ranks that kept their process from the last generation
+	Address    string            // where its ranks are reached; "": by the machine's loopback
 	PeerPort   int               // where other launchers hand it states; 0: nowhere
 	Copies     []Copy            // states that it holds and keeps
 	Missed     int64             // a step to restore that could not be had; 0: none
@@ -122,7 +125,7 @@ type RankExit struct {
 func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 	return &linkpb.Go{
 		Epoch: epoch, Attempt: int32(attempt), Generation: g.Number, FirstRank: int32(g.FirstRank), World: int32(g.World), Group: int32(g.Group), Groups: int32(g.Groups),
-		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Key: g.Key,
+		Lead: g.Lead, Table: g.Table, Restore: g.Restore, Hold: g.Hold, Roles: roleMessages(g.Roles), RoleTable: g.RoleTable, Ports: fewer(g.Ports), Hosts: g.Hosts, Key: g.Key,
 		Preflight: preflightMessage(g.Preflight), Frozen: g.Frozen, Save: g.Save, Origin: g.Origin.message(), Peer: g.Peer, PeerKey: g.PeerKey, Sources: sourceMessages(g.Sources), Every: g.Every,
 	}
 }
@@ -130,7 +133,7 @@ func (g Generation) order(epoch int64, attempt int) *linkpb.Go {
 func generationOf(m *linkpb.Go) Generation {
 	return Generation{
 		Number: m.GetGeneration(), FirstRank: int(m.GetFirstRank()), World: int(m.GetWorld()), Group: int(m.GetGroup()), Groups: int(m.GetGroups()), Lead: m.GetLead(),
-		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Key: m.GetKey(),
+		Table: m.GetTable(), Restore: m.GetRestore(), Hold: m.GetHold(), Roles: rolesOf(m.GetRoles()), RoleTable: m.GetRoleTable(), Ports: wider(m.GetPorts()), Hosts: m.GetHosts(), Key: m.GetKey(),
 		Preflight: preflightOf(m.GetPreflight()), Frozen: m.GetFrozen(), Save: m.GetSave(), Origin: originOf(m.GetOrigin()), Peer: m.GetPeer(), PeerKey: m.GetPeerKey(), Sources: sourcesOf(m.GetSources()), Every: m.GetEvery(),
 	}
 }
@@ -171,6 +174,8 @@ func checkGo(g *linkpb.Go) error {
 		return fmt.Errorf("go with overlong texts")
 	case badPorts(g.GetPorts()) || len(g.GetKey()) > maxKey:
 		return fmt.Errorf("go with ports or a key that can't be")
+	case len(g.GetHosts()) > maxPorts || slices.ContainsFunc(g.GetHosts(), badHost):
+		return fmt.Errorf("go with addresses that can't be")
 	}
 	if err := errors.Join(checkRoles(g.GetRoles()), checkPreflight(g.GetPreflight()), checkOrigin(g.GetOrigin()), checkSources(g)); err != nil {
 		return err
@@ -179,6 +184,12 @@ func checkGo(g *linkpb.Go) error {
 		return fmt.Errorf("go without a lead: %w", err)
 	}
 	return nil
+}
+
+// badHost: replicas are told by address, not by name.
+func badHost(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err != nil || a.Zone() != "" || a.IsUnspecified() || a.IsMulticast()
 }
 
 func checkAddress(address string) error {
@@ -207,6 +218,9 @@ func checkRanks(r *linkpb.Ranks) error {
 	}
 	if r.GetKept() < 0 || r.GetKept() > MaxWorld {
 		return refuse("more ranks kept their process than can be")
+	}
+	if r.GetAddress() != "" && badHost(r.GetAddress()) {
+		return refuse("ranks have an address that can't be")
 	}
 	if badPorts(r.GetPorts()) {
 		return refuse("ranks have ports that can't be")
@@ -263,6 +277,7 @@ func (r Ranks) message() *linkpb.Ranks {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = r.Prepared, r.Frozen, int32(r.Kept), r.Warm
+	out.Address = r.Address
 	out.PeerPort, out.Copies, out.Missed = int32(r.PeerPort), copyMessages(r.Copies), r.Missed
 	out.Mark, out.Offer, out.Every = r.Mark, r.Offer, r.Every
 	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedMessages(r.Persisted), r.Refused.message(), r.Restored, r.Keeping.message()
@@ -295,6 +310,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}
 	out.Prepared, out.Frozen, out.Kept, out.Warm = m.GetPrepared(), m.GetFrozen(), int(m.GetKept()), m.GetWarm()
+	out.Address = m.GetAddress()
 	out.PeerPort, out.Copies, out.Missed = int(m.GetPeerPort()), copiesOf(m.GetCopies()), m.GetMissed()
 	out.Mark, out.Offer, out.Every = m.GetMark(), m.GetOffer(), m.GetEvery()
 	out.Persisted, out.Refused, out.Restored, out.Keeping = persistedOf(m.GetPersisted()), originOf(m.GetRefused()), m.GetRestored(), keepingOf(m.GetKeeping())
@@ -361,7 +377,7 @@ func (h *Hub) Watermark(name engine.Name, w Watermark) error {
 func (k *known) noteRanks(m *linkpb.Ranks) (changed bool) {
 	old := k.ranks
 	k.ranks = m
-	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() ||
+	return old == nil || old.GetGeneration() != m.GetGeneration() || old.GetPort() != m.GetPort() || old.GetAddress() != m.GetAddress() ||
 		old.GetFailed().GetAtUnixNano() != m.GetFailed().GetAtUnixNano() || old.GetFailed().GetRank() != m.GetFailed().GetRank() ||
 		(old.GetSteppedAtUnixNano() == 0) != (m.GetSteppedAtUnixNano() == 0) || old.GetHungAtUnixNano() != m.GetHungAtUnixNano() || old.GetPrepared() != m.GetPrepared() || old.GetFrozen() != m.GetFrozen() ||
 		old.GetServe() != m.GetServe() || old.GetPeerPort() != m.GetPeerPort() || old.GetMissed() != m.GetMissed() || old.GetRoleTable() != m.GetRoleTable() || old.GetPreflight().GetRound() != m.GetPreflight().GetRound() ||

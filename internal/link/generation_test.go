@@ -22,7 +22,7 @@ var first = Generation{Number: 1, World: 1, Lead: "127.0.0.1:4000"}
 
 var someRanks = Ranks{
 	Generation: 3, Held: []int64{4, 6}, Port: 4001, Step: 7, Serve: 4002, RoleTable: "def", Ports: []int{4002, 4003},
-	PeerPort: 4004, Copies: []Copy{{First: 2, Ranks: 2, Steps: []int64{4, 6}}}, Missed: 9,
+	Address: "100.64.4.2", PeerPort: 4004, Copies: []Copy{{First: 2, Ranks: 2, Steps: []int64{4, 6}}}, Missed: 9,
 	Failed: &RankExit{Rank: 2, Code: 137, Signal: "SIGKILL", Reason: engine.ReasonSignaled, Message: "m", At: time.Unix(5, 6).UTC(),
 		Diagnosis: engine.Diagnosis{Cause: "killed", Fingerprint: "f", Line: "l", Step: 6}},
 	Use: Use{CPU: 1, Seconds: 2, Memory: 3, Devices: 4, Busy: 5, Watched: 6, DeviceMemory: 7, DeviceTotal: 8}, Saves: Saves{9, 8, 0.012}, Parameters: 7e9, Every: 40,
@@ -36,7 +36,7 @@ func TestGenerationMessages(t *testing.T) {
 	if d := cmp.Diff(someRanks, ranksOf(someRanks.message())); d != "" {
 		t.Error(d)
 	}
-	g := Generation{Number: 4, FirstRank: 2, World: 8, Group: 1, Groups: 3, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Every: 40, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Key: "k", Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}},
+	g := Generation{Number: 4, FirstRank: 2, World: 8, Group: 1, Groups: 3, Lead: "127.0.0.1:9", Table: "abc", Restore: 5, Every: 40, Hold: true, RoleTable: "def", Ports: []int{1, 65535}, Hosts: []string{"100.64.4.2", "127.0.0.1"}, Key: "k", Peer: "127.0.0.1:8", PeerKey: "p", Sources: []Source{{First: 2, Ranks: 1, Address: "127.0.0.1:8"}},
 		Preflight: &preflight.Round{ID: "r", Targets: []preflight.Target{{Name: "worker-0", Address: "127.0.0.1:7", Bandwidth: true}}},
 		Roles:     []Role{{Name: "actor", Ranks: 4, Replicas: 2, Addresses: []string{"127.0.0.1:1", ""}}, {Name: "reward", Ranks: 1, Replicas: 1}}}
 	if d := cmp.Diff(g, generationOf(g.order(1, 1))); d != "" {
@@ -68,6 +68,8 @@ func TestGenerationMessages(t *testing.T) {
 		"target":      func(m *linkpb.Go) { m.Preflight.Targets[0].Address = "x" },
 		"address":     func(m *linkpb.Go) { m.Roles[0].Addresses[0] = "localhost" },
 		"port":        func(m *linkpb.Go) { m.Ports[1] = 65536 },
+		"host":        func(m *linkpb.Go) { m.Hosts[1] = "localhost" },
+		"more hosts":  func(m *linkpb.Go) { m.Hosts = slices.Repeat(m.Hosts, maxPorts) },
 		"more ports":  func(m *linkpb.Go) { m.Ports = slices.Repeat(m.Ports, maxPorts) },
 		"key":         func(m *linkpb.Go) { m.Key = strings.Repeat("a", maxKey+1) },
 		"peer":        func(m *linkpb.Go) { m.Peer = "127.0.0.1" },
@@ -84,6 +86,8 @@ func TestGenerationMessages(t *testing.T) {
 	for name, spoil := range map[string]func(*linkpb.Ranks){
 		"generation": func(m *linkpb.Ranks) { m.Generation = -1 },
 		"port":       func(m *linkpb.Ranks) { m.Port = 65536 },
+		"address":    func(m *linkpb.Ranks) { m.Address = "0.0.0.0" },
+		"name":       func(m *linkpb.Ranks) { m.Address = "localhost" },
 		"own rank":   func(m *linkpb.Ranks) { m.Own[0].Rank = MaxWorld },
 		"own steps":  func(m *linkpb.Ranks) { m.Own[0].Steps = 0 },
 		"own time":   func(m *linkpb.Ranks) { m.Own[0].Seconds = math.NaN() },

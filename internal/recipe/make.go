@@ -18,7 +18,12 @@ const (
 	// LeadHostToken and LeadPortToken are where the first process of the generation listens.
 	LeadHostToken = "${FERMI_LEAD_HOST}"
 	LeadPortToken = "${FERMI_LEAD_PORT}"
+	// InterfaceToken is the network interface over which the replicas of the task reach each other.
+	InterfaceToken = "${FERMI_INTERFACE}"
 )
+
+// HostToken is the address of replica i, in rank order.
+func HostToken(i int) string { return "${FERMI_HOST_" + itoa(i) + "}" }
 
 // PortToken is port i of those that all launchers of the task reserved, in rank order.
 func PortToken(i int) string { return "${FERMI_PORT_" + itoa(i) + "}" }
@@ -103,8 +108,8 @@ func Make(in Input) (*Recipe, error) {
 	if w.timeout = w.st.CollectiveTimeout.Std(); w.timeout == 0 {
 		w.timeout = defaultTimeout
 	}
-	if w.iface = w.st.NetworkInterface; w.iface == "" && w.loopback() {
-		w.iface = "lo"
+	if w.iface = w.st.NetworkInterface; w.iface == "" {
+		w.iface = w.interfaceName()
 	}
 	if len(w.faults) == 0 {
 		w.write()
@@ -209,6 +214,9 @@ func (r *Recipe) Warnings() []fault.Text { return r.w.warnings }
 
 // Files are the same for every replica.
 func (r *Recipe) Files() []api.RecipeFile { return r.w.files }
+
+// Groups is how many replicas it is for.
+func (r *Recipe) Groups() int { return len(r.w.in.Groups) }
 
 // Bare says that a program of the framework numbers the processes, not their launcher.
 func (r *Recipe) Bare() bool { return r.w.fw.start == startLead }

@@ -263,11 +263,19 @@ func (w *work) crosses(t int) bool {
 	return false
 }
 
-// loopback says that all processes are on one machine.
-func (w *work) loopback() bool {
-	return !slices.ContainsFunc(w.in.Groups, func(g Group) bool {
-		return !strings.HasPrefix(g.Address, "127.") && g.Address != "::1"
-	})
+// interfaceName is the interface between the processes, if that is known: the loopback where all are on one
+// machine, and the launcher's to say where it has the addresses too.
+func (w *work) interfaceName() string {
+	every := func(is func(address string) bool) bool {
+		return !slices.ContainsFunc(w.in.Groups, func(g Group) bool { return !is(g.Address) })
+	}
+	switch {
+	case every(func(a string) bool { return strings.HasPrefix(a, "${") }):
+		return InterfaceToken
+	case every(func(a string) bool { return strings.HasPrefix(a, "127.") || a == "::1" }):
+		return "lo"
+	}
+	return ""
 }
 
 func sorted(set map[string]bool) []string {

@@ -48,18 +48,19 @@ var table = []row{
 	{"3 engine", []string{"internal/engine"}, join(foundation, vocabulary)},
 	{"3 engine, records", []string{"internal/engine/record"}, join(foundation, vocabulary, []string{"internal/engine"})},
 	{"3 engine, the machine's groups", []string{"internal/engine/cgroup"}, join(foundation, vocabulary)},
+	{"3 engine, the machine's network", []string{"internal/engine/network"}, join(foundation, vocabulary, []string{"internal/engine/record"})},
 	{"3 engine, the machine's parts", []string{"internal/engine/inventory"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup",
 	})},
 	{"3 engine, local processes", []string{"internal/engine/localengine"}, join(foundation, vocabulary, []string{
-		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory",
+		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory", "internal/engine/network",
 	})},
 
 	{"4 reconcile", []string{"internal/reconcile"}, below4},
 	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt"})},
-	// The launcher stands on the node beside its process tree: it knows cgroups, as the local engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "sdk/python"})},
+	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the local engine does.
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
@@ -92,6 +93,8 @@ var technology = []struct {
 	{"modernc.org/", []string{"internal/history/sqlstore"}},
 	{"github.com/jackc/", []string{"internal/history/pgstore/..."}},
 	{"github.com/aws/", []string{"internal/blob/s3"}},
+	{"github.com/vishvananda/", []string{"internal/engine/network", "test/..."}},
+	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "internal/engine/kubeengine"}},
 	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/store/...", "internal/app", "internal/launch"}},

@@ -5,17 +5,40 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
-// leadHost is where rank 0 listens: replicas of the local engine are all on one machine.
-const leadHost = "127.0.0.1"
+// loopback is where launchers of this machine reach each other, and where ranks without an address of their
+// own do.
+const loopback = "127.0.0.1"
+
+// host is where a member's ranks are reached. A launcher of an earlier version says nothing.
+func (m *member) host() string { return cmp.Or(m.said.Address, loopback) }
+
+// at is a port there.
+func (m *member) at(port int) string { return net.JoinHostPort(m.host(), strconv.Itoa(port)) }
+
+// addressTable is the addresses of all members in rank order, for a framework that names them; none where all are
+// on the loopback.
+func (s *seen) addressTable() (out []string) {
+	all := s.all()
+	if !recipe.Needed(&s.task.Spec) || !slices.ContainsFunc(all.members, func(m member) bool { return m.said.Address != "" }) {
+		return nil
+	}
+	for _, i := range all.order {
+		out = append(out, all.members[i].host())
+	}
+	return out
+}
 
 // table gives every member its first rank: role by role and within one in the order of the topology,
 // so that neighbours in rank are neighbours in place.
@@ -108,7 +131,7 @@ func (s *seen) open(p *plan, world int) {
 	p.status.Generation++
 	p.status.Rendezvous = &api.Rendezvous{
 		Members: s.membersHash(), World: world, Restore: s.restorable(),
-		Lead: fmt.Sprintf("%s:%d", leadHost, s.lead().said.Port), Below: s.below(), Seats: s.seating(),
+		Lead: s.lead().at(s.lead().said.Port), Hosts: s.addressTable(), Below: s.below(), Seats: s.seating(),
 	}
 	if p.status.Rendezvous.Restore == 0 {
 		s.passOver(p)
@@ -288,7 +311,7 @@ func (s *seen) orderFor(i int, status api.TrainingTaskStatus, hold bool) link.Ge
 	}
 	g := link.Generation{
 		Origin: origin, Number: int64(generation), FirstRank: s.members[i].first, World: r.World, Group: s.members[i].group, Groups: s.members[i].groups, Lead: r.Lead, Table: r.Members,
-		Restore: r.Restore, Hold: hold, Ports: r.Ports, Every: every(&status),
+		Restore: r.Restore, Hold: hold, Ports: r.Ports, Hosts: r.Hosts, Every: every(&status),
 	}
 	s.introduce(i, &g)
 	return g

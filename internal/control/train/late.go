@@ -4,9 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -100,7 +98,7 @@ func (c *Controller) askLate(s seen, list []int, status api.TrainingTaskStatus) 
 	for _, i := range list {
 		m := &all[i]
 		err := c.order(m, link.Generation{
-			Number: int64(status.Generation) + 1, World: max(m.ranks, 1), Lead: net.JoinHostPort(leadHost, strconv.Itoa(m.said.Port)),
+			Number: int64(status.Generation) + 1, World: max(m.ranks, 1), Lead: m.at(m.said.Port),
 			Preflight: &preflight.Round{ID: s.lateRound(m)},
 		})
 		if err != nil {

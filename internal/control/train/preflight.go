@@ -5,9 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -123,7 +121,7 @@ func (s *seen) targets() [][]preflight.Target {
 	}
 	target := func(i int, bandwidth bool) preflight.Target {
 		m := &s.members[i]
-		return preflight.Target{Name: m.role + "-" + itoa(m.index), Address: net.JoinHostPort(leadHost, strconv.Itoa(m.said.Serve)), Bandwidth: bandwidth}
+		return preflight.Target{Name: m.role + "-" + itoa(m.index), Address: m.at(m.said.Serve), Bandwidth: bandwidth}
 	}
 	for space, ring := range rings {
 		lead := ring[0]
@@ -161,7 +159,7 @@ func (c *Controller) ask(s seen, list []int, status api.TrainingTaskStatus) erro
 	for _, i := range list {
 		m := &s.members[i]
 		g := link.Generation{
-			Number: int64(status.Generation) + 1, FirstRank: m.first, World: s.world, Lead: net.JoinHostPort(leadHost, strconv.Itoa(m.said.Port)),
+			Number: int64(status.Generation) + 1, FirstRank: m.first, World: s.world, Lead: m.at(m.said.Port),
 			Preflight: &preflight.Round{ID: round, Targets: targets[i]},
 		}
 		if err := c.cfg.Hub.Go(m.name, m.attempt, g); err != nil && !fault.Is(err, fault.Unavailable) {

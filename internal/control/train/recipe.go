@@ -9,9 +9,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
-// here is where every replica is reached: the engine there is starts them all on this machine.
-const here = "127.0.0.1"
-
 // recipe is what the framework adds on this placement; nil for a plain command.
 func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, error) {
 	spec := &task.Spec
@@ -21,7 +18,7 @@ func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, err
 	in := recipe.Input{Spec: spec, Live: true}
 	for _, i := range s.order {
 		m := &s.members[i]
-		g := recipe.Group{Role: m.role, Index: m.index, Node: m.node, Address: here, Ranks: s.ranksAt(m.role, api.Slot{Devices: m.devices}, recipe.Ranks)}
+		g := recipe.Group{Role: m.role, Index: m.index, Node: m.node, Address: recipe.HostToken(len(in.Groups)), Ranks: s.ranksAt(m.role, api.Slot{Devices: m.devices}, recipe.Ranks)}
 		if n := c.node(m.number); n != nil {
 			g.Devices = devicesOf(n, m.devices)
 		}
@@ -78,7 +75,7 @@ func withRecipe(r *engine.Replica, made *recipe.Recipe, place int) {
 	r.Command = ranks[0].Command
 	r.Recipe = &engine.Recipe{Env: ranks[0].Env, Files: made.Files()}
 	r.Recipe.Ports, r.Recipe.Table = made.Ports(place)
-	r.Recipe.Bare = made.Bare()
+	r.Recipe.Bare, r.Recipe.Hosts = made.Bare(), made.Groups()
 	if r.Ranks > 1 {
 		for _, rank := range ranks {
 			r.Recipe.Each = append(r.Recipe.Each, rank.Env)

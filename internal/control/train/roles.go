@@ -4,9 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -143,7 +141,7 @@ func (s *seen) addresses() (roles []link.Role, hash string) {
 		}
 		address := ""
 		if m.said.Serve != 0 {
-			address = net.JoinHostPort(leadHost, strconv.Itoa(m.said.Serve))
+			address = m.at(m.said.Serve)
 		}
 		r.Addresses = append(r.Addresses, address)
 	}

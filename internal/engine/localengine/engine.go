@@ -17,6 +17,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
+	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -43,6 +44,8 @@ type Config struct {
 	Tiers func(node string) record.Tiers
 	// Owner is the one whose replicas are started where projects can't be kept apart; "" starts all.
 	Owner string
+	// Network gives replicas their addresses; nil: they use the machine's network.
+	Network *network.Network
 	// MaxProcesses is how many replicas fit on this machine; 0: its memory over 256 MiB.
 	MaxProcesses int
 }
@@ -82,6 +85,8 @@ type replica struct {
 	resources api.Resources
 	virtual   bool
 	inside    engine.Name // "": it has a group of its own
+	uid       int
+	network   record.Network // zero: it uses the machine's, or that of its host
 
 	poke  chan struct{} // room for one: look again
 	ended chan struct{} // closed when its keeper has ended
@@ -143,6 +148,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	close(e.ready)
 	wg.Go(e.sweep)
+	if e.cfg.Network != nil {
+		wg.Go(func() { _ = e.cfg.Network.SweepOn(ctx) })
+	}
 	tick := e.cfg.Clock.After(safetyTick)
 	for {
 		select {
@@ -260,11 +268,20 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("look at replica %s: %w", name, err)
 	}
+	var ends record.Link
+	if _, err := record.Read(dir, record.FileEndpoint, &ends); err != nil {
+		e.cfg.Log.Warn("what the machine added to a replica can't be read", "replica", name, "error", err)
+	}
 	r = &replica{
-		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, virtual: spec.Virtual, inside: spec.Inside,
+		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, virtual: spec.Virtual, inside: spec.Inside, uid: spec.UID, network: ends.Network,
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	r.obs = seen.observation(r)
+	if seen.exit == nil {
+		if err := e.renew(r); err != nil {
+			return nil, false, fmt.Errorf("renew the address of replica %s: %w", name, err)
+		}
+	}
 	e.mu.Lock()
 	if first := e.replicas[name]; first != nil {
 		e.mu.Unlock()

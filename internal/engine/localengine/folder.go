@@ -36,15 +36,20 @@ func (e *Engine) create(r engine.Replica) error {
 	if err := os.Mkdir(tmp, 0o700); err != nil {
 		return err
 	}
-	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages)}
+	lease, err := e.lease(r)
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages), Network: lease}
 	if e.cfg.Tiers != nil {
 		ends.Tiers = e.cfg.Tiers(r.Node)
 	}
-	err := errors.Join(record.Write(tmp, record.FileReplica, r), record.Write(tmp, record.FileEndpoint, ends))
+	err = errors.Join(record.Write(tmp, record.FileReplica, r), record.Write(tmp, record.FileEndpoint, ends))
 	if err == nil {
 		err = renameNew(tmp, e.folder(r.Name))
 	}
 	if err != nil {
+		e.release(r.Name, lease)
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
 	return record.SyncDir(e.root)

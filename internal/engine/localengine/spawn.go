@@ -32,6 +32,9 @@ func (e *Engine) spawn(r *replica) (*process, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("a token of %d bytes is too long", len(token))
 	}
+	if err := e.renew(r); err != nil {
+		return nil, err
+	}
 	group, err := e.group(r)
 	if err != nil {
 		return nil, err

@@ -29,6 +29,9 @@ func (e *Engine) Start(ctx context.Context, r engine.Replica) error {
 		return nil
 	}
 	if err := e.create(r); err != nil && !errors.Is(err, errNameTaken) {
+		if fault.Is(err, fault.Full) {
+			return err
+		}
 		code := fault.Unavailable
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			code = fault.Full
@@ -119,6 +122,7 @@ func (e *Engine) Remove(ctx context.Context, name engine.Name) error {
 	if err := os.RemoveAll(record.SharedMemory(name)); err != nil { // a launcher that was killed leaves it
 		e.cfg.Log.Warn("shared memory could not be freed", "replica", name, "error", err)
 	}
+	e.release(r.name, r.network)
 	if err := e.discard(r); err != nil {
 		return fault.New(fault.Unavailable, "ReplicaFolder", fault.T(
 			"The folder of replica %s could not be removed.", "无法移除副本 %s 的目录。", name)).Because(err)

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -91,6 +92,17 @@ type Link struct {
 	Tiers  Tiers  `json:"tiers,omitzero"`
 	// Images is the node's folder of images.
 	Images string `json:"images,omitempty"`
+	// Network is the replica's own; zero: it is on the machine's.
+	Network Network `json:"network,omitzero"`
+}
+
+// Network is the place of a replica in the network of its project on this machine.
+type Network struct {
+	Address netip.Prefix `json:"address"` // with the length of its block
+	Gateway netip.Addr   `json:"gateway"`
+	Bridge  string       `json:"bridge"`           // that it is connected to
+	Link    string       `json:"link"`             // its interface on the machine's side
+	Server  string       `json:"server,omitempty"` // URL at which the API is open to it
 }
 
 // Tiers are the places that checkpoints of a node's replicas go to. There is no secret in it.

@@ -35,6 +35,15 @@ func first() int {
 		return 1 // the launcher has died, or never meant us
 	}
 	_ = syscall.Close(fdOrder)
+	if o.Net != 0 {
+		// Of this thread: every child is started by it.
+		if _, _, e := syscall.RawSyscall(sysSetns, fdNet, syscall.CLONE_NEWNET, 0); e != 0 {
+			_, said := fail(StepBuild, "network", e)
+			_ = tell.Encode(said)
+			return 1
+		}
+		_ = syscall.Close(fdNet)
+	}
 	for i := range o.Each {
 		if i > 0 {
 			out, err := pipesOf(i)

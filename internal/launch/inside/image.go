@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"errors"
 	"os"
 	"path"
 	"slices"
@@ -46,11 +47,14 @@ func (w *Wall) enter() error {
 		return err
 	}
 	for _, dir := range whole {
+		if dir == "/sys" && w.Net != 0 {
+			continue
+		}
 		if err := mount(dir, root+dir, "", syscall.MS_BIND|syscall.MS_REC, ""); err != nil {
 			return err
 		}
 	}
-	if err := w.memory(root); err != nil {
+	if err := errors.Join(w.ownSys(root), w.memory(root)); err != nil {
 		return err
 	}
 	for _, o := range keep {
@@ -72,6 +76,9 @@ func (w *Wall) takeAlong() ([]opened, error) {
 		if exists(file) {
 			from[file] = file
 		}
+	}
+	for at, file := range w.Files {
+		from[at] = file
 	}
 	for at, file := range w.Placed {
 		from[at] = file

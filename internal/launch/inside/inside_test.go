@@ -108,7 +108,7 @@ func TestFirstClosed(t *testing.T) {
 // TestProbe: as root in a system that permits it a wall can be built; otherwise it says why not.
 func TestProbe(t *testing.T) {
 	dir := t.TempDir()
-	_, err := Probe(64991, []string{dir}, dir)
+	_, err := Probe(64991, []string{dir}, dir, 0)
 	if os.Geteuid() != 0 {
 		if !errors.Is(err, ErrNotRoot) {
 			t.Error(err)
@@ -118,7 +118,7 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Skip("no walls here:", err)
 	}
-	if _, err := Probe(64991, []string{dir}, dir+"/nowhere"); !errors.Is(err, syscall.ENOENT) {
+	if _, err := Probe(64991, []string{dir}, dir+"/nowhere", 0); !errors.Is(err, syscall.ENOENT) {
 		t.Error("a folder that is not there:", err)
 	}
 }

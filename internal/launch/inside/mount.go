@@ -61,6 +61,17 @@ func (w *Wall) cover() error {
 			keep = append(keep, o)
 		}
 	}
+	for at, file := range w.Files {
+		if !exists(at) {
+			continue
+		}
+		o, err := openAny(file)
+		if err != nil {
+			return err
+		}
+		o.path = at
+		keep = append(keep, o)
+	}
 	if err := w.privateFolders(); err != nil {
 		return err
 	}
@@ -81,7 +92,34 @@ func (w *Wall) cover() error {
 			return err
 		}
 	}
+	if err := w.ownSys(""); err != nil {
+		return err
+	}
 	return mount("proc", "/proc", "proc", hardened|syscall.MS_NOEXEC, "")
+}
+
+// ownSys shows the interfaces of the replica's network below root, not the machine's.
+func (w *Wall) ownSys(root string) error {
+	if w.Net == 0 {
+		return nil
+	}
+	const groups = "/sys/fs/cgroup"
+	var keep *opened
+	if exists(groups) {
+		o, err := open(groups)
+		if err != nil {
+			return err
+		}
+		defer syscall.Close(o.handle)
+		keep = &o
+	}
+	if err := mount("sysfs", root+"/sys", "sysfs", syscall.MS_RDONLY|hardened|syscall.MS_NOEXEC, ""); err != nil {
+		return err
+	}
+	if keep == nil || !exists(root+groups) {
+		return nil
+	}
+	return mount("/proc/self/fd/"+strconv.Itoa(keep.handle), root+groups, "", syscall.MS_BIND|syscall.MS_REC, "")
 }
 
 func mount(source, target, kind string, flags uintptr, data string) error {

@@ -24,6 +24,10 @@ type Wall struct {
 	Tmp, VarTmp string
 	// SharedMemory bounds /dev/shm, in bytes; 0 leaves it to the kernel, half of the memory.
 	SharedMemory int64
+	// Net is the descriptor of the network namespace to enter; 0: the caller's own.
+	Net uintptr
+	// Files stand in the place of the machine's: which → by what.
+	Files map[string]string
 	// Root is the file system of an image to run in, which nobody can write to; "": the machine's own.
 	Root string
 	// Stage is an empty folder in which the mounts of such a wall are put together.
@@ -160,7 +164,8 @@ func (r *Refused) Unwrap() error { return r.Errno }
 const (
 	fdOrder  = 3
 	fdReport = 4
-	fdMore   = 5 // the pipes of the other processes
+	fdNet    = 5 // the network namespace, where there is one
+	fdMore   = 6 // the pipes of the other processes
 )
 
 // spawn starts process 1 and gives it its order.
@@ -176,7 +181,11 @@ func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
 		return nil, err
 	}
 	defer reports.Close()
-	files := []uintptr{stdin, out[0][0], out[0][1], orders.Fd(), reports.Fd()}
+	network := o.Net
+	if network == 0 {
+		network = ^uintptr(0) // closed
+	}
+	files := []uintptr{stdin, out[0][0], out[0][1], orders.Fd(), reports.Fd(), network}
 	for _, pipes := range out[1:] {
 		files = append(files, pipes[0], pipes[1])
 	}
@@ -201,8 +210,8 @@ func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
 }
 
 // Probe says whether walls can be built here: err is why not, missing names what this kernel lacks.
-// tmp is any folder.
-func Probe(uid int, hide []string, tmp string) (missing []string, err error) {
+// tmp is any folder, net as in Wall.
+func Probe(uid int, hide []string, tmp string, net uintptr) (missing []string, err error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
 	}
@@ -211,7 +220,7 @@ func Probe(uid int, hide []string, tmp string) (missing []string, err error) {
 		return nil, err
 	}
 	defer null.Close()
-	t, err := spawn(order{Wall: Wall{UID: uid, GID: uid, Hide: hide, Tmp: tmp, VarTmp: tmp}, Probe: true}, null.Fd(), []Pipes{{null.Fd(), null.Fd()}})
+	t, err := spawn(order{Wall: Wall{UID: uid, GID: uid, Hide: hide, Tmp: tmp, VarTmp: tmp, Net: net}, Probe: true}, null.Fd(), []Pipes{{null.Fd(), null.Fd()}})
 	if err != nil {
 		return nil, err
 	}

@@ -558,6 +558,7 @@ type Go struct {
 	Restore       int64                  `protobuf:"varint,8,opt,name=restore,proto3" json:"restore,omitempty"`                      // the step to go on from; 0: the beginning
 	Hold          bool                   `protobuf:"varint,9,opt,name=hold,proto3" json:"hold,omitempty"`                            // after a rank failed: wait for the next generation instead of ending
 	Ports         []int32                `protobuf:"varint,30,rep,packed,name=ports,proto3" json:"ports,omitempty"`                  // of all launchers in rank order, where a framework asks for them
+	Hosts         []string               `protobuf:"bytes,120,rep,name=hosts,proto3" json:"hosts,omitempty"`                         // addresses of all launchers' ranks in rank order, where a framework asks for them
 	Key           string                 `protobuf:"bytes,31,opt,name=key,proto3" json:"key,omitempty"`                              // with ports: what only the launchers of this attempt know
 	Roles         []*RoleTable           `protobuf:"bytes,15,rep,name=roles,proto3" json:"roles,omitempty"`                          // where the replicas of every role are; none where there is one role
 	RoleTable     string                 `protobuf:"bytes,16,opt,name=role_table,json=roleTable,proto3" json:"role_table,omitempty"` // their hash; said again, with another one, when addresses changed
@@ -671,6 +672,13 @@ func (x *Go) GetHold() bool {
 func (x *Go) GetPorts() []int32 {
 	if x != nil {
 		return x.Ports
+	}
+	return nil
+}
+
+func (x *Go) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
 	}
 	return nil
 }
@@ -1388,6 +1396,7 @@ type Ranks struct {
 	Mark               int64                  `protobuf:"varint,92,opt,name=mark,proto3" json:"mark,omitempty"`                                                            // the watermark that it was told in this generation
 	Every              int64                  `protobuf:"varint,97,opt,name=every,proto3" json:"every,omitempty"`                                                          // as it was told last
 	Offer              int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`                                                          // grows when a rank offers to give up steps, which held then has no more
+	Address            string                 `protobuf:"bytes,120,opt,name=address,proto3" json:"address,omitempty"`                                                      // where its ranks are reached; "": on the machine's own network, by its loopback
 	Epoch              int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                         // the highest it had seen when it said so: nothing of an earlier leader comes after
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -1666,6 +1675,13 @@ func (x *Ranks) GetOffer() int64 {
 		return x.Offer
 	}
 	return 0
+}
+
+func (x *Ranks) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
 }
 
 func (x *Ranks) GetEpoch() int64 {
@@ -4541,7 +4557,7 @@ const file_link_proto_rawDesc = "" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
 	"\n" +
-	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\x8f\x05\n" +
+	"next_nanos\x18\x03 \x01(\x03R\tnextNanos\"\xa5\x05\n" +
 	"\x02Go\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x1e\n" +
@@ -4555,7 +4571,8 @@ const file_link_proto_rawDesc = "" +
 	"\x05table\x18\a \x01(\tR\x05table\x12\x18\n" +
 	"\arestore\x18\b \x01(\x03R\arestore\x12\x12\n" +
 	"\x04hold\x18\t \x01(\bR\x04hold\x12\x14\n" +
-	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12\x10\n" +
+	"\x05ports\x18\x1e \x03(\x05R\x05ports\x12\x14\n" +
+	"\x05hosts\x18x \x03(\tR\x05hosts\x12\x10\n" +
 	"\x03key\x18\x1f \x01(\tR\x03key\x12.\n" +
 	"\x05roles\x18\x0f \x03(\v2\x18.fermi.link.v1.RoleTableR\x05roles\x12\x1d\n" +
 	"\n" +
@@ -4613,7 +4630,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xce\t\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xe8\t\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4655,7 +4672,8 @@ const file_link_proto_rawDesc = "" +
 	"\akeeping\x18S \x01(\v2\x16.fermi.link.v1.KeepingR\akeeping\x12\x12\n" +
 	"\x04mark\x18\\ \x01(\x03R\x04mark\x12\x14\n" +
 	"\x05every\x18a \x01(\x03R\x05every\x12\x14\n" +
-	"\x05offer\x18] \x01(\x03R\x05offer\x12\x14\n" +
+	"\x05offer\x18] \x01(\x03R\x05offer\x12\x18\n" +
+	"\aaddress\x18x \x01(\tR\aaddress\x12\x14\n" +
 	"\x05epoch\x18n \x01(\x03R\x05epoch\"^\n" +
 	"\aKeeping\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\tR\x05ended\x12)\n" +

@@ -1,0 +1,188 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/network"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+)
+
+// place is the network that the ranks of all generations have: a namespace of the replica's own, that of the
+// replica it runs inside, or, with no space, the machine's. What a launcher opens for its ranks is opened in it; the
+// link, and what launchers hand each other, stays on the machine's.
+type place struct {
+	lease record.Network // zero: the machine's
+	space *network.Space
+}
+
+// settleIn begins to make the replica's network; the returned waits for it. It is begun as early as can be: ports are
+// reserved in it, and a leader waits for those.
+func (l *launcher) settleIn(own record.Network) (wait func() (place, error)) {
+	var p place
+	var err error
+	var made sync.WaitGroup
+	made.Go(func() {
+		switch {
+		case l.replica.Inside != "":
+			p, err = l.joinHost()
+		case own.Address.IsValid():
+			p.lease = own
+			p.space, err = network.Make(own)
+		}
+	})
+	return func() (place, error) {
+		made.Wait()
+		if err != nil {
+			return place{}, cantStart(codeNotExecutable, err,
+				"The node %s could not make a network for this replica (%v); see launcher.log on the node.",
+				"节点 %s 无法为该副本创建网络（%v）；请查看节点上的 launcher.log。", l.replica.Node, err)
+		}
+		return p, nil
+	}
+}
+
+// joinHost is the network of the replica that this one runs inside. Its launcher holds it; one of an earlier version
+// holds none, and its processes are on the machine's.
+func (l *launcher) joinHost() (p place, err error) {
+	dir := filepath.Join(filepath.Dir(l.dir), string(l.replica.Inside))
+	var ends record.Link
+	var host record.Process
+	for file, v := range map[string]any{record.FileEndpoint: &ends, record.FileLauncher: &host} {
+		if ok, err := record.Read(dir, file, v); err != nil || !ok {
+			return place{}, fmt.Errorf("%s of the replica to run inside: %w", file, errors.Join(err, errNotThere(ok)))
+		}
+	}
+	if !ends.Network.Address.IsValid() {
+		return place{}, nil
+	}
+	if p.space, err = network.Borrow(host.PID); err != nil {
+		return place{}, err
+	}
+	if now, err := record.Describe(host.PID); p.space == nil || err != nil || now.StartTicks != host.StartTicks {
+		return place{}, errors.Join(errors.New("the replica to run inside has ended"), err, p.space.Close())
+	}
+	p.lease = ends.Network
+	return p, nil
+}
+
+func errNotThere(ok bool) error {
+	if ok {
+		return nil
+	}
+	return os.ErrNotExist
+}
+
+// address is where the ranks are reached; "": by the loopback, as far as the machine goes.
+func (p place) address() string {
+	if !p.lease.Address.IsValid() {
+		return ""
+	}
+	return p.lease.Address.Addr().String()
+}
+
+// link is the interface by which ranks reach those of other replicas.
+func (p place) link() string {
+	if p.address() == "" {
+		return "lo"
+	}
+	return network.Inner
+}
+
+// The files of the replica that stand for the machine's in its network.
+const (
+	fileNames     = "hosts"
+	fileResolvers = "resolv.conf"
+)
+
+// The machine's own, and where its resolver keeps those that it asks itself.
+const (
+	machineNames     = "/etc/hosts"
+	machineResolvers = "/etc/resolv.conf"
+)
+
+var upstreamResolvers = []string{"/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf", "/run/NetworkManager/resolv.conf"}
+
+// name writes the files by which names are found in the replica's network.
+func (p place) name(dir string, r engine.Replica) (note string, err error) {
+	if p.address() == "" {
+		return "", nil
+	}
+	machine, err := os.Hostname()
+	if err != nil {
+		return "", err
+	}
+	known, _ := os.ReadFile(machineNames)
+	names := hostsFile(string(known), p.address(), machine, r.Role+"-"+fmt.Sprint(r.Index))
+	own, _ := os.ReadFile(machineResolvers)
+	resolvers, found := string(own), reachable(string(own))
+	for _, file := range upstreamResolvers {
+		if found {
+			break
+		}
+		if text, err := os.ReadFile(file); err == nil && reachable(string(text)) {
+			resolvers, found = string(text), true
+		}
+	}
+	if !found && strings.Contains(resolvers, "nameserver") {
+		note = "the machine's name server listens on its loopback, which replicas can't reach: names are not found; name another one in " + machineResolvers
+	}
+	for file, text := range map[string]string{fileNames: names, fileResolvers: resolvers} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+			return "", err
+		}
+	}
+	return note, nil
+}
+
+// files are what the wall puts in the place of the machine's.
+func (p place) files(dir string) map[string]string {
+	if p.address() == "" {
+		return nil
+	}
+	return map[string]string{machineNames: filepath.Join(dir, fileNames), machineResolvers: filepath.Join(dir, fileResolvers)}
+}
+
+// hostsFile is the machine's without what it says of itself: its name is the replica's here, and so is its own.
+func hostsFile(known, address string, names ...string) string {
+	var b strings.Builder
+	b.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	fmt.Fprintf(&b, "%s %s\n", address, strings.Join(names, " "))
+	for line := range strings.Lines(known) {
+		words := strings.Fields(strings.SplitN(line, "#", 2)[0])
+		if len(words) < 2 || loopbackIP(words[0]) {
+			continue
+		}
+		others := words[:1:1]
+		for _, name := range words[1:] {
+			if name != names[0] && !strings.HasPrefix(name, names[0]+".") {
+				others = append(others, name)
+			}
+		}
+		if len(others) > 1 {
+			b.WriteString(strings.Join(others, " ") + "\n")
+		}
+	}
+	return b.String()
+}
+
+func loopbackIP(text string) bool {
+	ip := net.ParseIP(text)
+	return ip == nil || ip.IsLoopback()
+}
+
+// reachable says that some name server is not on a loopback.
+func reachable(resolvers string) bool {
+	for line := range strings.Lines(resolvers) {
+		if words := strings.Fields(line); len(words) >= 2 && words[0] == "nameserver" && !loopbackIP(strings.SplitN(words[1], "%", 2)[0]) {
+			return true
+		}
+	}
+	return false
+}
