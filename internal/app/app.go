@@ -324,7 +324,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
-		Hide:     p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf,
+		Hide:     p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, DeviceFiles: deviceFiles,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -87,4 +89,9 @@ func (w walls) say() (string, fault.Text) {
 			"各项目共享抽象 unix 套接字：当前内核（早于 6.12 或未启用 Landlock）无法隔离。")
 	}
 	return tenancyIsolated, fault.Text{}
+}
+
+// deviceFiles are what a replica with these devices may open: the cards' own files and the driver's.
+func deviceFiles(devices []api.Device) []string {
+	return append(inventory.CardFiles(devices), recipe.ControlFiles(devices)...)
 }

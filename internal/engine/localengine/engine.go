@@ -41,6 +41,8 @@ type Config struct {
 	Hide []string
 	// Tiers are the places that checkpoints of a node go to; nil: none.
 	Tiers func(node string) record.Tiers
+	// DeviceFiles are the device files that a replica with these devices may open beside the usual ones; nil: none.
+	DeviceFiles func([]api.Device) []string
 	// Owner is the one whose replicas are started where projects can't be kept apart; "" starts all.
 	Owner string
 	// MaxProcesses is how many replicas fit on this machine; 0: its memory over 256 MiB.
@@ -79,6 +81,7 @@ type replica struct {
 	task string
 	// What a launcher's group is made from.
 	resources api.Resources
+	devices   []api.Device
 	virtual   bool
 	inside    engine.Name // "": it has a group of its own
 
@@ -260,7 +263,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 		return nil, false, fmt.Errorf("look at replica %s: %w", name, err)
 	}
 	r = &replica{
-		name: name, dir: dir, task: spec.TaskID, resources: spec.Resources, virtual: spec.Virtual, inside: spec.Inside,
+		name: name, dir: dir, task: spec.TaskID, resources: spec.Resources, devices: spec.Devices, virtual: spec.Virtual, inside: spec.Inside,
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	r.obs = seen.observation(r)
