@@ -335,7 +335,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 			p.nodes.Changed(o)
 			p.train.Notify(o.TaskID, o.Name)
 		},
-		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network,
+		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network, DeviceFiles: deviceFiles,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {

@@ -12,9 +12,11 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -135,4 +137,9 @@ func (w walls) say() (string, fault.Text) {
 		return tenancyIsolated, fault.T("Replicas have addresses of network %s; they reach the API at %s.", "副本使用网络 %s 中的地址，API 地址为 %s。", w.network.Pool(), w.network.API())
 	}
 	return tenancyIsolated, fault.Text{}
+}
+
+// deviceFiles are what a replica with these devices may open: the cards' own files and the driver's.
+func deviceFiles(devices []api.Device) []string {
+	return append(inventory.CardFiles(devices), recipe.ControlFiles(devices)...)
 }

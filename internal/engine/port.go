@@ -152,6 +152,8 @@ const (
 	ReasonStartFailed  = "StartFailed"  // the command or its code could not be started: the user's to mend
 	ReasonLauncherLost = "LauncherLost" // the launcher itself was killed
 	ReasonLeftEarly    = "LeftEarly"    // a rank ended well while others needed it
+	ReasonProcessLimit = "ProcessLimit" // it could make no more processes, and gave up
+	ReasonDiskLimit    = "DiskLimitExceeded"
 )
 
 // Engine starts and stops replicas on the nodes of its zones. Safe for concurrent use.

@@ -64,6 +64,8 @@ type failure struct {
 	engine.Diagnosis
 	at    time.Time
 	guilt diagnose.Guilt
+	// crowded: it gave up because it could make no more processes.
+	crowded bool
 }
 
 // firstCause looks at the ranks that failed by now and makes the one that caused it the first. victim: none
@@ -118,11 +120,14 @@ func (w *warden) look(local int, ws unix.WaitStatus) failure {
 	if w.tree.oomKills() > w.oomBefore {
 		e.Reason = engine.ReasonOutOfMemory
 	}
-	evidence := diagnose.Evidence{
-		Rank: w.g.FirstRank + local, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Words: w.l.spool.masked(w.procs.lastWords(local)),
+	words := w.l.spool.masked(w.procs.lastWords(local))
+	crowded := e.Reason != engine.ReasonOutOfMemory && w.tree.forksRefused() > w.forksBefore && saysNoFork(words)
+	if crowded {
+		e.Reason = engine.ReasonProcessLimit
 	}
+	evidence := diagnose.Evidence{Rank: w.g.FirstRank + local, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Words: words}
 	rule := causes().Cause(evidence)
-	return failure{guilt: rule.Guilt, Diagnosis: engine.Diagnosis{
+	return failure{guilt: rule.Guilt, crowded: crowded, Diagnosis: engine.Diagnosis{
 		Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.l.ranks.stepOf(local),
 	}}
 }

@@ -274,7 +274,7 @@ func (l *launcher) starter() starter {
 	if l.tenant.UID != 0 {
 		return l.walled
 	}
-	return plain
+	return l.counted(plain)
 }
 
 // start begins the ranks of a generation; none of an earlier one is left.

@@ -334,7 +334,7 @@ func (w *warden) renew() {
 	w.culprit, w.late, w.alone = nil, nil, nil
 	w.failures, w.leftThen = map[int]failure{}, -1
 	w.reaper.first, w.reaper.settled = -1, false
-	w.oomBefore = w.tree.oomKills()
+	w.oomBefore, w.forksBefore = w.tree.oomKills(), w.tree.forksRefused()
 }
 
 // sweep kills what the dead left behind: whoever is not of a rank that stays, by descent or session.

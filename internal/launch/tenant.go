@@ -99,6 +99,14 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 	if r.Command[0] == "fermi" {
 		command.Own = ownBinary
 	}
+	door, err := l.group.Door()
+	if err != nil {
+		return err
+	}
+	if door != nil {
+		defer door.Close()
+		wall.Door, wall.Clone = door, l.group.Version == 2
+	}
 	tree, err := inside.Start(wall, command, stdin, out)
 	if err != nil {
 		return wallFault(r, err)

@@ -216,6 +216,15 @@ func (t *tree) strangers() bool {
 	return slices.ContainsFunc(pids, func(pid int) bool { return pid != t.self })
 }
 
+// forksRefused is how often a process was not made because of the limit on processes.
+func (t *tree) forksRefused() int {
+	n, err := t.group.ForksRefused()
+	if err != nil {
+		t.log.Warn("refused forks can't be read", "error", err)
+	}
+	return n
+}
+
 // oomKills is how often the kernel killed in our cgroup for memory.
 func (t *tree) oomKills() int {
 	if t.group == nil {

@@ -23,7 +23,7 @@ func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Gener
 		failures: map[int]failure{}, leftThen: -1, drag: drag{clock: l.clock},
 		tree: l.processTree(),
 	}
-	w.oomBefore, w.meter = w.tree.oomKills(), l.metered(w.tree)
+	w.oomBefore, w.forksBefore, w.meter = w.tree.oomKills(), w.tree.forksRefused(), l.metered(w.tree)
 	if !record.Exists(l.dir, record.FileStart) {
 		l.begun(procs.pids[0])
 	}
@@ -74,6 +74,8 @@ type warden struct {
 	tree      *tree
 	reaper    *reaper
 	oomBefore int
+	// forksBefore is how many forks were refused before this generation.
+	forksBefore int
 	meter     *meter
 
 	why        string           // reason we end it ourselves; "" when it ends by itself
@@ -291,6 +293,10 @@ func (w *warden) exit() engine.Exit {
 		e.Reason = engine.ReasonOutOfMemory
 		e.Message = both(fault.T("It needed more memory than its limit of %v; ask for more memory, or use less.",
 			"内存超过上限 %v；请申请更多内存或减少使用。", w.l.replica.Resources.Memory))
+	case w.failures[first].crowded && e.Reason != engine.ReasonSucceeded:
+		e.Reason = engine.ReasonProcessLimit
+		e.Message = both(fault.T("The process limit of %d was reached; ask for more (resources.processes), or start fewer processes and threads.",
+			"已达到进程数上限 %d；请申请更多（resources.processes），或减少进程与线程。", w.tree.group.ProcessLimit()))
 	case oom:
 		e.Message = both(fault.T("A process of its tree was killed for lack of memory.", "进程树中有进程因内存不足被杀死。"))
 	}

@@ -60,7 +60,7 @@ var stateRank = map[engine.State]int{
 var exitReasons = map[string]bool{
 	engine.ReasonSucceeded: true, engine.ReasonNonZero: true, engine.ReasonSignaled: true,
 	engine.ReasonOutOfMemory: true, engine.ReasonTimedOut: true, engine.ReasonStopped: true,
-	engine.ReasonStartFailed: true, engine.ReasonLauncherLost: true, engine.ReasonLeftEarly: true,
+	engine.ReasonStartFailed: true, engine.ReasonLauncherLost: true, engine.ReasonLeftEarly: true, engine.ReasonProcessLimit: true, engine.ReasonDiskLimit: true,
 }
 
 func checkExited(e *linkpb.Exited) error {

@@ -177,6 +177,22 @@ func Driver(assigned []api.Device) (files, libraries []string) {
 	return slices.DeleteFunc(files, func(f string) bool { return strings.HasPrefix(f, "/dev/") }), libraries
 }
 
+// ControlFiles are the device files that a driver's programs open beside those of the assigned cards.
+func ControlFiles(assigned []api.Device) (files []string) {
+	for i := range vendors {
+		v := &vendors[i]
+		if !slices.ContainsFunc(assigned, func(d api.Device) bool { return !d.Virtual && vendorNamed(d.Vendor) == v }) {
+			continue
+		}
+		for _, f := range v.mounts {
+			if strings.HasPrefix(f, "/dev/") {
+				files = append(files, f)
+			}
+		}
+	}
+	return files
+}
+
 // TorchDevice is what PyTorch calls these devices, cpu where there are none; "": they are of several kinds,
 // virtual, or of a maker that is not known.
 func TorchDevice(devices []api.Device) (name string) {

@@ -46,6 +46,10 @@ func reasonText(m *member, e *engine.Exit) fault.Text {
 		return fault.T("%s was killed by %s.", "%s 被 %s 终止。", who, e.Signal)
 	case engine.ReasonOutOfMemory:
 		return fault.T("%s used more memory than it asked for and was killed.", "%s 内存超限，已被终止。", who)
+	case engine.ReasonProcessLimit:
+		return fault.T("%s could make no more processes and ended with exit code %d. %s", "%s 无法再创建进程，以退出码 %d 结束。%s", who, e.Code, e.Message)
+	case engine.ReasonDiskLimit:
+		return fault.T("%s wrote more than its ephemeralDisk and was ended. %s", "%s 写入的数据超过 ephemeralDisk，已被结束。%s", who, e.Message)
 	case engine.ReasonTimedOut:
 		return fault.T("%s ran longer than its time limit.", "%s 运行超时。", who)
 	case engine.ReasonLauncherLost:

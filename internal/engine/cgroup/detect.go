@@ -24,13 +24,15 @@ type Support struct {
 	Root string
 	// Roots has the folder of each controller. With version 2 they are all Root.
 	Roots map[string]string
-	// Reason says what is not enforced and why; zero when CPU and memory are both limited.
+	// Rules says that devices can be closed to a group.
+	Rules bool
+	// Reason says what is not enforced and why; zero when everything is.
 	Reason fault.Text
 }
 
 // wanted are the controllers we use, in the order in which a group's folders are listed. Freezer
 // limits nothing, but finds the processes also where nothing else is permitted.
-var wanted = []string{"memory", "cpu", "cpuacct", "pids", "freezer", systemdTree}
+var wanted = []string{"memory", "cpu", "cpuacct", "pids", "devices", "freezer", systemdTree}
 
 // systemdTree is where a service manager on version 1 finds a service's processes.
 const systemdTree = "name=systemd"
@@ -44,7 +46,12 @@ var detected = sync.OnceValue(func() Support {
 	if err != nil {
 		return none(nil)
 	}
-	return detect(parseHierarchies(string(mounts), string(self)))
+	s := detect(parseHierarchies(string(mounts), string(self)))
+	if s.Version > 0 {
+		s.Rules = s.rules() == nil
+		s.Reason = missing(s)
+	}
+	return s
 })
 
 // Detect says what is permitted here. It looks once for the life of the process: a machine does
@@ -75,7 +82,6 @@ func detect(all []hierarchy) Support {
 	if best.Version == 0 {
 		return none(all)
 	}
-	best.Reason = missing(best)
 	return best
 }
 
@@ -111,10 +117,13 @@ func none(all []hierarchy) Support {
 // missing says what a version that exists does not enforce.
 func missing(s Support) fault.Text {
 	var names []string
-	for _, c := range []string{"cpu", "memory"} {
+	for _, c := range []string{"cpu", "memory", "pids"} {
 		if !s.Limited(c) {
 			names = append(names, c)
 		}
+	}
+	if !s.Rules {
+		names = append(names, "devices")
 	}
 	if len(names) == 0 {
 		return fault.Text{}

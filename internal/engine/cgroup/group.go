@@ -29,7 +29,11 @@ const File = "cgroup.json"
 type Limits struct {
 	CPU    api.MilliCPU
 	Memory api.Bytes
-	Pids   int
+	// Pids bounds the processes and threads of the user, not the launcher's.
+	Pids int
+	// Devices closes all devices but the usual pseudo devices and those in Open.
+	Devices bool
+	Open    []Device
 }
 
 // Group is the processes of one replica. Its methods may be called by several processes at once:
@@ -50,6 +54,24 @@ func (s Support) Create(name string, limits Limits) (*Group, error) {
 	if s.Version == 0 {
 		return nil, fault.New(fault.Unavailable, "NoCgroup", s.Reason)
 	}
+	g, err := s.create(name, limits)
+	if err != nil {
+		return nil, err
+	}
+	if limits.Devices && s.Rules {
+		err = g.rule(limits.Open)
+	}
+	if err == nil && limits.Pids > 0 && s.Limited("pids") {
+		err = g.makeWork(limits.Pids)
+	}
+	if err != nil {
+		_ = g.Remove()
+		return nil, notMade(name, err)
+	}
+	return g, nil
+}
+
+func (s Support) create(name string, limits Limits) (*Group, error) {
 	g := &Group{Version: s.Version}
 	for _, root := range s.folders() {
 		g.Paths = append(g.Paths, filepath.Join(root, folder, name))
@@ -163,6 +185,17 @@ func (g *Group) Guest(name string) (*Group, error) {
 			return nil, notMade(name, err)
 		}
 	}
+	// Its processes are not among the host's: it has the same limit for its own.
+	if limit := g.ProcessLimit(); limit > 0 {
+		if g.Version == 2 {
+			_ = handDown(g.Paths[0], "pids")
+			_ = handDown(filepath.Join(g.Paths[0], guests), "pids")
+		}
+		if err := in.makeWork(limit); err != nil {
+			_ = in.Remove()
+			return nil, notMade(name, err)
+		}
+	}
 	return in, nil
 }
 
@@ -210,7 +243,7 @@ func placeOf(p string) (name, host string) {
 func (g *Group) AddPID(pid int) error {
 	var all error
 	for _, p := range g.Paths {
-		all = errors.Join(all, writeFile(filepath.Join(p, "cgroup.procs"), strconv.Itoa(pid)))
+		all = errors.Join(all, writeFile(filepath.Join(g.entry(p), "cgroup.procs"), strconv.Itoa(pid)))
 	}
 	return all
 }

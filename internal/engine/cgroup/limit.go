@@ -48,9 +48,6 @@ func settings(s Support, l Limits) []setting {
 		add("memory", false, "memory.max", memory)
 		add("memory", true, "memory.swap.max", "0")
 	}
-	if l.Pids > 0 {
-		add("pids", false, "pids.max", strconv.Itoa(l.Pids))
-	}
 	return out
 }
 

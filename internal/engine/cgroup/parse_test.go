@@ -93,13 +93,11 @@ func TestSettings(t *testing.T) {
 			{"/c", "cpu.cfs_quota_us", "150000", false},
 			{"/m", "memory.limit_in_bytes", "1073741824", false},
 			{"/m", "memory.memsw.limit_in_bytes", "1073741824", true},
-			{"/p", "pids.max", "9", false},
 		}},
 		{"v2", Support{Version: 2, Roots: roots}, limits, []setting{
 			{"/c", "cpu.max", "150000 100000", false},
 			{"/m", "memory.max", "1073741824", false},
 			{"/m", "memory.swap.max", "0", true},
-			{"/p", "pids.max", "9", false},
 		}},
 		{"tiny", Support{Version: 2, Roots: roots}, Limits{CPU: 1}, []setting{{"/c", "cpu.max", "1000 100000", false}}},
 		{"no limits", Support{Version: 1, Roots: roots}, Limits{}, nil},

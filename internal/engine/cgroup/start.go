@@ -28,7 +28,7 @@ func (g *Group) Start(argv0 string, argv []string, attr *syscall.ProcAttr) (int,
 }
 
 func (g *Group) startUnified(argv0 string, argv []string, attr *syscall.ProcAttr) (int, error) {
-	dir, err := os.Open(g.Paths[0])
+	dir, err := os.Open(g.entry(g.Paths[0]))
 	if err != nil {
 		return 0, fmt.Errorf("open cgroup: %w", err)
 	}

@@ -42,6 +42,8 @@ type Config struct {
 	Hide []string
 	// Tiers are the places that checkpoints of a node go to; nil: none.
 	Tiers func(node string) record.Tiers
+	// DeviceFiles are the device files that a replica with these devices may open beside the usual ones; nil: none.
+	DeviceFiles func([]api.Device) []string
 	// Owner is the one whose replicas are started where projects can't be kept apart; "" starts all.
 	Owner string
 	// Network gives replicas their addresses; nil: they use the machine's network.
@@ -83,6 +85,7 @@ type replica struct {
 	node string
 	// What a launcher's group is made from.
 	resources api.Resources
+	devices   []api.Device
 	virtual   bool
 	inside    engine.Name // "": it has a group of its own
 	uid       int
@@ -273,7 +276,7 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 		e.cfg.Log.Warn("what the machine added to a replica can't be read", "replica", name, "error", err)
 	}
 	r = &replica{
-		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, virtual: spec.Virtual, inside: spec.Inside, uid: spec.UID, network: ends.Network,
+		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, devices: spec.Devices, virtual: spec.Virtual, inside: spec.Inside, uid: spec.UID, network: ends.Network,
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	r.obs = seen.observation(r)

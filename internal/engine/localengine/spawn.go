@@ -108,7 +108,11 @@ func (e *Engine) makeGroup(support cgroup.Support, r *replica) (*cgroup.Group, e
 		}
 		return host.Guest(string(r.name))
 	}
-	var limits cgroup.Limits
+	// Processes are real also where cores and memory are nominal, and so are the cards of the machine.
+	limits := cgroup.Limits{Pids: r.resources.ProcessLimit(), Devices: true}
+	if e.cfg.DeviceFiles != nil {
+		limits.Open = cgroup.DevicesOf(e.cfg.DeviceFiles(r.devices))
+	}
 	if !r.virtual {
 		limits.CPU = r.resources.CPU
 		if r.resources.Memory > 0 {

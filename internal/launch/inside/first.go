@@ -130,12 +130,18 @@ func begin(o order) (running map[int]int, said report) {
 	}); err != nil {
 		return fail(step, file, err)
 	}
+	if err := o.enter(); err != nil {
+		return fail(StepBuild, "cgroup", err)
+	}
 	running = map[int]int{}
 	for i, own := range o.Each {
 		out, errs := pipesOf(i)
 		pid, err := syscall.ForkExec(file, Args(file, o.Args), &syscall.ProcAttr{
 			Dir: o.Dir, Env: append(slices.Clone(o.Env), own...), Files: []uintptr{0, uintptr(out), uintptr(errs)},
-			Sys: &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)}},
+			Sys: &syscall.SysProcAttr{
+				Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)},
+				UseCgroupFD: o.DoorFD > 0 && o.Clone, CgroupFD: o.DoorFD,
+			},
 		})
 		if err != nil {
 			return fail(StepExec, file, err)
@@ -144,4 +150,18 @@ func begin(o order) (running map[int]int, said report) {
 		running[pid] = i
 	}
 	return running, report{Step: stepStarted, Missing: missing}
+}
+
+// enter takes this thread, which forks the command and nothing else, into the command's cgroup: what it forks is born
+// there. Other threads of ours stay outside, so that a command that has used up its processes can't keep us from making one.
+func (o *order) enter() error {
+	if o.DoorFD == 0 {
+		return nil
+	}
+	syscall.CloseOnExec(o.DoorFD)
+	if o.Clone {
+		return nil
+	}
+	_, err := syscall.Write(o.DoorFD, []byte("0"))
+	return err
 }

@@ -34,6 +34,10 @@ type Wall struct {
 	Stage string
 	// Placed are files of the machine that are found elsewhere in the image: where → what.
 	Placed map[string]string
+	// Door, if any, leads the command into its cgroup: a version 1 list of threads, or with Clone a version 2 folder to
+	// clone into. Process 1 itself stays outside.
+	Door  *os.File `json:"-"`
+	Clone bool
 }
 
 // Command is what runs behind it: a process for each of Each.
@@ -52,7 +56,8 @@ type Command struct {
 type order struct {
 	Wall
 	Command
-	Probe bool
+	Probe  bool
+	DoorFD int // of Door as process 1 has it; 0: there is none
 }
 
 // The steps at which a command may be refused.
@@ -188,6 +193,10 @@ func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
 	files := []uintptr{stdin, out[0][0], out[0][1], orders.Fd(), reports.Fd(), network}
 	for _, pipes := range out[1:] {
 		files = append(files, pipes[0], pipes[1])
+	}
+	if o.Door != nil {
+		o.DoorFD = len(files)
+		files = append(files, o.Door.Fd())
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{argv0}, &syscall.ProcAttr{
 		Dir: "/", Env: []string{"FERMI_REPLICA=" + o.Mark, "GOMAXPROCS=1"},
