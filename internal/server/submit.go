@@ -81,7 +81,11 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 		return err
 	}
 	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
-		if _, err := s.archiveInfo(ctx, t.Spec.Code.Archive); fault.Is(err, fault.NotFound) {
+		info, err := s.archiveFor(ctx, c.who, nil, t.Spec.Code.Archive)
+		if err == nil && !dry { // who runs it again need not have sent it
+			err = GrantArchive(ctx, s.Blob, project.GetMeta().ID, t.Spec.Code.Archive, info.Size)
+		}
+		if fault.Is(err, fault.NotFound) {
 			return invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
 		} else if err != nil {
 			return err
