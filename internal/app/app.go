@@ -68,8 +68,9 @@ type Config struct {
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
 	Quantum      time.Duration // placement's
-	// FirstUID and LastUID bound the uids of projects.
+	// FirstUID and LastUID bound the uids of projects; 0: from the machine's book in the folder UIDBook.
 	FirstUID, LastUID int
+	UIDBook           string
 	Processes         int // how many processes virtual nodes may start; the engine's guess when 0
 	Exe               string
 	Version           string
@@ -223,7 +224,7 @@ func (p *part) assemble() (err error) {
 		Past: p.history, Quantum: cfg.Quantum,
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
-	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
+	p.tenants = tenant.New(p.uids())
 	p.train = train.New(train.Config{
 		UID: p.uid, Repo: p.repo,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
@@ -329,6 +330,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	}
 	p.engine.Store(eng)
 	defer p.engine.Store(nil)
+	p.claimUIDs(ctx)
 	var g run.Group
 	g.Add("engine", eng.Run)
 	g.Add("maintenance", p.store.RunMaintenance)

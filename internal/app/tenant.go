@@ -1,12 +1,15 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/tenant"
+	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -25,7 +28,7 @@ type walls struct {
 }
 
 func (p *part) probe() walls {
-	missing, err := inside.Probe(p.cfg.FirstUID, p.private(), p.cfg.Data)
+	missing, err := inside.Probe(cmp.Or(p.cfg.FirstUID, localengine.FirstAuto), p.private(), p.cfg.Data)
 	if err != nil && !errors.Is(err, inside.ErrNotRoot) {
 		p.cfg.Log.Warn("projects can't be kept apart on this machine; only the owner may start processes", "error", err)
 	}
@@ -51,6 +54,38 @@ func (p *part) uid(ctx context.Context, project string, fence store.Epoch) (int,
 		return 0, nil
 	}
 	return p.tenants.UID(ctx, project, fence)
+}
+
+// uids says where the projects' uids come from: the range that was set, or the machine's book.
+func (p *part) uids() tenant.Config {
+	c := tenant.Config{Store: p.store, First: p.cfg.FirstUID, Last: p.cfg.LastUID, Burn: p.burnUID}
+	if p.cfg.FirstUID == 0 {
+		c.Take = p.book().Take
+	}
+	return c
+}
+
+func (p *part) book() localengine.UIDBook {
+	return localengine.UIDBook{Dir: p.cfg.UIDBook, Data: p.cfg.Shared}
+}
+
+// claimUIDs writes into the machine's book what the projects have already, so that no other instance gives it to
+// its own. Nothing depends on it but them: trouble is logged.
+func (p *part) claimUIDs(ctx context.Context) {
+	if p.cfg.UIDBook == "" || p.walls().err != nil {
+		return
+	}
+	used, err := tenant.Used(ctx, p.store, 0)
+	if err != nil || len(used) == 0 {
+		return
+	}
+	clashes, err := p.book().Claim(used)
+	if err != nil {
+		p.cfg.Log.Warn("the uids of projects were not written into the machine's book", "error", err)
+	}
+	for _, c := range clashes {
+		p.cfg.Log.Warn("a project has the uid of a project of another instance on this machine: its processes can reach the other's files", "uid", c.UID, "other", c.Data)
+	}
 }
 
 func (p *part) burnUID(least int) (int, error) {

@@ -37,7 +37,8 @@ type Settings struct {
 	ArchiveAfter  time.Duration
 	Quantum       time.Duration
 	Processes     int
-	TenantUIDs    Range
+	TenantUIDs    Range // zero: from the machine's book
+	TenantBook    string
 	TLSCert       string
 	TLSKey        string
 	TLSSelfSigned bool
@@ -93,7 +94,8 @@ var table = []entry{
 	{"archive.after", "10m", "how long finished work stays live before it goes to the archive", func(s *Settings) value { return (*span)(&s.ArchiveAfter) }},
 	{"quantum", "10m", "how long a task stands as it is before an equal may have its place, or before it grows", func(s *Settings) value { return (*span)(&s.Quantum) }},
 	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
-	{"tenants.uids", "1900000000-1900065535", "uids for projects, one each, when run as root; nobody else on the machine may use them", func(s *Settings) value { return &s.TenantUIDs }},
+	{"tenants.uids", "", "FIRST-LAST: uids for projects, one each, when run as root; without it each project gets 65536 that no project of this machine has", func(s *Settings) value { return &s.TenantUIDs }},
+	{"tenants.book", "/var/lib/fermi", "folder where all instances of Fermi on this machine write down whose uids are whose", func(s *Settings) value { return (*text)(&s.TenantBook) }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
 	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
 	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLSSelfSigned) }},
