@@ -70,8 +70,9 @@ type Config struct {
 	Quantum      time.Duration // placement's
 	// Network is conf.NetworkAuto, conf.NetworkHost or the addresses of replicas; "" is auto.
 	Network string
-	// FirstUID and LastUID bound the uids of projects.
+	// FirstUID and LastUID bound the uids of projects; 0: from the machine's book in the folder UIDBook.
 	FirstUID, LastUID int
+	UIDBook           string
 	Processes         int // how many processes virtual nodes may start; the engine's guess when 0
 	Exe               string
 	Version           string
@@ -228,7 +229,7 @@ func (p *part) assemble() (err error) {
 		Past: p.history, Quantum: cfg.Quantum,
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
-	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
+	p.tenants = tenant.New(p.uids())
 	p.train = train.New(train.Config{
 		UID: p.uid, Repo: p.repo,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
@@ -343,6 +344,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	}
 	p.engine.Store(eng)
 	defer p.engine.Store(nil)
+	p.claimUIDs(ctx)
 	var g run.Group
 	g.Add("engine", eng.Run)
 	g.Add("maintenance", p.store.RunMaintenance)

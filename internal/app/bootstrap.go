@@ -50,6 +50,9 @@ func (p *part) bootstrap(ctx context.Context) error {
 	if err := p.adminToken(ctx, meta); err != nil {
 		return err
 	}
+	if err := p.grantArchives(ctx); err != nil {
+		return err
+	}
 	p.started.Store(true)
 	p.collect()
 	p.greet(ctx)

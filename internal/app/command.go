@@ -87,7 +87,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 		Checkpoints: record.SharedTier{
 			Place: s.Checkpoints, Endpoint: s.CheckpointsEndpoint, Region: s.CheckpointsRegion, Credentials: s.CheckpointsCredentials, Rate: int64(s.CheckpointsRate) << 20,
 		},
-		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, Network: s.Network, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, Exe: exe,
+		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, Network: s.Network, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, UIDBook: s.TenantBook, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
 	})
 }

@@ -12,7 +12,9 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
+	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
@@ -56,7 +58,7 @@ func (p *part) tryWalls() ([]string, *network.Network, error) {
 		return nil, nil, err
 	}
 	defer space.Close()
-	missing, err := inside.Probe(p.cfg.FirstUID, p.private(), p.cfg.Data, space.Descriptor())
+	missing, err := inside.Probe(cmp.Or(p.cfg.FirstUID, localengine.FirstAuto), p.private(), p.cfg.Data, space.Descriptor())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,6 +92,38 @@ func (p *part) uid(ctx context.Context, project string, fence store.Epoch) (int,
 		return 0, nil
 	}
 	return p.tenants.UID(ctx, project, fence)
+}
+
+// uids says where the projects' uids come from: the range that was set, or the machine's book.
+func (p *part) uids() tenant.Config {
+	c := tenant.Config{Store: p.store, First: p.cfg.FirstUID, Last: p.cfg.LastUID, Burn: p.burnUID}
+	if p.cfg.FirstUID == 0 {
+		c.Take = p.book().Take
+	}
+	return c
+}
+
+func (p *part) book() localengine.UIDBook {
+	return localengine.UIDBook{Dir: p.cfg.UIDBook, Data: p.cfg.Shared}
+}
+
+// claimUIDs writes into the machine's book what the projects have already, so that no other instance gives it to
+// its own. Nothing depends on it but them: trouble is logged.
+func (p *part) claimUIDs(ctx context.Context) {
+	if p.cfg.UIDBook == "" || p.walls().err != nil {
+		return
+	}
+	used, err := tenant.Used(ctx, p.store, 0)
+	if err != nil || len(used) == 0 {
+		return
+	}
+	clashes, err := p.book().Claim(used)
+	if err != nil {
+		p.cfg.Log.Warn("the uids of projects were not written into the machine's book", "error", err)
+	}
+	for _, c := range clashes {
+		p.cfg.Log.Warn("a project has the uid of a project of another instance on this machine: its processes can reach the other's files", "uid", c.UID, "other", c.Data)
+	}
 }
 
 func (p *part) burnUID(least int) (int, error) {

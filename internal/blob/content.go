@@ -138,8 +138,12 @@ func sweep(ctx context.Context, st Store, prefix string) error {
 	return err
 }
 
-// adopt moves tmp to key, unless key is there already.
+// adopt moves tmp to key. Content that is there already is replaced by itself where that costs no copy: how long
+// an upload takes does not say whether somebody sent the same before.
 func adopt(ctx context.Context, st Store, tmp, key string, size int64) error {
+	if mover, ok := st.(Renamer); ok {
+		return mover.Rename(ctx, tmp, key)
+	}
 	if have, info, err := st.Open(ctx, key); err == nil {
 		have.Close()
 		if info.Size == size {
@@ -147,9 +151,6 @@ func adopt(ctx context.Context, st Store, tmp, key string, size int64) error {
 		}
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
-	}
-	if mover, ok := st.(Renamer); ok {
-		return mover.Rename(ctx, tmp, key)
 	}
 	in, _, err := st.Open(ctx, tmp)
 	if err != nil {

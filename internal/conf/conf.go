@@ -38,7 +38,8 @@ type Settings struct {
 	Quantum       time.Duration
 	Processes     int
 	Network       string
-	TenantUIDs    Range
+	TenantUIDs    Range // zero: from the machine's book
+	TenantBook    string
 	TLSCert       string
 	TLSKey        string
 	TLSSelfSigned bool
@@ -95,7 +96,8 @@ var table = []entry{
 	{"quantum", "10m", "how long a task stands as it is before an equal may have its place, or before it grows", func(s *Settings) value { return (*span)(&s.Quantum) }},
 	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
 	{"network", "auto", "addresses for replicas, each in a network namespace of its own, when run as root: auto, private IPv4 addresses such as 100.64.0.0/14, or host for the machine's own network, which makes it single-tenant", func(s *Settings) value { return (*text)(&s.Network) }},
-	{"tenants.uids", "1900000000-1900065535", "uids for projects, one each, when run as root; nobody else on the machine may use them", func(s *Settings) value { return &s.TenantUIDs }},
+	{"tenants.uids", "", "FIRST-LAST: uids for projects, one each, when run as root; without it each project gets 65536 that no project of this machine has", func(s *Settings) value { return &s.TenantUIDs }},
+	{"tenants.book", "/var/lib/fermi", "folder where all instances of Fermi on this machine write down whose uids are whose", func(s *Settings) value { return (*text)(&s.TenantBook) }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
 	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
 	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLSSelfSigned) }},

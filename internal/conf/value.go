@@ -102,6 +102,10 @@ func (d *span) yaml() string { return time.Duration(*d).String() }
 type Range struct{ First, Last int }
 
 func (r *Range) set(s string) *fault.Text {
+	if s == "" {
+		*r = Range{}
+		return nil
+	}
 	a, b, ok := strings.Cut(s, "-")
 	first, err1 := strconv.Atoi(a)
 	last, err2 := strconv.Atoi(b)
@@ -112,4 +116,9 @@ func (r *Range) set(s string) *fault.Text {
 	return nil
 }
 
-func (r *Range) yaml() string { return strconv.Quote(fmt.Sprintf("%d-%d", r.First, r.Last)) }
+func (r *Range) yaml() string {
+	if *r == (Range{}) {
+		return `""`
+	}
+	return strconv.Quote(fmt.Sprintf("%d-%d", r.First, r.Last))
+}

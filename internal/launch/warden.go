@@ -76,7 +76,7 @@ type warden struct {
 	oomBefore int
 	// forksBefore is how many forks were refused before this generation.
 	forksBefore int
-	meter     *meter
+	meter       *meter
 
 	why        string           // reason we end it ourselves; "" when it ends by itself
 	superseded bool             // by a newer generation

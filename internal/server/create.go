@@ -81,7 +81,7 @@ func (s *Server) make(ctx context.Context, c *call, o api.Object) (*reply, error
 	}
 	named := m.Name != ""
 	if err := api.Prepare(o, s.IDs.Random); err != nil {
-		return nil, s.alsoMissing(ctx, o, err)
+		return nil, s.alsoMissing(ctx, c, o, err)
 	}
 	dry := c.q.yes("dryRun")
 	if o.Kind() == api.KindToken { // counted and written by one at a time

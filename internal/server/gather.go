@@ -54,14 +54,14 @@ func (g *gathered) err() error {
 }
 
 // alsoMissing adds to why a new task is refused what it names that is not there.
-func (s *Server) alsoMissing(ctx context.Context, o api.Object, err error) error {
+func (s *Server) alsoMissing(ctx context.Context, c *call, o api.Object, err error) error {
 	t, ok := o.(*api.TrainingTask)
 	if !ok || !fault.Is(err, fault.Invalid) || len(fault.From(err).Fields) == 0 {
 		return err
 	}
 	var all gathered
 	all.take(err)
-	if missing := s.references(ctx, t); fault.Is(missing, fault.Invalid) && len(fault.From(missing).Fields) > 0 {
+	if missing := s.references(ctx, c, t); fault.Is(missing, fault.Invalid) && len(fault.From(missing).Fields) > 0 {
 		all.take(missing)
 	}
 	return all.err()

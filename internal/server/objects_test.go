@@ -383,3 +383,84 @@ func TestArchives(t *testing.T) {
 	}
 	w.refusedTo(w.user("v", api.RoleViewer), "POST", "/api/v1/archives", "x", 403, "NotAllowed")
 }
+
+// TestArchivesOfOthersDoNotExist: who knows the digest of another project's code can neither ask for it nor run
+// it, and an upload of the same bytes says nothing about it.
+func TestArchivesOfOthersDoNotExist(t *testing.T) {
+	w := newWorld(t)
+	people := map[string]string{}
+	for name, project := range map[string]string{"ann": "lab", "amy": "lab", "eve": "den"} {
+		people[name] = w.user(name, api.RoleMember)
+		o, err := w.store.Get(t.Context(), api.Key{Kind: api.KindProject, Name: project}, 0)
+		p := &api.Project{Meta: api.Meta{Name: project}}
+		if err == nil {
+			p = store.Clone(o.(*api.Project))
+		}
+		p.Spec.Members = append(p.Spec.Members, name)
+		w.put(p)
+	}
+	operator := w.user("op", api.RoleOperator)
+	var got archive
+	upload := func(who, query, code string) string {
+		t.Helper()
+		a := w.do("POST", "/api/v1/archives"+query, people[who], code)
+		if a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.raw)
+		}
+		must(t, json.Unmarshal(a.Data, &got))
+		return got.Digest
+	}
+	finds := func(token, digest, query string) int {
+		t.Helper()
+		return w.do("GET", "/api/v1/archives/"+digest+query, token, nil).status
+	}
+	runs := func(who, project, digest string) answerOf {
+		t.Helper()
+		return w.do("POST", "/api/v1/training-tasks?dryRun=false", people[who], manifest("t"+w.server.IDs.Random(5), func(x *api.TrainingTask) {
+			x.Meta.Project, x.Spec.Code = project, &api.Code{Archive: digest}
+		}))
+	}
+	// Of a project: its members find and run it, others don't.
+	shared := upload("ann", "?project=lab", "shared code")
+	nowhere := "sha256:" + strings.Repeat("0", 64)
+	if finds(people["amy"], shared, "") != 200 || finds(people["amy"], shared, "?project=lab") != 200 || finds(operator, shared, "") != 200 {
+		t.Error("a member does not find it")
+	}
+	there, absent := w.do("GET", "/api/v1/archives/"+shared, people["eve"], nil), w.do("GET", "/api/v1/archives/"+nowhere, people["eve"], nil)
+	if there.status != 404 || there.Reason != absent.Reason || there.Message != absent.Message || finds(people["eve"], shared, "?project=lab") == 200 {
+		t.Errorf("eve learns of it: %s and %s", there.raw, absent.raw)
+	}
+	if a, b := runs("eve", "den", shared), runs("eve", "den", nowhere); a.status != 400 || string(a.raw) != string(b.raw) {
+		t.Errorf("eve runs it, or learns of it: %s and %s", a.raw, b.raw)
+	}
+	if a := runs("amy", "lab", shared); a.status != 200 {
+		t.Errorf("amy does not run it: %s", a.raw)
+	}
+	if a := w.do("POST", "/api/v1/archives?project=lab", people["eve"], "x"); a.status != 403 {
+		t.Errorf("eve sends to another project: %s", a.raw)
+	}
+	// Of nobody's project: only who sent it, until a task of a project has it.
+	own := upload("ann", "", "own code")
+	if finds(people["ann"], own, "") != 200 || finds(people["amy"], own, "") != 404 || runs("amy", "lab", own).status != 400 {
+		t.Error("others find what ann sent for herself")
+	}
+	if a := runs("ann", "lab", own); a.status != 200 {
+		t.Errorf("ann does not run it: %s", a.raw)
+	}
+	if finds(people["amy"], own, "") != 200 || runs("amy", "lab", own).status != 200 || finds(people["eve"], own, "") != 404 {
+		t.Error("a task did not open it to its project, or opened it to others")
+	}
+	// Who is in both projects may take code along.
+	o, err := w.store.Get(t.Context(), api.Key{Kind: api.KindProject, Name: "den"}, 0)
+	must(t, err)
+	den := store.Clone(o.(*api.Project))
+	den.Spec.Members = append(den.Spec.Members, "amy")
+	w.put(den)
+	if a := runs("amy", "den", shared); a.status != 200 {
+		t.Errorf("amy does not run it in her other project: %s", a.raw)
+	}
+	// The same bytes again: the answer is that of new bytes, and now it is eve's too.
+	if again := upload("eve", "", "own code"); again != own || finds(people["eve"], own, "") != 200 {
+		t.Error("eve does not find what she sent")
+	}
+}

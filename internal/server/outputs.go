@@ -138,13 +138,15 @@ func (s *Server) archiveRoutes(reg *schemas) []*route {
 	data := schemaOf[archive](reg)
 	return []*route{
 		{
-			method: http.MethodPost, path: prefix + "/archives", id: "putArchive", summary: "Upload a code archive; the same bytes twice are kept once.", tag: "archives", long: true,
-			verb: "upload", kind: "Archive", body: &bodySpec{schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}, media: []string{"application/octet-stream"}, required: true},
+			method: http.MethodPost, path: prefix + "/archives", id: "putArchive", summary: "Upload a code archive, for a project, or for yourself where none is named; the same bytes twice are kept once.", tag: "archives", long: true,
+			query: []param{{name: "project", doc: "Whose members may use it; only you when absent."}},
+			verb:  "upload", kind: "Archive", body: &bodySpec{schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}, media: []string{"application/octet-stream"}, required: true},
 			data: data, handle: s.putArchive,
 		},
 		{
-			method: http.MethodGet, path: prefix + "/archives/{digest}", id: "getArchive", summary: "Whether an archive is there.", tag: "archives",
-			data: data, handle: s.getArchive,
+			method: http.MethodGet, path: prefix + "/archives/{digest}", id: "getArchive", summary: "Whether an archive is there for you, or for a project.", tag: "archives",
+			query: []param{{name: "project", doc: "Only as a task of this project would find it."}},
+			data:  data, handle: s.getArchive,
 		},
 	}
 }
@@ -153,6 +155,10 @@ func (s *Server) putArchive(ctx context.Context, c *call) (*reply, error) {
 	limit := s.Limits.Archive
 	if c.r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
+	}
+	project, err := s.archiveProject(ctx, c, true)
+	if err != nil {
+		return nil, err
 	}
 	defer c.guard(ctx, nil)()
 	digest, n, err := blob.PutContent(ctx, s.Blob, "archives", stalling{c, c.r.Body}, limit)
@@ -166,16 +172,29 @@ func (s *Server) putArchive(ctx context.Context, c *call) (*reply, error) {
 	if n == 0 {
 		return nil, fault.New(fault.Invalid, "BadBody", fault.T("The archive is empty.", "代码包为空。"))
 	}
+	key, err := userGrant(c.who.user.Meta.ID, digest)
+	if project != nil {
+		c.note.project = project.Meta.Name
+		key, err = projectGrant(project.Meta.ID, digest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := grant(ctx, s.Blob, key, n); err != nil {
+		return nil, err
+	}
 	c.note.name, c.note.is = digest, `{"size":`+strconv.FormatInt(n, 10)+`}`
 	return &reply{message: fault.T("Archive stored", "代码包已保存"), data: archive{digest, n}}, nil
 }
 
 func (s *Server) getArchive(ctx context.Context, c *call) (*reply, error) {
 	digest := c.r.PathValue("digest")
-	info, err := s.archiveInfo(ctx, digest)
-	if fault.Is(err, fault.NotFound) {
-		return nil, fault.New(fault.NotFound, "NoArchive", fault.T("This archive was not uploaded.", "该代码包尚未上传。"))
-	} else if err != nil {
+	project, err := s.archiveProject(ctx, c, false)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.archiveFor(ctx, c.who, project, digest)
+	if err != nil {
 		return nil, err
 	}
 	return &reply{data: archive{digest, info.Size}}, nil

@@ -66,7 +66,7 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if t.Spec.Queue == "" {
 		t.Spec.Queue = project.(*api.Project).HomeQueue()
 	}
-	if err := s.references(ctx, t); err != nil {
+	if err := s.references(ctx, c, t); err != nil {
 		return err
 	}
 	queue, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
@@ -79,6 +79,15 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	from, err := s.beginsFrom(ctx, c, t)
 	if err != nil {
 		return err
+	}
+	if t.Spec.Code != nil && t.Spec.Code.Archive != "" && !dry { // who runs it again need not have sent it
+		info, err := s.archiveFor(ctx, c.who, nil, t.Spec.Code.Archive)
+		if err == nil {
+			err = GrantArchive(ctx, s.Blob, project.GetMeta().ID, t.Spec.Code.Archive, info.Size)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if err := s.refuse(ctx, t); err != nil {
 		return err
@@ -98,7 +107,7 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 }
 
 // references makes sure that what a task names is there; all that is not is said at once.
-func (s *Server) references(ctx context.Context, t *api.TrainingTask) error {
+func (s *Server) references(ctx context.Context, c *call, t *api.TrainingTask) error {
 	var all gathered
 	if t.Spec.Queue != "" {
 		_, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
@@ -107,7 +116,7 @@ func (s *Server) references(ctx context.Context, t *api.TrainingTask) error {
 	all.take(s.checkSecrets(ctx, t))
 	all.take(s.checkInside(ctx, t))
 	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
-		_, err := s.archiveInfo(ctx, t.Spec.Code.Archive)
+		_, err := s.archiveFor(ctx, c.who, nil, t.Spec.Code.Archive)
 		if fault.Is(err, fault.NotFound) {
 			err = invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
 		}

@@ -16,6 +16,9 @@ type Config struct {
 	First, Last int
 	// Burn returns the first number from least on that was never returned, durably.
 	Burn func(least int) (int, error)
+	// Take, where it is given, is used instead of all these: it returns a number that no project of this
+	// machine has or had, durably. used are those that projects have here.
+	Take func(used []int) (int, error)
 }
 
 // Register gives numbers. Safe for concurrent use.
@@ -66,20 +69,52 @@ func (r *Register) give(ctx context.Context, key api.Key, fence store.Epoch) (in
 	if p.Status.UID != 0 {
 		return p.Status.UID, nil
 	}
+	if p.Status.UID, err = r.next(ctx, revision); err != nil {
+		return 0, err
+	}
+	_, err = r.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Update(p)}, Fence: fence})
+	return p.Status.UID, err
+}
+
+// next is a number that is written down as given.
+func (r *Register) next(ctx context.Context, revision int64) (int, error) {
+	if r.cfg.Take != nil {
+		used, err := Used(ctx, r.cfg.Store, revision)
+		if err != nil {
+			return 0, err
+		}
+		return r.cfg.Take(used)
+	}
 	least, err := r.least(ctx, revision)
 	if err != nil {
 		return 0, err
 	}
-	if p.Status.UID, err = r.cfg.Burn(least); err != nil {
+	uid, err := r.cfg.Burn(least)
+	if err != nil {
 		return 0, err
 	}
-	if p.Status.UID > r.cfg.Last {
+	if uid > r.cfg.Last {
 		return 0, fault.New(fault.Full, "UIDsUsedUp", fault.T(
 			"All uids from %d to %d were given to projects.", "从 %d 到 %d 的 uid 已全部分配给项目。", r.cfg.First, r.cfg.Last)).
 			WithHint(fault.T("Widen tenants.uids.", "请扩大 tenants.uids 的范围。"))
 	}
-	_, err = r.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Update(p)}, Fence: fence})
-	return p.Status.UID, err
+	return uid, nil
+}
+
+// Used are the numbers that projects have.
+func Used(ctx context.Context, st store.Reader, revision int64) ([]int, error) {
+	all, err := st.List(ctx, api.KindProject, "", revision)
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	all.Ascend("", func(o api.Object) bool {
+		if uid := o.(*api.Project).Status.UID; uid != 0 {
+			out = append(out, uid)
+		}
+		return true
+	})
+	return out, nil
 }
 
 // nobody is a key that no object can have: names are lower case.

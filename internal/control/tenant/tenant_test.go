@@ -150,3 +150,29 @@ func TestGarbledRecord(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUIDsFromTheBook: two instances of one machine give different numbers, and what older ones gave stays.
+func TestUIDsFromTheBook(t *testing.T) {
+	dir := t.TempDir()
+	seen := map[int]string{}
+	for _, instance := range []string{"a", "b"} {
+		w := newWorld(t)
+		old := &api.Project{Meta: api.Meta{Name: "old", ID: "proj-old"}, Status: api.ProjectStatus{UID: first}}
+		if _, err := w.store.Commit(t.Context(), store.Txn{Ops: []store.Op{store.Create(old)}}); err != nil {
+			t.Fatal(err)
+		}
+		book := localengine.UIDBook{Dir: filepath.Join(dir, "book"), Data: filepath.Join(dir, instance)}
+		r := New(Config{Store: w.store, Take: book.Take})
+		for i := range 3 {
+			name := fmt.Sprintf("p%d", i)
+			w.project(name)
+			uid, err := r.UID(t.Context(), name, store.Epoch{})
+			if err != nil || uid%localengine.UIDsEach != 0 || seen[uid] != "" {
+				t.Errorf("%s of %s: %d, which is %q's, %v", name, instance, uid, seen[uid], err)
+			}
+			seen[uid] = instance
+			w.uid(r, name, uid)
+		}
+		w.uid(r, "old", first)
+	}
+}
