@@ -31,7 +31,7 @@ const objects = `
 apiVersion: fermi/v1
 kind: Queue
 metadata: {name: extra}
-spec: {weight: 3, maxPending: 50, limit: {A100: 6}}
+spec: {weight: 3, maxPending: 50, limit: {devices: 6}}
 `
 
 // manifest is one task of the member: a plain shell unless it says otherwise.
@@ -59,12 +59,20 @@ func shell(script string, more ...string) string {
 }
 
 // sample is a role of two replicas with two ranks each.
-func sample(steps int, pause string) string {
-	return fmt.Sprintf("replicas: 2\nranks: 2\ncommand: [fermi, sample, train, --steps, %q, --log-every, '1', --step-time, %s]\nresources: {cpu: 100m, memory: 256Mi, accelerators: {type: A100, count: 1}}", strconv.Itoa(steps), pause)
+func (w *world) sample(steps int, pause string) string {
+	return fmt.Sprintf("replicas: 2\nranks: 2\ncommand: [fermi, sample, train, --steps, %q, --log-every, '1', --step-time, %s]\nresources: %s", strconv.Itoa(steps), pause, w.resources("100m", 1))
+}
+
+// resources are cores, and devices where there are any.
+func (w *world) resources(cpu string, devices int) string {
+	if w.real {
+		return fmt.Sprintf("{cpu: %s, memory: 256Mi}", cpu)
+	}
+	return fmt.Sprintf("{cpu: 100m, memory: 256Mi, accelerators: {type: A100, count: %d}}", devices)
 }
 
 // TestUpgrade lets the program of this tree take over a folder of each release, which ended in each
-// way.
+// way, of this machine and of virtual nodes.
 func TestUpgrade(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("projects are kept apart only as root")
@@ -73,20 +81,22 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, ways := releases(), []string{"kill", "stop"}
+	all, ways, nodes := releases(), []string{"kill", "stop"}, []string{"real", "virtual"}
 	if os.Getenv("FERMI_UPGRADE") == "sample" {
-		all, ways = all[:1], ways[:1]
+		all, ways, nodes = all[:1], ways[:1], nodes[:1]
 	}
 	for _, release := range all {
 		old := build(t, release)
-		for _, way := range ways {
-			t.Run(release+"/"+way, func(t *testing.T) { upgrade(t, old, next, way) })
+		for _, node := range nodes {
+			for _, way := range ways {
+				t.Run(release+"/"+node+"/"+way, func(t *testing.T) { upgrade(t, newWorld(t, old, node == "real"), next, way) })
+			}
 		}
 	}
 }
 
-func upgrade(t *testing.T, old, next, way string) {
-	w := newWorld(t, old)
+func upgrade(t *testing.T, w *world, next, way string) {
+	old := w.Bin
 	w.people()
 	w.past()
 	w.present()
@@ -184,7 +194,7 @@ const (
 func (w *world) past() {
 	w.mustIn(w.bot, manifest("done", "queue: extra", shell("echo one; echo two; mkdir -p $FERMI_OUTPUT/a; echo kept > $FERMI_OUTPUT/a/b.txt"))+
 		manifest("failed", "queue: default", shell("echo before the end; exit 7"))+
-		manifest("saved", shared, sample(60, "1ms")), "apply", "-f", "-")
+		manifest("saved", shared, w.sample(60, "1ms")), "apply", "-f", "-")
 	for name, phase := range finished {
 		w.phase(name, phase)
 	}
@@ -192,14 +202,19 @@ func (w *world) past() {
 
 // present is what runs and what waits.
 func (w *world) present() {
-	w.mustIn(w.bot, manifest("train", "queue: extra\npriority: 5000\n"+disk, sample(1_000_000, "50ms"))+
-		manifest("hold", "queue: extra", "replicas: 1\ncommand: [/bin/sh, -c, 'i=0; while :; do i=$((i+1)); echo n=$i; sleep 0.1; done']\nresources: {cpu: 100m, memory: 128Mi, accelerators: {type: A100, count: 2}}")+
+	w.mustIn(w.bot, manifest("train", "queue: extra\npriority: 5000\n"+disk, w.sample(1_000_000, "50ms"))+
+		manifest("hold", "queue: extra", "replicas: 1\ncommand: [/bin/sh, -c, 'i=0; while :; do i=$((i+1)); echo n=$i; sleep 0.1; done']\nresources: "+w.resources("1", 2))+
 		manifest("secret", "queue: default", shell(`printf %s "$TOKEN" | sha256sum; exec sleep 1000000`, "env: [{name: TOKEN, valueFrom: {secret: hub, key: token}}]"))+
 		manifest("folder", "code: {folder: "+w.code+"}", shell("echo there > seen; exec sleep 1000000")), "apply", "-f", "-")
 	for _, name := range []string{"train", "hold", "secret", "folder"} {
 		w.phase(name, api.PhaseRunning)
 	}
-	w.mustIn(w.bot, manifest("wait", "queue: extra", "replicas: 2\ncommand: [/bin/sh, -c, 'echo begun; exec sleep 1000000']\nresources: {cpu: 100m, memory: 128Mi, accelerators: {type: A100, count: 2}}"), "apply", "-f", "-")
+	// Two whole virtual nodes, or all cores but half of one: there is no room beside hold.
+	replicas, cores := 2, ""
+	if w.real {
+		replicas, cores = 1, fmt.Sprintf("%dm", int(w.nodes()[0].Spec.CPU)-500)
+	}
+	w.mustIn(w.bot, manifest("wait", "queue: extra", fmt.Sprintf("replicas: %d\ncommand: [/bin/sh, -c, 'echo begun; exec sleep 1000000']\nresources: %s", replicas, w.resources(cores, 2))), "apply", "-f", "-")
 	harness.Eventually(w.t, "a checkpoint of the training on the disk", func() bool {
 		return len(items(w.raw("/training-tasks/train/checkpoints", "project="+project))) > 0
 	})
@@ -278,7 +293,7 @@ func (w *world) allowed() {
 		w.t.Fatalf("checkpoints: %v, %v", list, err)
 	}
 	step := strconv.FormatInt(list[len(list)/2].Step, 10)
-	w.mustIn(w.bot, manifest("from", "checkpoint: {from: {task: saved, step: "+step+"}}", sample(60, "1ms")), "apply", "-f", "-")
+	w.mustIn(w.bot, manifest("from", "checkpoint: {from: {task: saved, step: "+step+"}}", w.sample(60, "1ms")), "apply", "-f", "-")
 	w.phase("from", api.PhaseCompleted)
 	if log := w.must(w.bot, "logs", "from"); !strings.Contains(log, "goes on after step="+step) {
 		w.t.Errorf("it did not begin from the older checkpoint:\n%s", log)

@@ -34,20 +34,24 @@ const topology = `zones:
 type world struct {
 	*harness.Cluster
 	t     *testing.T
+	real  bool // its node is this machine
 	admin *client.Client
 	bot   string // the member's token
 	code  string // a folder of the machine that a task uses
 }
 
-func newWorld(t *testing.T, bin string) *world {
+func newWorld(t *testing.T, bin string, real bool) *world {
 	t.Helper()
 	c, err := harness.New(bin, "up")
 	if err != nil {
 		t.Fatal(err)
 	}
 	zones := filepath.Join(filepath.Dir(c.Dir), "zones.yaml")
-	c.Args = []string{"--zones", zones, "--archive-after", "1s", "--checkpoints-store", filepath.Join(filepath.Dir(c.Dir), "store")}
-	w := &world{Cluster: c, t: t, code: filepath.Join(filepath.Dir(c.Dir), "code")}
+	c.Args = []string{"--archive-after", "1s", "--checkpoints-store", filepath.Join(filepath.Dir(c.Dir), "store")}
+	if !real {
+		c.Args = append(c.Args, "--zones", zones)
+	}
+	w := &world{Cluster: c, t: t, real: real, code: filepath.Join(filepath.Dir(c.Dir), "code")}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.LogTail())
@@ -69,7 +73,11 @@ func (w *world) start() {
 	if w.admin, err = w.Client(); err != nil {
 		w.t.Fatal(err)
 	}
-	harness.Eventually(w.t, "the nodes are ready", func() bool { return len(w.nodes()) == 3 })
+	want := 3
+	if w.real {
+		want = 1
+	}
+	harness.Eventually(w.t, "the nodes are ready", func() bool { return len(w.nodes()) == want })
 }
 
 // nodes are those that are ready.
