@@ -12,6 +12,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -45,6 +46,7 @@ type Controller struct {
 	// wrote is our last revision: we read at least that, or we would write it again.
 	wrote int64
 	wake  chan struct{} // room for one: look again
+	other atomic.Bool   // launchers of other versions were there when we looked last
 }
 
 // New makes a controller; it starts nothing.
@@ -55,9 +57,11 @@ func New(cfg Config) *Controller {
 	return &Controller{cfg: cfg, wake: make(chan struct{}, 1)}
 }
 
-// Changed says that the engine saw a replica change. It never blocks.
+// Changed says that the engine saw a replica change. It never blocks. Where all launchers are of our
+// version, that is no news.
 func (c *Controller) Changed(o engine.Observation) {
-	if o.Launched && o.Version != c.cfg.Version {
+	ends := o.State == engine.StateExited || o.State == engine.StateDone
+	if o.Launched && (o.Version != c.cfg.Version || ends && c.other.Load()) {
 		c.Look()
 	}
 }
@@ -194,6 +198,7 @@ func (c *Controller) launchers() (map[string][]api.LauncherVersion, bool) {
 			out[node] = append(out[node], api.LauncherVersion{Version: v, Count: versions[v]})
 		}
 	}
+	c.other.Store(len(out) > 0)
 	return out, found
 }
 

@@ -325,7 +325,8 @@ func (e *Engine) observe(r *replica, s seen) {
 	}
 	r.obs = now
 	e.mu.Unlock()
-	if now.State != old.State || !now.Started.Equal(old.Started) { // a launcher's record alone is no news
+	other := old.Launched && now.Version != old.Version // one took another's place; a first record is no news
+	if now.State != old.State || !now.Started.Equal(old.Started) || other {
 		e.cfg.OnChange(now)
 	}
 }
