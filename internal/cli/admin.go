@@ -87,7 +87,7 @@ func (a *app) projectCommand() *cobra.Command {
 		})
 	})
 	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create, a.projectSetCommand(),
-		a.removeCommand(api.KindProject, Both("Delete projects that hold no tasks", "删除没有任务的项目")),
+		a.projectUseCommand(), a.removeCommand(api.KindProject, Both("Delete projects that hold no tasks", "删除没有任务的项目")),
 		a.memberCommand("add-member", true, Both("Let users into a project", "将用户加入项目")),
 		a.memberCommand("remove-member", false, Both("Put users out of a project; their open streams end within seconds", "将用户移出项目；其打开的流数秒内结束")))
 }

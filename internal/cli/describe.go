@@ -125,7 +125,7 @@ func (s *session) when(t *time.Time) string {
 func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.TrainingTask) error {
 	st := t.Status
 	d.add("State", "状态", phaseCell(t, s.lang).text)
-	d.add("Reason", "原因", strings.TrimSpace(st.Reason+" "+st.Message.In(s.lang)))
+	d.add("Why", "原因", whyLine(st.Reason, st.Message.In(s.lang)))
 	d.add("Description", "描述", t.Spec.Description)
 	d.add("Queue", "队列", t.Spec.Queue)
 	d.add("Priority", "优先级", priority(t))
@@ -143,7 +143,7 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 		d.add("Spare", "备用副本", fmt.Sprintf("%s-%d @ %s: %s", t.Spec.Roles[0].Name, spare.Index, spare.Node, spareWord(spare.State).In(s.lang)))
 	}
 	if f := st.Failure; f != nil {
-		d.add("First failure", "首个故障", fmt.Sprintf("%s-%d @ %s: %s (exit %d%s) %s", f.Role, f.Index, f.Node, f.Reason, f.ExitCode, prefixed(", ", f.Signal), f.Message.In(s.lang)))
+		d.add("First failure", "首个故障", fmt.Sprintf("%s-%d @ %s: %s (exit %d%s)", f.Role, f.Index, f.Node, f.Reason, f.ExitCode, prefixed(", ", f.Signal)))
 		if f.Rank != nil {
 			d.add("Failed rank", "故障 rank", fmt.Sprint(*f.Rank))
 		}
@@ -188,6 +188,14 @@ func (s *session) describeTask(ctx context.Context, d *sheetWriter, t *api.Train
 		}
 	}
 	return s.describeReplicas(ctx, d, t)
+}
+
+// whyLine is a message, and the reason that programs read.
+func whyLine(reason, message string) string {
+	if message == "" || reason == "" {
+		return first(message, reason)
+	}
+	return message + " [" + reason + "]"
 }
 
 // spareWord is how far a spare is.

@@ -118,7 +118,7 @@ func (a *app) whyCommand() *cobra.Command {
 		Use: "why TASK", Short: Both("Say what a task waits for, or why it ended as it did", "说明任务为何等待或为何如此结束"),
 		Args: needArgs(1, 1, "TASK"), Example: "  fermi why gpt-7x2k9",
 		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
-			e, err := s.client.Why(ctx, s.project("TrainingTask"), args[0])
+			e, err := s.client.Why(ctx, s.project("TrainingTask"), bare(args[0]))
 			if err != nil {
 				return err
 			}

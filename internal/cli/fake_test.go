@@ -66,6 +66,8 @@ func newFake(t *testing.T) *fake {
 		t.Setenv(k, "")
 	}
 	t.Setenv("FERMI_DATA", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("FERMI_TOKEN", "good")
 	t.Setenv("FERMI_SERVER", f.url)
 	t.Setenv("TZ", "UTC")
@@ -128,7 +130,11 @@ func answer(w http.ResponseWriter, data any) {
 
 func refuse(w http.ResponseWriter, e *fault.Error) {
 	w.WriteHeader(e.Code.HTTP())
-	_ = json.NewEncoder(w).Encode(map[string]any{"code": e.Code.HTTP(), "reason": e.Reason, "message": e.Message.EN, "hint": e.Hint.EN})
+	var fields []map[string]string
+	for _, f := range e.Fields {
+		fields = append(fields, map[string]string{"path": f.Path, "message": f.Message.EN})
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"code": e.Code.HTTP(), "reason": e.Reason, "message": e.Message.EN, "hint": e.Hint.EN, "fields": fields})
 }
 
 func notFound(w http.ResponseWriter, what string) {

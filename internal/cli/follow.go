@@ -268,10 +268,20 @@ func (f *follower) close(ctx context.Context, logErr error) error {
 		where = s.t(" in %s", "，位于 %s", strings.Join(task.Status.Zones, ", "))
 	}
 	s.say("Task %s: %s%s%s.", "任务 %s：%s%s%s。", task.Meta.Name, phaseCell(task, s.lang).text, took, where)
-	if fl := task.Status.Failure; fl != nil && task.Status.Phase == api.PhaseFailed {
-		s.say("First failure: %s-%d on %s: %s %s", "首个故障：%s-%d（节点 %s）：%s %s", fl.Role, fl.Index, fl.Node, fl.Reason, clean(fl.Message.In(s.lang)))
-	} else if task.Status.Phase == api.PhaseFailed {
-		s.say("Reason: %s %s", "原因：%s %s", task.Status.Reason, clean(task.Status.Message.In(s.lang)))
+	if task.Status.Phase == api.PhaseFailed {
+		// What decided comes first, in the program's own words where it has any.
+		fl := task.Status.Failure
+		message := task.Status.Message
+		if message.IsZero() && fl != nil {
+			message = fl.Message
+		}
+		s.say("Why: %s", "原因：%s", clean(first(message.In(s.lang), task.Status.Reason)))
+		if fl != nil {
+			s.say("  where: %s-%d on %s", "  位置：%s-%d，节点 %s", fl.Role, fl.Index, fl.Node)
+			if !fl.Advice.IsZero() {
+				s.say("  what would help: %s", "  可采取的措施：%s", clean(fl.Advice.In(s.lang)))
+			}
+		}
 	}
 	if code := exitOf(task); code != 0 {
 		return exit{code}

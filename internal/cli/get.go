@@ -34,7 +34,7 @@ func (l *listFlags) add(cmd *cobra.Command, phased bool) {
 
 func (l *listFlags) options(s *session, kind api.Kind) (client.ListOptions, error) {
 	o := client.ListOptions{
-		Project: s.project(kind), Sort: l.sort, Phase: l.phases, Owner: l.owner, Queue: l.queue, Search: l.search,
+		Project: s.listed(kind), Sort: l.sort, Phase: l.phases, Owner: l.owner, Queue: l.queue, Search: l.search,
 	}
 	for _, kv := range l.labels {
 		k, v, ok := strings.Cut(kv, "=")

@@ -41,7 +41,7 @@ func (a *app) logsCommand() *cobra.Command {
 		if o.Since, err = parseSince(sinceText, s.clock.Now()); err != nil {
 			return usage(cmd, fault.From(err).Message)
 		}
-		task, err := client.Get[*api.TrainingTask](ctx, s.client, s.project(api.KindTrainingTask), args[0])
+		task, err := client.Get[*api.TrainingTask](ctx, s.client, s.project(api.KindTrainingTask), bare(args[0]))
 		if err != nil {
 			return err
 		}

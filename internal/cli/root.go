@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -55,14 +54,12 @@ func newRoot(a *app) *cobra.Command {
 		Args:          cobra.ArbitraryArgs,
 		RunE:          groupRun,
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(cmd, fault.T("The command line has a mistake: %s.", "命令行参数有误：%s。", err))
-	})
+	root.SetFlagErrorFunc(badFlags)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.flags.server, "server", "", Both("address of the server, or several with commas (FERMI_SERVER; default "+defaultServer+")", "服务器地址，可用逗号分隔多个（FERMI_SERVER；默认 "+defaultServer+"）"))
 	flags.StringVar(&a.flags.tokenFile, "token-file", "", Both("file that holds the token (otherwise FERMI_TOKEN, or the token of a local fermi up)", "令牌文件（否则用 FERMI_TOKEN 或本机 fermi up 的令牌）"))
 	flags.StringVar(&a.flags.fingerprint, "tls-fingerprint", "", Both("SHA-256 of the server's certificate, the only one to trust (FERMI_TLS_FINGERPRINT)", "服务器证书的 SHA-256，只信任该证书（FERMI_TLS_FINGERPRINT）"))
-	flags.StringVar(&a.flags.project, "project", "", Both("project (FERMI_PROJECT; default \"default\", lists show all)", "项目（FERMI_PROJECT；默认 \"default\"，列表显示全部）"))
+	flags.StringVar(&a.flags.project, "project", "", Both("project (FERMI_PROJECT, then the one of fermi project use, then your own; lists show all)", "项目（FERMI_PROJECT，其次 fermi project use 所选，再次您自己的项目；列表显示全部）"))
 	flags.StringVar(&a.flags.lang, "lang", "", Both("language: zh or en (FERMI_LANG, LC_ALL, LANG)", "语言：zh 或 en（FERMI_LANG、LC_ALL、LANG）"))
 	flags.StringVarP(&a.flags.output, "output", "o", "table", Both("table, wide, json, yaml or name", "输出格式：table、wide、json、yaml 或 name"))
 	root.AddGroup(
@@ -158,13 +155,7 @@ func groupRun(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	err := usage(cmd, fault.T("There is no command %q in `%s`.", "`%[2]s` 中没有命令 %[1]q。", args[0], cmd.CommandPath()))
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		list := strings.Join(near, ", ")
-		return fault.From(err).WithHint(fault.T("Did you mean: %s?", "是否想输入：%s？", list))
-	}
-	return err
+	return unknownCommand(cmd, args)
 }
 
 // sampleCommand is `fermi sample`, which needs no server; only its usage errors are ours.

@@ -24,7 +24,7 @@ const (
 
 // dial makes the client from flags and environment.
 func (s *session) dial() (*client.Client, error) {
-	server := first(s.flags.server, os.Getenv("FERMI_SERVER"), defaultServer)
+	server := s.server()
 	token, err := s.token(server)
 	if err != nil {
 		return nil, err
@@ -114,9 +114,19 @@ func isLocal(server string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// project is the one asked for; "" leaves it to the server: the default project for a name, all
-// visible ones for a list or an id.
+// project is the one asked for, or chosen once for all; "" leaves it to the server: the caller's own.
 func (s *session) project(kind api.Kind) string {
+	if !api.MustInfo(kind).Project {
+		return ""
+	}
+	if asked := s.listed(kind); asked != "" {
+		return asked
+	}
+	return recall().Projects[s.server()]
+}
+
+// listed is the project of a list; "" is all that one may see.
+func (s *session) listed(kind api.Kind) string {
 	if !api.MustInfo(kind).Project {
 		return ""
 	}

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -11,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -24,31 +27,143 @@ task's exit code. Ctrl-C asks whether to stop the task or to detach from it; a s
 at once. Without a terminal Ctrl-C detaches. After a detach the exit code is 130.`,
 			`打包当前文件夹，将命令提交为训练任务，跟踪其日志，并以任务的退出码结束。Ctrl-C 会询问停止任务还是
 脱离跟踪；再按一次 Ctrl-C 立即脱离。没有终端时 Ctrl-C 直接脱离。脱离后的退出码为 130。`),
-		Example: "  fermi train run -- python train.py\n  fermi train run --no-code --hp steps=500 -- fermi sample train",
-		Args:    needArgs(1, -1, "-- COMMAND [ARG...]"),
+		Example: "  fermi train run -- python train.py\n  fermi train run -f task.yaml --gpus 4 --hp lr=0.1\n  fermi train run --no-code --hp steps=500 -- fermi sample train",
+		Args:    cobra.ArbitraryArgs,
 	}
 	r.add(cmd)
+	cmd.Flags().StringVarP(&r.file, "filename", "f", "", Both("begin with the task of this manifest; flags and a command change it; - is stdin", "以该清单中的任务为基础，由参数和命令修改；- 表示标准输入"))
 	// Flags end at the first word of the command, so that its own flags are left alone.
 	cmd.Flags().SetInterspersed(false)
-	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error { return s.trainRun(ctx, r, args) })
+	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		task := &api.TrainingTask{Meta: api.Meta{Project: s.project(api.KindTrainingTask)}}
+		if r.file != "" {
+			var err error
+			if task, err = s.taskIn(r.file); err != nil {
+				return err
+			}
+		} else if len(args) == 0 {
+			return usage(cmd, fault.T("Missing: %s.", "缺少参数：%s。", "-- COMMAND [ARG...]"))
+		}
+		return s.trainRun(ctx, r, task, args, task.Spec.Code == nil)
+	})
 	return cmd
 }
 
-func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) error {
-	task, err := r.task(s.cmd, s.project(api.KindTrainingTask), argv)
-	if err != nil {
-		return err
+func (a *app) trainRerunCommand() *cobra.Command {
+	r := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "rerun NAME [flags] [-- COMMAND [ARG...]]",
+		Short: Both("Run a task again, also one that failed or is long over, with what the flags change", "再次运行任务（包括失败或早已结束的），可用参数修改"),
+		Long: Both(`Submits a new task like NAME, with the same code unless --code or --git brings another, and follows it. Only what flags
+and a command say is changed.`,
+			`提交一个与 NAME 相同的新任务并跟踪；除非用 --code 或 --git 提供新代码，否则使用相同代码。只有参数和命令指明的内容会改变。`),
+		Example: "  fermi train rerun gpt-7x2k9\n  fermi train rerun gpt-7x2k9 --code . --hp lr=0.01 --gpus 4",
+		Args:    needArgs(1, -1, "NAME"),
 	}
-	if r.noCode && r.code != "" {
-		return usage(s.cmd, fault.T("--code and --no-code contradict each other.", "--code 与 --no-code 互相矛盾。"))
+	r.add(cmd)
+	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		old, err := client.Get[*api.TrainingTask](ctx, s.client, s.project(api.KindTrainingTask), bare(args[0]))
+		if err != nil {
+			return err
+		}
+		return s.trainRun(ctx, r, again(old), args[1:], false)
+	})
+	return cmd
+}
+
+// again is a new task that is like an old one.
+func again(old *api.TrainingTask) *api.TrainingTask {
+	t := &api.TrainingTask{Meta: api.Meta{DisplayName: old.Meta.DisplayName, Project: old.Meta.Project, Labels: old.Meta.Labels}, Spec: old.Spec}
+	t.Spec.Stop, t.Spec.Restore = false, nil
+	if c := t.Spec.Checkpoint; c != nil && c.From != nil && c.From.Upload && old.Status.From != nil { // nobody need upload it again
+		c.From = &api.CheckpointFrom{Task: old.Meta.ID, Step: old.Status.From.Step}
+	}
+	return t
+}
+
+// bare is the name of a task, also where it is written as -o name does.
+func bare(name string) string {
+	_, one, ok := strings.Cut(name, "/")
+	if ok {
+		return one
+	}
+	return name
+}
+
+// settle puts the flags over a task and reports all that is wrong at once: what can't be read here, and what the server
+// refuses of the rest.
+func (s *session) settle(ctx context.Context, r *runFlags, task *api.TrainingTask, argv []string, pack bool) error {
+	bad := r.over(s.cmd, task, argv)
+	if r.noCode && r.code != "" && len(r.inside) == 0 {
+		bad.add("--no-code", fault.T("It contradicts --code.", "与 --code 互相矛盾。"))
 	}
 	if r.git.URL != "" {
 		if r.noCode || r.code != "" {
-			return usage(s.cmd, fault.T("--git brings the code; leave --code and --no-code out.", "--git 已提供代码，请去掉 --code 和 --no-code。"))
+			bad.add("--git", fault.T("It brings the code; leave --code and --no-code out.", "已提供代码，请去掉 --code 和 --no-code。"))
 		}
 		task.Spec.Code = &api.Code{Git: &r.git}
 	} else if r.git != (api.Git{}) {
-		return usage(s.cmd, fault.T("--revision, --submodules and --git-secret belong to --git.", "--revision、--submodules 和 --git-secret 需与 --git 一起使用。"))
+		bad.add("--git", fault.T("Missing: --revision, --submodules and --git-secret belong to it.", "缺少该参数：--revision、--submodules 和 --git-secret 需与它一起使用。"))
+	}
+	if r.noCode {
+		task.Spec.Code = nil
+	}
+	if len(bad) == 0 && r.packs(task, pack) == "" {
+		return nil // it is sent at once
+	}
+	// What is wrong is said before anything is packed and sent.
+	trial := *task
+	if r.code != "" {
+		trial.Spec.Code = nil
+	}
+	_, err := s.client.Submit(ctx, &trial, true)
+	if err != nil && len(bad) == 0 {
+		return s.asFlags(r, err)
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	if fault.CodeOf(err) == fault.Invalid {
+		for _, f := range fault.From(s.asFlags(r, err)).Fields {
+			if !slices.ContainsFunc(bad, func(b fault.Field) bool { return b.Path == f.Path }) { // what can't be read is missing there too
+				bad = append(bad, f)
+			}
+		}
+	}
+	return fault.From(usage(s.cmd, fault.T("The command line has %d [mistake|mistakes].", "命令行参数有 %d 处错误。", len(bad)))).WithFields(bad...)
+}
+
+// fieldFlags are the flags behind the fields of a task, as people gave them.
+var fieldFlags = strings.NewReplacer(
+	"spec.roles[0].resources.accelerators.count", "--gpus", "spec.roles[0].resources.accelerators.type", "--gpu-type",
+	"spec.roles[0].resources.cpu", "--cpu", "spec.roles[0].resources.memory", "--memory", "spec.roles[0].resources.ephemeralDisk", "--ephemeral-disk", "spec.roles[0].resources.processes", "--processes", "spec.roles[0].replicas", "--replicas",
+	"spec.roles[0].ranks", "--ranks", "spec.roles[0].spares", "--spares", "spec.roles[0].env", "--env", "spec.priorityClass", "--priority-class", "spec.priority", "--priority",
+	"spec.queue", "--queue", "spec.framework", "--framework", "spec.image", "--image", "spec.zones.allow", "--zone", "metadata.name", "--name",
+	"metadata.displayName", "--display-name", "metadata.project", "--project", "spec.timeouts.run", "--timeout", "spec.hyperParameters", "--hp",
+	"spec.expectedTime", "--expected-time", "spec.credentials", "--credential", "spec.code.git.secret", "--git-secret", "spec.code.git.url", "--git",
+	"spec.code.requirements", "--requirements", "spec.checkpoint.from", "--from", "spec.inside", "--inside", "spec.restartPolicy.maxRestarts", "--restarts",
+)
+
+// asFlags is a refusal of the server in the words of the command line.
+func (s *session) asFlags(r *runFlags, err error) error {
+	var refused *fault.Error
+	if r.file != "" || !errors.As(err, &refused) || len(refused.Fields) == 0 {
+		return err
+	}
+	out := *refused
+	out.Fields = make([]fault.Field, len(refused.Fields))
+	for i, f := range refused.Fields {
+		out.Fields[i] = fault.Field{Path: fieldFlags.Replace(f.Path), Message: f.Message}
+	}
+	out.Message = fault.Text{EN: fieldFlags.Replace(refused.Message.EN), ZH: fieldFlags.Replace(refused.Message.ZH)}
+	return &out
+}
+
+// trainRun submits a task with what the flags say and follows it. pack: the current folder is its code unless something
+// else is said.
+func (s *session) trainRun(ctx context.Context, r *runFlags, task *api.TrainingTask, argv []string, pack bool) error {
+	if err := s.settle(ctx, r, task, argv, pack); err != nil {
+		return err
 	}
 	if err := s.tellInside(ctx, task); err != nil {
 		return err
@@ -62,7 +177,7 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 		// Without its code: a check uploads nothing.
 		made, err := s.client.Submit(ctx, task, true)
 		if err != nil {
-			return err
+			return s.asFlags(r, err)
 		}
 		if made.Task == nil {
 			made.Task = task
@@ -76,12 +191,8 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 		}
 		return s.preview(ctx, task)
 	}
-	if !r.noCode && task.Spec.Code == nil {
-		// What is wrong is said before anything is packed and sent.
-		if _, err := s.client.Submit(ctx, task, true); err != nil {
-			return err
-		}
-		code, err := s.ship(ctx, first(r.code, "."))
+	if dir := r.packs(task, pack); dir != "" {
+		code, err := s.ship(ctx, dir)
 		if err != nil {
 			return err
 		}
@@ -93,7 +204,7 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 	defer cancel()
 	made, err := s.client.Submit(sending, task, false)
 	if err != nil {
-		return err
+		return s.asFlags(r, err)
 	}
 	if made.Task != nil {
 		task = made.Task
@@ -101,6 +212,7 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 		task.Meta.Name, task.Meta.ID = made.Name, made.TaskID
 	}
 	s.say("Task %s submitted.", "任务 %s 已提交。", task.Meta.Name)
+	s.tellNominal(ctx, task)
 	if isFolder(r.from) {
 		if err := s.bring(ctx, task.Meta.Name, r.from); err != nil {
 			s.say("The task waits for its checkpoint: fermi train checkpoints %[1]s --import %[2]s; or delete it: fermi delete task %[1]s",
@@ -119,9 +231,43 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, argv []string) erro
 	return s.follow(ctx, task)
 }
 
+// packs is the folder to send along; "": none.
+func (r *runFlags) packs(task *api.TrainingTask, pack bool) string {
+	switch {
+	case r.noCode || r.git.URL != "":
+		return ""
+	case r.code != "":
+		return r.code
+	case pack && task.Spec.Code == nil:
+		return "."
+	}
+	return ""
+}
+
+// tellNominal says once that nothing stands behind what was asked for, where that is so.
+func (s *session) tellNominal(ctx context.Context, t *api.TrainingTask) {
+	if len(t.Spec.Inside) > 0 {
+		return
+	}
+	found, virtual := 0, 0
+	err := s.client.Walk(ctx, api.KindZone, client.ListOptions{Limit: 500}, func(o api.Object) bool {
+		z := o.(*api.Zone)
+		if rules := t.Spec.Zones; rules == nil || len(rules.Allow) == 0 || slices.Contains(rules.Allow, z.Meta.Name) {
+			if found++; z.Spec.Virtual {
+				virtual++
+			}
+		}
+		return true
+	})
+	if err == nil && found > 0 && found == virtual {
+		s.say("The nodes are virtual: cores, memory and devices are nominal; the work runs as processes of the server's machine.",
+			"节点为虚拟节点：CPU、内存和加速卡均为名义值，任务以服务器所在机器的进程运行。")
+	}
+}
+
 func (s *session) howTo(t *api.TrainingTask) {
 	name := t.Meta.Name
-	if t.Meta.Project != "" && t.Meta.Project != "default" {
+	if s.listed(api.KindTrainingTask) != "" && t.Meta.Project != api.DefaultProject {
 		name = "--project " + t.Meta.Project + " " + name
 	}
 	s.say("Follow it with: fermi logs -f %s", "跟踪日志：fermi logs -f %s", name)
