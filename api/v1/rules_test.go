@@ -272,6 +272,18 @@ func TestPrepareRefuses(t *testing.T) {
 		{"dir absolute", role(func(r *Role) { r.WorkingDir = "/a" }), "spec.roles[0].workingDir", "relative"},
 		{"dir out", role(func(r *Role) { r.WorkingDir = "../a" }), "spec.roles[0].workingDir", "relative"},
 		{"dir unclean", role(func(r *Role) { r.WorkingDir = "a/../../b" }), "spec.roles[0].workingDir", "relative"},
+		{"requirements path", spec(func(s *TrainingTaskSpec) {
+			s.Code = &Code{Folder: "/a", Requirements: "../r.txt"}
+			s.Roles[0].Command = []string{"python"}
+		}), "spec.code.requirements", "relative"},
+		{"requirements command", spec(func(s *TrainingTaskSpec) {
+			s.Code = &Code{Folder: "/a", Requirements: "r.txt"}
+			s.Roles[0].Command = []string{"bash"}
+		}), "spec.code.requirements", "begin with python"},
+		{"requirements image", spec(func(s *TrainingTaskSpec) {
+			s.Code, s.Image = &Code{Folder: "/a", Requirements: "r.txt"}, "train:v1"
+			s.Roles[0].Command = []string{"/usr/bin/python3.11"}
+		}), "spec.code.requirements", "own system only"},
 		{"code none", spec(func(s *TrainingTaskSpec) { s.Code = &Code{} }), "spec.code", "exactly one"},
 		{"code both", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Folder: "/a", Archive: "b"} }), "spec.code", "exactly one"},
 		{"code relative", spec(func(s *TrainingTaskSpec) { s.Code = &Code{Folder: "a"} }), "spec.code.folder", "absolute"},

@@ -176,11 +176,13 @@ type Accelerators struct {
 	Share Share  `json:"share,omitempty" explicit:"nonzero" doc:"Part of one device, as 0.5 or 500m, with count 1; the whole when absent."`
 }
 
-// Code says where the user's files come from; exactly one is set.
+// Code says where the user's files come from; exactly one of folder, archive and git is set.
 type Code struct {
 	Folder  string `json:"folder,omitempty" doc:"Absolute path on the node, used in place."`
 	Archive string `json:"archive,omitempty" doc:"Digest of an uploaded archive: sha256:<64 hex>."`
 	Git     *Git   `json:"git,omitempty"`
+	// Requirements is installed by the program's own processes, once a replica, into a virtual environment.
+	Requirements string `json:"requirements,omitempty" doc:"Path in the code of a pip requirements file or a pyproject.toml: what it names is installed before the processes start. For commands that begin with python, on the node's own system."`
 }
 
 // Git is a revision of a repository, brought by each replica's launcher; no git program is needed.

@@ -127,6 +127,7 @@ func (t *TrainingTask) Validate() []fault.Field {
 	f.elasticTask(s)
 	f.spares(s)
 	f.code("spec.code", s.Code)
+	f.requirements(s)
 	f.credentials("spec.credentials", s.Credentials)
 	f.hyperParameters("spec.hyperParameters", s.HyperParameters)
 	if s.Restart != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"reflect"
 
 	"github.com/spf13/cobra"
@@ -15,15 +16,17 @@ import (
 func (a *app) applyCommand() *cobra.Command {
 	var files []string
 	var dryRun bool
+	var code string
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: Both("Create or update objects from manifests", "按清单创建或更新对象"),
-		Example: Both("  fermi apply -f task.yaml\n  cat zones.yaml | fermi apply -f - --dry-run",
-			"  fermi apply -f task.yaml\n  cat zones.yaml | fermi apply -f - --dry-run"),
+		Example: Both("  fermi apply -f task.yaml\n  fermi apply -f task.yaml --code .\n  cat zones.yaml | fermi apply -f - --dry-run",
+			"  fermi apply -f task.yaml\n  fermi apply -f task.yaml --code .\n  cat zones.yaml | fermi apply -f - --dry-run"),
 		Args: needArgs(0, 0, ""),
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, Both("manifest (YAML or JSON, several documents); - is stdin; may be repeated", "清单文件（YAML 或 JSON，可含多个文档）；- 表示标准输入；可重复"))
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, Both("only check, change nothing", "仅检查，不做更改"))
+	cmd.Flags().StringVar(&code, "code", "", Both("folder to send along as the code of tasks that name none", "作为代码发送的文件夹，用于清单中未指明代码的任务"))
 	cmd.RunE = a.online(func(ctx context.Context, s *session, _ []string) error {
 		if len(files) == 0 {
 			return usage(cmd, fault.T("Say which manifest with -f FILE.", "请用 -f FILE 指定清单。"))
@@ -32,9 +35,48 @@ func (a *app) applyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if code != "" {
+			if err := s.giveCode(ctx, objs, code, dryRun); err != nil {
+				return err
+			}
+		}
 		return s.applyAll(ctx, objs, dryRun)
 	})
 	return cmd
+}
+
+// hasCode says that a task names where its code comes from.
+func hasCode(t *api.TrainingTask) bool {
+	c := t.Spec.Code
+	return c != nil && (c.Archive != "" || c.Folder != "" || c.Git != nil)
+}
+
+// giveCode makes a folder the code of the tasks that name none. A check packs it and uploads nothing.
+func (s *session) giveCode(ctx context.Context, objs []api.Object, dir string, dryRun bool) error {
+	var without []*api.TrainingTask
+	for _, o := range objs {
+		if t, ok := o.(*api.TrainingTask); ok && !hasCode(t) {
+			without = append(without, t)
+		}
+	}
+	if len(without) == 0 {
+		return usage(s.cmd, fault.T("--code: every task of the manifest names its code.", "--code：清单中的任务都已指明代码。"))
+	}
+	if dryRun {
+		_, err := pack(ctx, dir, io.Discard, func(int64) {})
+		return err
+	}
+	made, err := s.ship(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for _, t := range without {
+		if t.Spec.Code == nil {
+			t.Spec.Code = &api.Code{}
+		}
+		t.Spec.Code.Archive = made.Digest
+	}
+	return nil
 }
 
 // outcome is what apply did to one object.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -136,12 +137,17 @@ func globToRegexp(glob string) string {
 	return b.String()
 }
 
-// ignored decides on one path, relative and with slashes. A folder that is ignored isn't entered.
-func (ig *ignorer) ignored(path string, folder bool) bool {
-	if path == ".git" || strings.HasSuffix(path, "/.git") {
+// made are folders that tools make and can make again. A rule such as !node_modules/ puts one back in.
+var made = []string{"__pycache__", "node_modules", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"}
+
+// ignored decides on one path, relative and with slashes. A folder that is ignored isn't entered. environment: the folder is
+// a virtual environment, whose programs and links mean nothing elsewhere.
+func (ig *ignorer) ignored(path string, folder, environment bool) bool {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	if name == ".git" {
 		return true
 	}
-	out := false
+	out := folder && (environment || slices.Contains(made, name))
 	for _, r := range ig.rules {
 		if (!r.folder || folder) && r.match.MatchString(path) {
 			out = !r.keep

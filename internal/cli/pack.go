@@ -34,6 +34,10 @@ type packed struct {
 	Bytes  int64 // before compression
 	// Left are paths that can't travel: links out of the folder, sockets, devices, a server's data.
 	Left []string
+	// Environments are virtual environments that were left out.
+	Environments []string
+
+	seen *footprint
 }
 
 // pack writes a folder as tar+zstd. The same files give the same bytes, whenever and by whomever
@@ -56,7 +60,7 @@ func pack(ctx context.Context, dir string, w io.Writer, count func(int64)) (pack
 	if err != nil {
 		return packed{}, err
 	}
-	p := &packer{ctx: ctx, root: root, ignore: ig, tar: tar.NewWriter(z), count: count, buf: make([]byte, 256<<10)}
+	p := &packer{ctx: ctx, root: root, ignore: ig, tar: tar.NewWriter(z), count: count, buf: make([]byte, 256<<10), seen: newFootprint()}
 	err = fs.WalkDir(root.FS(), ".", p.visit)
 	if err == nil {
 		err = p.tar.Close()
@@ -67,7 +71,7 @@ func pack(ctx context.Context, dir string, w io.Writer, count func(int64)) (pack
 	if err != nil {
 		return packed{}, cantPack(dir, err)
 	}
-	p.out.Size, p.out.Digest = sized.n, "sha256:"+hex.EncodeToString(sum.Sum(nil))
+	p.out.Size, p.out.Digest, p.out.seen = sized.n, "sha256:"+hex.EncodeToString(sum.Sum(nil)), p.seen
 	return p.out, nil
 }
 
@@ -103,9 +107,10 @@ type packer struct {
 	ctx    context.Context
 	root   *os.Root
 	ignore *ignorer
-	tar    *tar.Writer
+	tar    *tar.Writer // nil: only look
 	count  func(int64)
 	buf    []byte
+	seen   *footprint
 	out    packed
 }
 
@@ -123,7 +128,11 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 		}
 		return nil
 	}
-	if p.ignore.ignored(name, d.IsDir()) {
+	environment := d.IsDir() && p.environment(name) || p.inEnvironment(name)
+	if p.ignore.ignored(name, d.IsDir(), environment) {
+		if environment {
+			p.out.Environments = append(p.out.Environments, name)
+		}
 		if d.IsDir() {
 			return fs.SkipDir
 		}
@@ -138,7 +147,8 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 		p.left(name)
 		return fs.SkipDir
 	case d.IsDir():
-		return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+		p.seen.add(name, 'd', "", nil)
+		return p.header(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
 	case d.Type().IsRegular():
 		return p.file(name)
 	case d.Type() == fs.ModeSymlink:
@@ -146,6 +156,33 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 	}
 	p.left(name)
 	return nil
+}
+
+// environment says that a folder is a virtual environment of venv, virtualenv, uv or conda.
+func (p *packer) environment(name string) bool {
+	for _, file := range []string{"pyvenv.cfg", "conda-meta"} {
+		if _, err := p.root.Lstat(path.Join(name, file)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// inEnvironment says that the code was put into a virtual environment, and this is a part of that.
+func (p *packer) inEnvironment(name string) bool {
+	switch name {
+	case "bin", "lib", "lib64", "include", "share", "conda-meta":
+		return p.environment(".")
+	}
+	return false
+}
+
+// header begins an entry of the archive, if there is one.
+func (p *packer) header(h *tar.Header) error {
+	if p.tar == nil {
+		return nil
+	}
+	return p.tar.WriteHeader(h)
 }
 
 // ours says that a folder is the data of a server: its keys travel nowhere.
@@ -167,12 +204,15 @@ func (p *packer) left(name string) {
 }
 
 func (p *packer) file(name string) error {
-	f, err := p.root.Open(name)
-	if err != nil {
-		return err
+	var f *os.File
+	var info fs.FileInfo
+	var err error
+	if p.tar == nil {
+		info, err = p.root.Lstat(name)
+	} else if f, err = p.root.Open(name); err == nil {
+		defer f.Close()
+		info, err = f.Stat()
 	}
-	defer f.Close()
-	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
@@ -189,7 +229,11 @@ func (p *packer) file(name string) error {
 	if info.Mode()&0o111 != 0 {
 		mode = 0o755
 	}
-	if err := p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: n, Mode: mode, ModTime: time.Unix(0, 0)}); err != nil {
+	p.seen.add(name, 'f', "", info)
+	if p.tar == nil {
+		return nil
+	}
+	if err := p.header(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: n, Mode: mode, ModTime: time.Unix(0, 0)}); err != nil {
 		return err
 	}
 	got, err := io.CopyBuffer(struct{ io.Writer }{p.tar}, struct{ io.Reader }{&countReader{p.ctx, io.LimitReader(f, n), p.count}}, p.buf)
@@ -214,7 +258,8 @@ func (p *packer) link(name string) error {
 		p.left(name)
 		return nil
 	}
-	return p.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777, ModTime: time.Unix(0, 0)})
+	p.seen.add(name, 'l', target, nil)
+	return p.header(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777, ModTime: time.Unix(0, 0)})
 }
 
 type sizeWriter struct {
@@ -228,8 +273,15 @@ func (s *sizeWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ship packs a folder into a nameless temporary file and uploads it unless the server has it.
+// ship packs a folder into a nameless temporary file and uploads it unless the server has it. A folder that is as it was
+// when it was packed before is not packed again.
 func (s *session) ship(ctx context.Context, dir string) (packed, error) {
+	if p, ok := unchanged(ctx, dir); ok {
+		if has, err := s.client.HasArchive(ctx, p.Digest); err != nil || has {
+			s.leftOut(p)
+			return p, err
+		}
+	}
 	f, err := os.CreateTemp("", "fermi-code-*")
 	if err != nil {
 		return packed{}, fault.From(err)
@@ -239,19 +291,15 @@ func (s *session) ship(ctx context.Context, dir string) (packed, error) {
 	if err := os.Remove(f.Name()); err != nil {
 		return packed{}, fault.From(err)
 	}
+	began := time.Now()
 	bar := s.progress(s.t("packing", "打包"), -1)
 	p, err := pack(ctx, dir, f, bar.add)
 	bar.done()
 	if err != nil {
 		return p, err
 	}
-	for i, name := range p.Left {
-		if i == 5 {
-			s.say("… and %d more.", "……以及另外 %d 个。", len(p.Left)-i)
-			break
-		}
-		s.say("Left out: %s (a link out of the folder, no file, or a server's data).", "已略过：%s（指向文件夹外的链接、非普通文件或服务器数据）。", clean(name))
-	}
+	p.remember(dir, began)
+	s.leftOut(p)
 	has, err := s.client.HasArchive(ctx, p.Digest)
 	if err != nil || has {
 		return p, err
@@ -271,4 +319,18 @@ func (s *session) ship(ctx context.Context, dir string) (packed, error) {
 			Because(fmt.Errorf("sent %s, stored %s", p.Digest, got.Digest))
 	}
 	return p, nil
+}
+
+// leftOut tells what stays at home without being asked to.
+func (s *session) leftOut(p packed) {
+	for i, name := range p.Left {
+		if i == 5 {
+			s.say("… and %d more.", "……以及另外 %d 个。", len(p.Left)-i)
+			break
+		}
+		s.say("Left out: %s (a link out of the folder, no file, or a server's data).", "已略过：%s（指向文件夹外的链接、非普通文件或服务器数据）。", clean(name))
+	}
+	if len(p.Environments) > 0 {
+		s.say("Left out: %s (a virtual environment of this machine).", "已略过：%s（本机的虚拟环境）。", cut(clean(strings.Join(p.Environments, ", ")), 200))
+	}
 }

@@ -34,6 +34,7 @@ func (r *runFlags) add(cmd *cobra.Command) {
 	f.StringVar(&r.name, "name", "", Both("name of the task; made from the display name when absent", "任务名称；默认由显示名生成"))
 	f.StringVar(&r.displayName, "display-name", "", Both("name shown to people; the command when absent", "显示名；默认取命令"))
 	f.StringVar(&r.code, "code", "", Both("folder to send along; the current one when absent", "随任务发送的文件夹；默认当前文件夹"))
+	f.StringVar(&r.requirements, "requirements", "", Both("file in the code, such as requirements.txt or pyproject.toml: what it names is installed before the start; for commands that begin with python, without an image", "代码中的依赖文件，如 requirements.txt 或 pyproject.toml：启动前安装其中的包；用于以 python 开头且不使用镜像的命令"))
 	f.BoolVar(&r.noCode, "no-code", false, Both("send no files", "不发送文件"))
 	f.StringVar(&r.git.URL, "git", "", Both("take the code from this repository instead of a folder", "从该仓库获取代码，而不是文件夹"))
 	f.StringVar(&r.git.Revision, "revision", "", Both("branch, tag or commit of --git; the default branch when absent", "--git 的分支、标签或提交；默认取默认分支"))

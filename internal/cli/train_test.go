@@ -450,7 +450,7 @@ func TestIgnore(t *testing.T) {
 		{"d/.git", true, true},
 		{".gitignore", false, false},
 	} {
-		if got := ig.ignored(tt.path, tt.folder); got != tt.want {
+		if got := ig.ignored(tt.path, tt.folder, false); got != tt.want {
 			t.Errorf("ignored(%q, %v) = %v", tt.path, tt.folder, got)
 		}
 	}
@@ -464,9 +464,9 @@ func FuzzIgnore(f *testing.F) {
 	f.Add([]byte("**/x/**\n[!a]\n/"), "x")
 	f.Fuzz(func(t *testing.T, rules []byte, path string) {
 		if ig, err := parseIgnore(ignoreFile, rules); err == nil {
-			ig.ignored(path, true)
+			ig.ignored(path, true, false)
 		}
-		if !(&ignorer{}).ignored(".git", true) {
+		if !(&ignorer{}).ignored(".git", true, false) {
 			t.Error(".git is packed")
 		}
 	})

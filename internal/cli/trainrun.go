@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -108,12 +110,13 @@ func (s *session) settle(ctx context.Context, r *runFlags, task *api.TrainingTas
 	if r.noCode {
 		task.Spec.Code = nil
 	}
+	r.require(task, pack, &bad)
 	if len(bad) == 0 && r.packs(task, pack) == "" {
 		return nil // it is sent at once
 	}
 	// What is wrong is said before anything is packed and sent.
 	trial := *task
-	if r.code != "" {
+	if r.packs(task, pack) != "" {
 		trial.Spec.Code = nil
 	}
 	_, err := s.client.Submit(ctx, &trial, true)
@@ -196,7 +199,12 @@ func (s *session) trainRun(ctx context.Context, r *runFlags, task *api.TrainingT
 		if err != nil {
 			return err
 		}
+		before := task.Spec.Code
 		task.Spec.Code = &api.Code{Archive: code.Digest}
+		if before != nil {
+			task.Spec.Code.Requirements = before.Requirements
+		}
+		s.offerRequirements(task, dir)
 	}
 	// A Ctrl-C now must not leave us in doubt whether there is a task: the answer is awaited, and
 	// follow asks what to do.
@@ -238,10 +246,61 @@ func (r *runFlags) packs(task *api.TrainingTask, pack bool) string {
 		return ""
 	case r.code != "":
 		return r.code
-	case pack && task.Spec.Code == nil:
+	case pack && !hasCode(task):
 		return "."
 	}
 	return ""
+}
+
+// require notes which packages the code needs.
+func (r *runFlags) require(task *api.TrainingTask, pack bool, bad *faults) {
+	if r.requirements == "" {
+		return
+	}
+	const flag = "--requirements"
+	dir := r.packs(task, pack)
+	switch {
+	case dir == "" && !hasCode(task):
+		bad.add(flag, fault.T("It names a file in the code, and there is none.", "它指代码中的文件，但任务没有代码。"))
+		return
+	case dir != "" && !filepath.IsLocal(r.requirements):
+		bad.add(flag, fault.T("It names a file in the code, relative to its folder.", "应为代码中的文件，相对于代码文件夹。"))
+	case dir != "":
+		if info, err := os.Stat(filepath.Join(dir, r.requirements)); err != nil || info.IsDir() {
+			bad.add(flag, fault.T("There is no file %s in %s.", "%[2]s 中没有文件 %[1]s。", r.requirements, dir))
+		}
+	}
+	if role := task.Spec.Roles[0]; len(role.Command) > 0 && !isPython(role.Command[0]) {
+		bad.add(flag, fault.T("Packages are installed for commands that begin with python.", "仅为以 python 开头的命令安装。"))
+	}
+	if task.Spec.Image != "" {
+		bad.add(flag, fault.T("Packages are installed on the node's own system only; build them into the image.", "仅支持在节点自身系统上安装；请将包构建到镜像中。"))
+	}
+	code := api.Code{}
+	if task.Spec.Code != nil {
+		code = *task.Spec.Code
+	}
+	code.Requirements = filepath.ToSlash(filepath.Clean(r.requirements))
+	task.Spec.Code = &code
+}
+
+func isPython(command string) bool {
+	name := path.Base(command)
+	return name == "python" || strings.HasPrefix(name, "python3")
+}
+
+// offerRequirements says how packages are installed, where the code names some and the task does not.
+func (s *session) offerRequirements(t *api.TrainingTask, dir string) {
+	role := t.Spec.Roles[0]
+	if t.Spec.Code.Requirements != "" || t.Spec.Image != "" || len(role.Command) == 0 || !isPython(role.Command[0]) {
+		return
+	}
+	for _, name := range []string{"requirements.txt", "pyproject.toml"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			s.say("The code has a %[1]s: with --requirements %[1]s its packages are installed before the start.", "代码中有 %[1]s：加上 --requirements %[1]s 可在启动前安装其中的包。", name)
+			return
+		}
+	}
 }
 
 // tellNominal says once that nothing stands behind what was asked for, where that is so.

@@ -265,6 +265,9 @@ func (l *launcher) stageOf(g link.Generation) (s stage, err error) {
 	if s.replica, err = settled(l.replica, l.dir, l.place.link(), g); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
+	if s.replica, err = withPackages(s.replica, l.codeDir()); err != nil {
+		return s, err
+	}
 	s.env, s.each = environ(s.replica, l.dir, l.secrets, l.creds, l.base(), l.place), l.rankEnviron(s.replica, g)
 	return s, nil
 }
