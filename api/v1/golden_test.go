@@ -48,7 +48,7 @@ func whole() map[Kind]Object {
 					Image:     "i", Command: []string{"python"}, Args: []string{"train.py"}, Env: []EnvVar{{"A", "1", &SecretRef{"s", "k"}}},
 					SecretFiles: []SecretFile{{"f", "s", "k"}}, WorkingDir: "src", Standby: &Standby{true, []string{"torch"}}, Restart: RestartTask,
 				}},
-				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}, ""},
+				Code:            &Code{"/home/li", "sha256:00", &Git{"https://example.org/a.git", "main", true, "hub"}, "requirements.txt"},
 				HyperParameters: map[string]any{"lr": 0.1, "amp": true, "name": "x"},
 				Restart:         &RestartPolicy{3, Duration(time.Hour), Duration(2 * time.Hour), Duration(time.Minute)}, Batch: BatchKeepGlobal, Priority: ptr(500), PriorityClass: "training", Queue: "default",
 				Zones: &ZoneRules{
