@@ -49,7 +49,7 @@ func TestEnviron(t *testing.T) {
 		}
 	}
 	r.Env = append(r.Env, api.EnvVar{Name: "PYTHONUNBUFFERED"})
-	if got := lookupIn(environ(r, "/d", nil, credentials{}, []string{"PYTHONUNBUFFERED=x"}), "PYTHONUNBUFFERED"); got != "" {
+	if got := lookupIn(environ(r, "/d", nil, credentials{}, []string{"PYTHONUNBUFFERED=x"}, place{}), "PYTHONUNBUFFERED"); got != "" {
 		t.Errorf("the user's own value became %q", got)
 	}
 }
