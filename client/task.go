@@ -259,6 +259,16 @@ func (c *Client) Outage(ctx context.Context, zone string) (out api.Outage, err e
 	return out, err
 }
 
+// PreviewDrain says where the tasks of a node would go if it, or with a device from 0 on only that, were drained now.
+func (c *Client) PreviewDrain(ctx context.Context, node string, device int) (out api.Outage, err error) {
+	q := url.Values{}
+	if device >= 0 {
+		q.Set("device", strconv.Itoa(device))
+	}
+	err = c.read(ctx, "/nodes/"+url.PathEscape(node)+"/drain", q, &out)
+	return out, err
+}
+
 // Replica is one launcher's part of a task.
 type Replica struct {
 	Name     string     `json:"name"`

@@ -168,7 +168,7 @@ func (x *explainer) entry(w *Workload) *entry {
 	if e, ok := x.q.waiting[w.ID]; ok && e.class != nil {
 		overdue = e.class.overdue
 	}
-	key := classKey{queue: w.Queue, priority: w.Priority, shape: w.shape(), overdue: overdue}
+	key := classKey{queue: w.Queue, priority: w.Priority, shape: w.shape(), first: w.Displaced, overdue: overdue}
 	if !overdue {
 		key.level = x.q.level(w, x.q.ran(w.ID))
 	}

@@ -122,6 +122,9 @@ type Workload struct {
 	StartBy time.Time // no hours are waited for beyond this; zero: none
 	prefer  []string  // zones that come first, the best first; set when its hours have come
 
+	// Displaced says that it stood and an operator emptied its node: it goes before all others of its priority in its queue.
+	Displaced bool
+
 	Preemptible    bool
 	LastCheckpoint time.Time
 	RestartCost    time.Duration

@@ -66,12 +66,13 @@ type classKey struct {
 	priority int
 	shape    string
 	level    int
+	first    bool
 	overdue  bool
 }
 
 // Rank is the head's.
 func (c *class) Rank() order.Rank {
-	return order.Rank{Priority: c.priority, Overdue: c.overdue, Level: c.level, Age: c.entries[0].w.ID}
+	return order.Rank{Priority: c.priority, First: c.first, Overdue: c.overdue, Level: c.level, Age: c.entries[0].w.ID}
 }
 
 // Where is for the shelf.
@@ -194,7 +195,7 @@ func (q *Queues) Add(w *Workload) {
 
 // file puts an entry into the class it belongs to now.
 func (q *Queues) file(e *entry, overdue bool) {
-	key := classKey{queue: e.w.Queue, priority: e.w.Priority, shape: e.w.shape(), overdue: overdue}
+	key := classKey{queue: e.w.Queue, priority: e.w.Priority, shape: e.w.shape(), first: e.w.Displaced, overdue: overdue}
 	if !overdue {
 		key.level = q.level(e.w, q.ran(e.w.ID))
 	}

@@ -96,7 +96,7 @@ func (t *turn) reserve(e *entry, w *Workload) {
 }
 
 func (e *entry) rank() order.Rank {
-	return order.Rank{Priority: e.class.priority, Overdue: e.class.overdue, Level: e.class.level, Age: e.w.ID}
+	return order.Rank{Priority: e.class.priority, First: e.class.first, Overdue: e.class.overdue, Level: e.class.level, Age: e.w.ID}
 }
 
 // outranks says that one goes before a reservation: in its own queue by rank, elsewhere by priority.

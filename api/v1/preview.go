@@ -130,9 +130,10 @@ type StartWindow struct {
 	Totals ExpectedTotals `json:"totals"`
 }
 
-// Outage is what would become of the tasks in a zone if it were lost now.
+// Outage is what would become of the tasks in a zone if it were lost now, or on a node if it were drained.
 type Outage struct {
 	Zone  string       `json:"zone"`
+	Node  string       `json:"node,omitempty" doc:"Of a drain: the node, or node/device."`
 	Move  int          `json:"move" doc:"Tasks that would start elsewhere at once."`
 	Wait  int          `json:"wait" doc:"Tasks that would wait."`
 	Items []OutageTask `json:"items" doc:"The first to be served first; at most 1000."`
@@ -144,7 +145,7 @@ type OutageTask struct {
 	Project  string `json:"project"`
 	Name     string `json:"name"`
 	Replicas int    `json:"replicas"`
-	Lost     int    `json:"lost" doc:"Replicas that stand in the zone."`
+	Lost     int    `json:"lost" doc:"Replicas that stand in the zone, or on the node."`
 	// To is empty for one that would wait.
 	To      map[string]int `json:"to,omitempty" doc:"Where it would go: replicas by zone."`
 	Reason  string         `json:"reason,omitempty" doc:"Machine-readable: why it would wait."`

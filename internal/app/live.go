@@ -112,6 +112,15 @@ func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
 	return out, nil
 }
 
+// Drained asks the planner.
+func (l *live) Drained(ctx context.Context, place string) (api.Outage, error) {
+	var told api.Outage
+	if asked, err := (*part)(l).ask(ctx, askDrained, place, &told); asked {
+		return told, err
+	}
+	return l.place.Drained(place)
+}
+
 // Outage asks the planner.
 func (l *live) Outage(ctx context.Context, zone string) (api.Outage, error) {
 	var told api.Outage

@@ -110,6 +110,7 @@ const (
 	askShare    = "share"
 	askShares   = "shares"
 	askOutage   = "outage"
+	askDrained  = "drained"
 	askWhy      = "why"
 	askReplicas = "replicas"
 	askMove     = "move"
@@ -195,6 +196,8 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 		out, err = (*live)(p).Capacity(ctx)
 	case askOutage:
 		out, err = (*live)(p).Outage(ctx, about)
+	case askDrained:
+		out, err = (*live)(p).Drained(ctx, about)
 	case askReplicas:
 		out, err = (*live)(p).Replicas(ctx, about)
 	case askShares:

@@ -86,8 +86,8 @@ func (a *app) projectCommand() *cobra.Command {
 			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.ProjectSpec{Queue: queue, Members: members},
 		})
 	})
-	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create, a.projectSetCommand(), a.projectUseCommand(),
-		a.removeCommand(api.KindProject, Both("Delete projects that hold no tasks", "删除没有任务的项目")),
+	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create, a.projectSetCommand(),
+		a.projectUseCommand(), a.removeCommand(api.KindProject, Both("Delete projects that hold no tasks", "删除没有任务的项目")),
 		a.memberCommand("add-member", true, Both("Let users into a project", "将用户加入项目")),
 		a.memberCommand("remove-member", false, Both("Put users out of a project; their open streams end within seconds", "将用户移出项目；其打开的流数秒内结束")))
 }

@@ -54,12 +54,17 @@ func (a *app) nodeVerb(verb, short string, done fault.Text) *cobra.Command {
 
 func (a *app) drainCommand() *cobra.Command {
 	var timeout time.Duration
+	var preview bool
 	cmd := &cobra.Command{
 		Use: "drain NODE[/DEVICE]...", Short: Both("Keep new work away and make what runs there leave, and wait for it", "停止调度并迁出其上的任务，等待完成"),
-		Args: needArgs(1, -1, "NODE[/DEVICE]..."), Example: "  fermi node drain bj1-n03\n  fermi node drain bj1-n03/5 --timeout 10m",
+		Args: needArgs(1, -1, "NODE[/DEVICE]..."), Example: "  fermi node drain bj1-n03 --preview\n  fermi node drain bj1-n03/5 --timeout 10m",
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, Both("how long to wait; for ever when 0; what was begun goes on", "等待多久；0 为一直等待；超时后排空仍继续"))
+	cmd.Flags().BoolVar(&preview, "preview", false, Both("only show what would move, where to, and what would wait", "仅显示哪些任务会迁移、迁往何处、哪些需等待"))
 	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
+		if preview {
+			return s.previewDrain(ctx, args)
+		}
 		if timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, timeout)
@@ -82,6 +87,41 @@ func (a *app) drainCommand() *cobra.Command {
 		return nil
 	})
 	return cmd
+}
+
+// previewDrain shows what a drain would mean; nothing changes.
+func (s *session) previewDrain(ctx context.Context, args []string) error {
+	var all []api.Outage
+	for _, arg := range args {
+		node, device, err := place(s.cmd, arg)
+		if err != nil {
+			return err
+		}
+		out, err := s.client.PreviewDrain(ctx, node, device)
+		if err != nil {
+			return err
+		}
+		if s.structured() {
+			all = append(all, out)
+			continue
+		}
+		if len(out.Items) == 0 {
+			putLine(s.out, s.t("Nothing stands on %s.", "%s 上没有任务。", arg))
+			continue
+		}
+		putLine(s.out, s.t("If %s were drained, %d [task|tasks] would move and %d would wait, first in line.", "若排空 %s，%d 个任务会迁移，%d 个需等待（优先恢复）。", arg, out.Move, out.Wait))
+		if err := writeTable(s.out, drainColumns, s.outageRows(out.Items), s.lang, screenOf(s.out)); err != nil {
+			return err
+		}
+	}
+	if s.structured() {
+		return s.data(map[string]any{"items": all})
+	}
+	return nil
+}
+
+var drainColumns = []column{
+	fixed("TASK", "任务"), number("REPLICAS", "副本"), number("HERE", "位于此处"), col("GOES TO, OR WHY IT WAITS", "去向或等待原因"),
 }
 
 // waitEmpty tells who is left until nobody is.

@@ -205,7 +205,7 @@ func (r *runFlags) role(given func(string) bool, role *api.Role, argv []string, 
 		role.Resources.EphemeralDisk, err = api.ParseBytes(r.disk)
 		bad.check("--ephemeral-disk", err)
 	}
-	if r.processes != 0 {
+	if given("processes") {
 		role.Resources.Processes = r.processes
 	}
 	if given("replicas") {

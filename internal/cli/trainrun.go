@@ -139,9 +139,9 @@ func (s *session) settle(ctx context.Context, r *runFlags, task *api.TrainingTas
 // fieldFlags are the flags behind the fields of a task, as people gave them.
 var fieldFlags = strings.NewReplacer(
 	"spec.roles[0].resources.accelerators.count", "--gpus", "spec.roles[0].resources.accelerators.type", "--gpu-type",
-	"spec.roles[0].resources.cpu", "--cpu", "spec.roles[0].resources.memory", "--memory", "spec.roles[0].replicas", "--replicas",
+	"spec.roles[0].resources.cpu", "--cpu", "spec.roles[0].resources.memory", "--memory", "spec.roles[0].resources.ephemeralDisk", "--ephemeral-disk", "spec.roles[0].resources.processes", "--processes", "spec.roles[0].replicas", "--replicas",
 	"spec.roles[0].ranks", "--ranks", "spec.roles[0].spares", "--spares", "spec.roles[0].env", "--env", "spec.priorityClass", "--priority-class", "spec.priority", "--priority",
-	"spec.queue", "--queue", "spec.framework", "--framework", "spec.image", "--image", "spec.zones.allow", "--zone", "metadata.name", "--name",
+	"spec.queue", "--queue", "spec.framework", "--framework", "spec.image", "--image", "spec.zones.allow", "--zone", "spec.zones", "--zone", "metadata.name", "--name",
 	"metadata.displayName", "--display-name", "metadata.project", "--project", "spec.timeouts.run", "--timeout", "spec.hyperParameters", "--hp",
 	"spec.expectedTime", "--expected-time", "spec.credentials", "--credential", "spec.code.git.secret", "--git-secret", "spec.code.git.url", "--git",
 	"spec.code.requirements", "--requirements", "spec.checkpoint.from", "--from", "spec.inside", "--inside", "spec.restartPolicy.maxRestarts", "--restarts",
@@ -158,6 +158,7 @@ func (s *session) asFlags(r *runFlags, err error) error {
 	for i, f := range refused.Fields {
 		out.Fields[i] = fault.Field{Path: fieldFlags.Replace(f.Path), Message: f.Message}
 	}
+	out.Hint = fault.Text{EN: fieldFlags.Replace(refused.Hint.EN), ZH: fieldFlags.Replace(refused.Hint.ZH)}
 	out.Message = fault.Text{EN: fieldFlags.Replace(refused.Message.EN), ZH: fieldFlags.Replace(refused.Message.ZH)}
 	return &out
 }
@@ -267,7 +268,7 @@ func (r *runFlags) require(task *api.TrainingTask, pack bool, bad *faults) {
 		bad.add(flag, fault.T("It names a file in the code, relative to its folder.", "应为代码中的文件，相对于代码文件夹。"))
 	case dir != "":
 		if info, err := os.Stat(filepath.Join(dir, r.requirements)); err != nil || info.IsDir() {
-			bad.add(flag, fault.T("There is no file %s in %s.", "%[2]s 中没有文件 %[1]s。", r.requirements, dir))
+			bad.add(flag, fault.T("There is no file %s in the code.", "代码中没有文件 %s。", r.requirements))
 		}
 	}
 	if role := task.Spec.Roles[0]; len(role.Command) > 0 && !isPython(role.Command[0]) {

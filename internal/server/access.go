@@ -105,6 +105,7 @@ var access = map[string]rule{
 	"updateZone":          {all, all, none, none, power, false},
 	"deleteZone":          {all, all, none, none, power, false},
 	"previewOutage":       {all, all, none, none, read, false}, // names tasks of all projects
+	"previewDrain":        {all, all, none, none, read, false}, // the same
 	"measureZone":         {all, all, none, none, power, false},
 	"listNode":            {all, all, all, all, read, false},
 	"getNode":             {all, all, all, all, read, false},

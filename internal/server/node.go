@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -58,7 +59,32 @@ func (s *Server) nodeRoutes(reg *schemas) []*route {
 			handle: func(ctx context.Context, c *call) (*reply, error) { return s.changeNode(ctx, c, row, v) },
 		})
 	}
-	return out
+	return append(out, &route{
+		method: http.MethodGet, path: prefix + "/nodes/{name}/drain", id: "previewDrain", tag: row.Plural, kind: row.Kind,
+		summary: "Where each task that stands on this node would go if it were drained now, or why it would wait. Nothing changes.",
+		query:   []param{{name: "device", form: formInt, min: 0, max: 63, doc: "Only this device, by index; the whole node when absent."}},
+		data:    schemaOf[api.Outage](reg), handle: s.previewDrain,
+	})
+}
+
+func (s *Server) previewDrain(ctx context.Context, c *call) (*reply, error) {
+	if s.Live == nil {
+		return nil, noPlanner
+	}
+	row, place := api.MustInfo(api.KindNode), c.r.PathValue("name")
+	if _, err := s.find(ctx, api.Key{Kind: row.Kind, Name: place}, 0); fault.Is(err, fault.NotFound) {
+		return nil, missing(row, place)
+	} else if err != nil {
+		return nil, err
+	}
+	if c.q.has("device") {
+		place += "/" + strconv.FormatInt(c.q.number("device"), 10)
+	}
+	out, err := s.Live.Drained(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{data: out}, nil
 }
 
 func (s *Server) changeNode(ctx context.Context, c *call, row api.KindInfo, v nodeVerb) (*reply, error) {

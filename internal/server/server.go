@@ -68,6 +68,8 @@ type Live interface {
 	Share(ctx context.Context, queue string) (api.QueueShare, error)
 	// Outage says where the tasks of a zone would go if it were lost now.
 	Outage(ctx context.Context, zone string) (api.Outage, error)
+	// Drained says where the tasks of a node, or of NODE/DEVICE, would go if it were drained now.
+	Drained(ctx context.Context, place string) (api.Outage, error)
 }
 
 // Checkpoints are what of the ranks' states outlives them.

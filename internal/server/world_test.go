@@ -83,6 +83,10 @@ func (l *fakeLive) Share(_ context.Context, queue string) (api.QueueShare, error
 	return out, nil
 }
 
+func (l *fakeLive) Drained(_ context.Context, place string) (api.Outage, error) {
+	return api.Outage{Node: place, Wait: 1, Items: []api.OutageTask{{Project: "lab", Name: "t", Replicas: 1, Lost: 1, Reason: "DevicesBusy", Message: api.T("Full.", "已满。")}}}, nil
+}
+
 func (l *fakeLive) Outage(_ context.Context, zone string) (api.Outage, error) {
 	return api.Outage{Zone: zone, Move: 1, Items: []api.OutageTask{{Project: "lab", Name: "t", Replicas: 2, Lost: 1, To: map[string]int{"b": 2}}}}, nil
 }

@@ -93,5 +93,6 @@ func (s *Server) nameZones(ctx context.Context, o api.Object) error {
 	if len(bad) == 0 {
 		return nil
 	}
-	return fault.New(fault.Invalid, "NoSuchZone", bad[0].Message).WithFields(bad...)
+	at := bad[0]
+	return fault.New(fault.Invalid, "NoSuchZone", fault.Text{EN: at.Path + ": " + at.Message.EN, ZH: at.Path + ": " + at.Message.ZH}).WithFields(bad...)
 }

@@ -8,7 +8,8 @@ import (
 
 // Rank is where somebody stands; the smaller goes first.
 type Rank struct {
-	Priority int // the higher goes first
+	Priority int  // the higher goes first
+	First    bool // it had a place and was sent away from it
 	Overdue  bool
 	Level    int    // not looked at among the overdue
 	Age      string // sorts by age
@@ -18,6 +19,12 @@ type Rank struct {
 func (a Rank) Compare(b Rank) int {
 	if c := cmp.Compare(b.Priority, a.Priority); c != 0 {
 		return c
+	}
+	if a.First != b.First {
+		if a.First {
+			return -1
+		}
+		return 1
 	}
 	if a.Overdue != b.Overdue {
 		if a.Overdue {

@@ -309,6 +309,9 @@ func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions [
 	return retry
 }
 
+// reasonDrained is why a gang had to go whose node is being emptied, and why it waits afterwards.
+const reasonDrained = "Drained"
+
 // drain asks everything that stands on what is to be emptied to leave: for another place where there
 // is one, which is reserved first. It says whether a write failed that should be tried again.
 func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) {
@@ -317,7 +320,7 @@ func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) 
 	c.mu.Unlock()
 	for _, p := range leavers {
 		e := api.Eviction{
-			Reason: "Drained", Grace: api.Duration(saveGrace),
+			Reason: reasonDrained, Grace: api.Duration(saveGrace),
 			Message: fault.T("Its node is being emptied; it waits for another place.", "所在节点正在排空，等待重新调度。"),
 		}
 		c.mu.Lock()

@@ -338,6 +338,8 @@ func workload(t *api.TrainingTask) *sched.Workload {
 			w.Data = append(w.Data, sched.Datum{Bytes: d.Bytes, Zones: d.Zones})
 		}
 	}
+	// It lost its place to an operator, not to others: nobody of its priority goes before it.
+	w.Displaced = t.Status.Phase == api.PhasePending && t.Status.Reason == reasonDrained
 	if t.Status.Attempt == 0 { // what has run once is not held back again
 		w.Defer = t.Spec.Deferrable
 	}

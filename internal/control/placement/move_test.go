@@ -272,6 +272,60 @@ func TestDrainMoves(t *testing.T) {
 	}
 }
 
+// TestDrained: a preview says what a drain does, for a node and for one device, and changes nothing.
+func TestDrained(t *testing.T) {
+	s := storetest.Open(t)
+	zones, all := twoZones(2, 1)
+	c := lead(t, s, zones, all)
+	placedIn(t, s, "one", 1, 2)
+	placedIn(t, s, "two", 1, 2)
+	preview := func(place string) api.Outage {
+		t.Helper()
+		out, err := c.Drained(place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for range 2 { // it gives everything back
+		if out := preview("n0"); out.Node != "n0" || out.Move != 1 || out.Wait != 0 || len(out.Items) != 1 || out.Items[0].Lost != 1 || len(out.Items[0].To) != 1 {
+			t.Fatalf("%+v", out)
+		}
+	}
+	if out := preview("n2"); len(out.Items) != 0 {
+		t.Errorf("%+v", out)
+	}
+	if out := preview("n0/0"); len(out.Items) != 1 {
+		t.Errorf("%+v", out)
+	}
+	for _, place := range []string{"nowhere", "n0/99", "n0/x"} {
+		if _, err := c.Drained(place); err == nil {
+			t.Errorf("%s was previewed", place)
+		}
+	}
+	for _, name := range []string{"one", "two"} {
+		if place(s, name).Spec.Evict != nil {
+			t.Errorf("%s was asked to go", name)
+		}
+	}
+}
+
+// TestDrainedComesFirst: what lost its place to an operator is told so to the planner, until it has another.
+func TestDrainedComesFirst(t *testing.T) {
+	tk := task("one", 1, 1)
+	if workload(tk).Displaced {
+		t.Error("a new task")
+	}
+	tk.Status.Phase, tk.Status.Reason = api.PhasePending, reasonDrained
+	if !workload(tk).Displaced {
+		t.Error("it waits as all others do")
+	}
+	tk.Status.Phase = api.PhaseRunning
+	if workload(tk).Displaced {
+		t.Error("it runs")
+	}
+}
+
 // TestWouldAdmit: a gang that has enough free devices but no whole place is told who could move where;
 // moved there by hand, it starts.
 func TestWouldAdmit(t *testing.T) {
