@@ -182,12 +182,12 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {
 		return err
 	}
-	key, err := secretFile(filepath.Join(p.cfg.Shared, "link.key"))
+	key, err := secretFile(filepath.Join(p.cfg.Shared, linkKeyFile))
 	if err != nil {
 		return err
 	}
 	p.tokens = link.NewTokens(key)
-	sealing, err := secretFile(filepath.Join(p.cfg.Shared, "secret.key"))
+	sealing, err := secretFile(filepath.Join(p.cfg.Shared, secretKeyFile))
 	if err != nil {
 		return err
 	}
