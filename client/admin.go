@@ -132,6 +132,21 @@ func (c *Client) Backup(ctx context.Context) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
+// Rotated is a key that was replaced.
+type Rotated struct {
+	Key     string     `json:"key"`
+	Message fault.Text `json:"message"`
+}
+
+// Rotate replaces keys of the server: secret-key, link-key, tls, admin-token; or all.
+func (c *Client) Rotate(ctx context.Context, keys ...string) ([]Rotated, error) {
+	var out struct {
+		Items []Rotated `json:"items"`
+	}
+	err := c.write(ctx, http.MethodPost, "/rotate", nil, map[string]any{"keys": keys}, &out)
+	return out.Items, err
+}
+
 // Raw reads the data of any path below /api/v1, for what has no method yet.
 func (c *Client) Raw(ctx context.Context, path string, query url.Values) (json.RawMessage, error) {
 	var out json.RawMessage

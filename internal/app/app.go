@@ -95,7 +95,7 @@ type part struct {
 	peers   *link.Peers // nil with an embedded etcd: there are no others
 	peerL   net.Listener
 	tokens  *link.Tokens
-	linkKey []byte
+	keys    keyState
 	box     *seal.Box
 	shared  func() (ckpt.Store, error) // for checkpoints; nil, nil: there is none
 	checks  *checks
@@ -109,8 +109,11 @@ type part struct {
 	api     *server.Server
 	engine  atomic.Pointer[localengine.Engine] // nil while not leading
 	started atomic.Bool
-	collect func()           // ends what collectLater began
-	cert    *tls.Certificate // nil on plain HTTP
+	collect func()                          // ends what collectLater began
+	cert    *tls.Certificate                // nil on plain HTTP
+	served  atomic.Pointer[tls.Certificate] // what new connections get
+	// secretWait is how long the old secret.key stays after a change.
+	secretWait time.Duration
 }
 
 // Serve runs a control-plane process until ctx ends or a part of it dies.
@@ -118,13 +121,14 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Shared == "" {
 		cfg.Shared = cfg.Data
 	}
-	p := &part{cfg: cfg, collect: collectLater(), checks: newChecks()}
+	p := &part{cfg: cfg, collect: collectLater(), checks: newChecks(), secretWait: secretWait}
 	defer p.collect()
 	defer p.close()
 	if err := p.open(ctx); err != nil {
 		return err
 	}
-	listener, err := listen(p.cfg, p.cert)
+	p.served.Store(p.cert)
+	listener, err := listen(p.cfg, &p.served)
 	if err != nil {
 		return err
 	}
@@ -187,16 +191,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {
 		return err
 	}
-	key, err := secretFile(filepath.Join(p.cfg.Shared, "link.key"))
-	if err != nil {
-		return err
-	}
-	p.tokens = link.NewTokens(key)
-	sealing, err := secretFile(filepath.Join(p.cfg.Shared, "secret.key"))
-	if err != nil {
-		return err
-	}
-	if p.box, err = seal.New(sealing); err != nil {
+	if err := p.loadKeys(); err != nil {
 		return err
 	}
 	logs := logbook.Config{Blob: p.blob, Log: p.cfg.Log.With("part", "logbook"), Clock: clock.Real}
@@ -206,7 +201,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 		}
 	}
 	p.logs = logbook.New(logs)
-	p.linkKey, p.shared = key, p.openSharedTier()
+	p.shared = p.openSharedTier()
 	return nil
 }
 
@@ -255,7 +250,7 @@ func (p *part) assemble() (err error) {
 	}
 	p.api, err = server.New(server.Config{
 		Contact: contact,
-		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Imports: imports, Backup: p.backup, Box: p.box,
+		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Imports: imports, Backup: p.backup, Rotate: p.rotate, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Refuse: p.could.Refuse, Console: web.Files(),
 	})
@@ -293,6 +288,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	faces.Add("start", p.bootstrap)
 	faces.Add("leader", p.campaign)
 	faces.Add("checks", p.runChecks)
+	faces.Add("keys", p.watchKeys)
 	err := faces.Run(above)
 	endBelow()
 	return errors.Join(<-baseEnd, err)
@@ -469,10 +465,10 @@ func (p *part) close() {
 	}
 }
 
-// secretFile reads 32 bytes of randomness, or makes them.
-func secretFile(path string) ([]byte, error) {
+// secretFile reads up to most keys of 32 random bytes, or makes one.
+func secretFile(path string, most int) ([]byte, error) {
 	key, err := os.ReadFile(path)
-	if err == nil && len(key) == 32 {
+	if err == nil && len(key) > 0 && len(key)%32 == 0 && len(key) <= 32*most {
 		return key, nil
 	}
 	if err == nil {

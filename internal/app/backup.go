@@ -138,8 +138,9 @@ func addFile(t *tar.Writer, name, path string) error {
 }
 
 // Restore unpacks a backup into a folder that does not exist yet, and its history, when it comes
-// from PostgreSQL, into an empty database. The folder appears whole or not at all, and last.
-func Restore(ctx context.Context, r io.Reader, dir string, past Past) error {
+// from PostgreSQL, into an empty database. The folder appears whole or not at all, and last. key, when not nil, is
+// what the folder's secrets were sealed with; no backup holds it.
+func Restore(ctx context.Context, r io.Reader, dir string, past Past, key []byte) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -175,6 +176,11 @@ func Restore(ctx context.Context, r io.Reader, dir string, past Past) error {
 			return badBackup(err)
 		}
 	}
+	if key != nil {
+		if err := writeOnce(filepath.Join(tmp, "data", secretKeyFile), key); err != nil {
+			return err
+		}
+	}
 	if past.URL != "" {
 		if err := past.fill(ctx, filepath.Join(tmp, entryCopy)); err != nil {
 			return err
@@ -192,6 +198,10 @@ func unpackBackup(ctx context.Context, r io.Reader, tmp string, past Past) error
 	for first := true; ; first = false {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) && !first {
+			// An encrypted one proves only at its very end that it was not cut.
+			if _, err := io.Copy(io.Discard, r); err != nil {
+				return badBackup(err)
+			}
 			return nil
 		}
 		if err != nil {

@@ -22,6 +22,8 @@ const (
 	defaultName = "default"
 	adminName   = "admin"
 	tokenFile   = "admin.token"
+
+	adminTokenTitle = "Administrator's token of this folder"
 )
 
 // bootstrap makes what every cluster has, once, and then says that the server is up.
@@ -87,8 +89,11 @@ func (p *part) adminToken(ctx context.Context, meta func(prefix, name, display s
 	if err != nil {
 		return fmt.Errorf("admin token: %w", err)
 	}
+	if err := p.forgetToken(ctx); err != nil {
+		return fmt.Errorf("old admin token: %w", err)
+	}
 	name := strings.Split(secret, "_")[1]
-	t := &api.Token{Meta: meta("tok", name, "Administrator's token of this folder"), Spec: api.TokenSpec{User: adminName, Hash: server.HashSecret(secret)}}
+	t := &api.Token{Meta: meta("tok", name, adminTokenTitle), Spec: api.TokenSpec{User: adminName, Hash: server.HashSecret(secret)}}
 	return p.createOnce(ctx, t)
 }
 

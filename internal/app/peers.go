@@ -41,7 +41,7 @@ func (p *part) openPeers() (err error) {
 			WithHint(fault.T("Choose another address with --peer-listen.", "可用 --peer-listen 换一个地址。")).Because(err)
 	}
 	p.peers, err = link.NewPeers(link.PeersConfig{
-		Hub: p.hub, Key: p.linkKey, Name: p.cfg.Name, Self: p.peerL.Addr().String(), Zone: p.cfg.Zone, Contact: p.store.Contact,
+		Hub: p.hub, Keys: p.tokens.Keys, Name: p.cfg.Name, Self: p.peerL.Addr().String(), Zone: p.cfg.Zone, Contact: p.store.Contact,
 		Log: p.cfg.Log.With("part", "peers"), Clock: clock.Real,
 	})
 	return err

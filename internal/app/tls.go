@@ -16,10 +16,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -117,7 +119,10 @@ func replace(path string, content []byte) error {
 	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), path)
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return err
+	}
+	return record.SyncDir(filepath.Dir(path)) // what follows counts on it
 }
 
 // fingerprint is what people compare: SHA-256 of the certificate, in hexadecimal.
@@ -149,14 +154,14 @@ func hostNames(cfg Config, cert *tls.Certificate) []string {
 }
 
 // listen opens the API's door, with TLS where there is a certificate.
-func listen(cfg Config, cert *tls.Certificate) (net.Listener, error) {
+func listen(cfg Config, cert *atomic.Pointer[tls.Certificate]) (net.Listener, error) {
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return nil, fault.New(fault.Conflict, "AddressInUse", fault.T("Can't listen on %s.", "无法监听 %s。", cfg.Listen)).
 			WithHint(fault.T("Is another fermi running? Choose another address with --listen.", "是否已有 fermi 在运行？可用 --listen 换一个地址。")).Because(err)
 	}
-	if cert == nil {
+	if cert.Load() == nil {
 		return l, nil
 	}
-	return tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
+	return tls.NewListener(l, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert.Load(), nil }, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}), nil
 }

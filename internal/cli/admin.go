@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -238,34 +237,6 @@ func (s *session) serverVersion(ctx context.Context) string {
 		return ""
 	}
 	return v.Version
-}
-
-func (a *app) backupCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "backup FILE", Short: Both("Save the server's whole state into a file", "将服务器全部状态备份到文件"),
-		Args: needArgs(1, 1, "FILE"), Example: "  fermi backup fermi-backup.tar",
-		RunE: a.online(func(ctx context.Context, s *session, args []string) error {
-			body, err := s.client.Backup(ctx)
-			if err != nil {
-				return err
-			}
-			defer body.Close()
-			if args[0] == "-" {
-				_, err := copyProgress(ctx, s, s.out, body, -1, s.t("backup", "备份"))
-				return cutShort(err)
-			}
-			// The state holds secrets: nobody else may read it.
-			n, err := saveFile(args[0], 0o600, func(f *os.File) (int64, error) {
-				n, err := copyProgress(ctx, s, f, body, -1, s.t("backup", "备份"))
-				return n, cutShort(err)
-			})
-			if err != nil {
-				return err
-			}
-			s.say("Saved %s to %s.", "已保存 %s 到 %s。", size(n), args[0])
-			return nil
-		}),
-	}
 }
 
 func cutShort(err error) error {

@@ -287,7 +287,7 @@ func TestAdmin(t *testing.T) {
 	check(t, f.fermi(t, "", "token", "revoke", "ci"), result{out: "token/ci revoked\n"})
 	check(t, f.fermi(t, "", "version"), result{out: "fermi v1\nserver v9\n"})
 	file := filepath.Join(t.TempDir(), "b.tar")
-	check(t, f.fermi(t, "", "backup", file), result{err: "Saved 9 B to " + file + ".\n"})
+	check(t, f.fermi(t, "", "backup", file), result{err: "Saved 9 B to " + file + ".\n" + aboutKey})
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 || info.Size() != 9 {
 		t.Errorf("%v, %v", info, err)

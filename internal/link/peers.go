@@ -42,13 +42,14 @@ type Tails interface {
 	Tail(ctx context.Context, taskID string, emit func(replica string, offset int64, data []byte, durable int64) error, synced func() error) error
 }
 
-// PeersConfig is what Peers need; all but Zone must be given.
+// PeersConfig is what Peers need; all but Zone and Keys must be given.
 type PeersConfig struct {
 	Hub  *Hub
-	Key  []byte // the cluster's link key
-	Name string // ours
-	Self string // our own address
-	Zone string // that we stand in; "" is unknown
+	Key  []byte          // the cluster's link key
+	Keys func() [][]byte // where it can change: that of now first, then older ones; nil: it can't
+	Name string          // ours
+	Self string          // our own address
+	Zone string          // that we stand in; "" is unknown
 	// Contact says why this server could not even know of a leader; nil: it could.
 	Contact func() error
 	Log     *slog.Logger
@@ -69,10 +70,10 @@ type Peers struct {
 
 // NewPeers derives the key that servers know each other by; it dials nobody yet.
 func NewPeers(cfg PeersConfig) (*Peers, error) {
-	creds, err := peerCredentials(cfg.Key)
-	if err != nil {
-		return nil, err
+	if cfg.Keys == nil {
+		cfg.Keys = func() [][]byte { return [][]byte{cfg.Key} }
 	}
+	creds := peerCredentials(cfg.Keys)
 	return &Peers{cfg: cfg, creds: creds, conns: map[string]*grpc.ClientConn{}, moved: make(chan struct{}, 1)}, nil
 }
 

@@ -19,12 +19,8 @@ import (
 
 // peerCredentials are mutual TLS by one key that all servers derive from the cluster's link key:
 // who holds it is one of us, whatever its address; nobody else gets beyond the handshake.
-func peerCredentials(linkKey []byte) (credentials.TransportCredentials, error) {
-	cfg, err := seal.PairTLS(linkKey, "fermi servers v1")
-	if err != nil {
-		return nil, err
-	}
-	return credentials.NewTLS(cfg), nil
+func peerCredentials(keys func() [][]byte) credentials.TransportCredentials {
+	return credentials.NewTLS(seal.RingTLS(keys, "fermi servers v1"))
 }
 
 // peerServer answers the other servers.

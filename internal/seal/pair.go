@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"math/big"
+	"sync"
 	"time"
 )
 
@@ -17,6 +18,68 @@ import (
 // one of them, whatever its address; nobody else gets beyond the handshake. use keeps different uses
 // of one secret apart.
 func PairTLS(secret []byte, use string) (*tls.Config, error) {
+	cert, err := pairOf(secret, use)
+	if err != nil {
+		return nil, err
+	}
+	return pairTLS(func() ([]*tls.Certificate, error) { return []*tls.Certificate{cert}, nil }), nil
+}
+
+// RingTLS is PairTLS with a secret that may change: handshakes use the first that secrets gives, and take the
+// other side at its word for any of them.
+func RingTLS(secrets func() [][]byte, use string) *tls.Config {
+	var mu sync.Mutex
+	made := map[string]*tls.Certificate{} // a handshake need not make one
+	return pairTLS(func() (out []*tls.Certificate, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := map[string]*tls.Certificate{}
+		for _, secret := range secrets() {
+			cert := made[string(secret)]
+			if cert == nil {
+				if cert, err = pairOf(secret, use); err != nil {
+					return nil, err
+				}
+			}
+			now[string(secret)] = cert
+			out = append(out, cert)
+		}
+		made = now
+		return out, nil
+	})
+}
+
+// pairTLS shows the first certificate, and takes the keys of all.
+func pairTLS(certs func() ([]*tls.Certificate, error)) *tls.Config {
+	own := func() (*tls.Certificate, error) {
+		all, err := certs()
+		if err != nil {
+			return nil, err
+		}
+		return all[0], nil
+	}
+	known := func(cs tls.ConnectionState) error {
+		all, err := certs()
+		if err != nil {
+			return err
+		}
+		pub, ok := cs.PeerCertificates[0].PublicKey.(ed25519.PublicKey)
+		for _, cert := range all {
+			if ok && pub.Equal(cert.PrivateKey.(ed25519.PrivateKey).Public()) {
+				return nil
+			}
+		}
+		return errors.New("the other side does not hold the shared key")
+	}
+	return &tls.Config{
+		GetCertificate:       func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own() },
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return own() }, MinVersion: tls.VersionTLS13,
+		// Names and authorities mean nothing here; the key does, and VerifyConnection looks at it.
+		InsecureSkipVerify: true, ClientAuth: tls.RequireAnyClientCert, VerifyConnection: known, //nolint:gosec
+	}
+}
+
+func pairOf(secret []byte, use string) (*tls.Certificate, error) {
 	seed, err := hkdf.Key(sha256.New, secret, nil, use, ed25519.SeedSize)
 	if err != nil {
 		return nil, err
@@ -30,15 +93,5 @@ func PairTLS(secret []byte, use string) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	same := func(cs tls.ConnectionState) error {
-		if pub, ok := cs.PeerCertificates[0].PublicKey.(ed25519.PublicKey); ok && pub.Equal(key.Public()) {
-			return nil
-		}
-		return errors.New("the other side does not hold the shared key")
-	}
-	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS13,
-		// Names and authorities mean nothing here; the key does, and VerifyConnection looks at it.
-		InsecureSkipVerify: true, ClientAuth: tls.RequireAnyClientCert, VerifyConnection: same, //nolint:gosec
-	}, nil
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

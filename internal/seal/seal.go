@@ -12,28 +12,43 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // KeyBytes is the length of a key.
 const KeyBytes = 32
 
-// Box seals and opens with one key. Safe for concurrent use.
-type Box struct{ aead cipher.AEAD }
+// Box seals with one key and opens with that and older ones. Safe for concurrent use.
+type Box struct {
+	// keys are never empty; the first seals.
+	keys atomic.Pointer[[]cipher.AEAD]
+}
 
-// New makes a box from a key of KeyBytes random bytes.
-func New(key []byte) (*Box, error) {
-	if len(key) != KeyBytes {
-		return nil, fmt.Errorf("a key of %d bytes; it must have %d", len(key), KeyBytes)
+// New makes a box from a key of KeyBytes random bytes, and older ones that still open.
+func New(key []byte, older ...[]byte) (*Box, error) {
+	b := &Box{}
+	return b, b.Replace(key, older...)
+}
+
+// Replace changes the keys of the box, for all who hold it.
+func (b *Box) Replace(key []byte, older ...[]byte) error {
+	var keys []cipher.AEAD
+	for _, k := range append([][]byte{key}, older...) {
+		if len(k) != KeyBytes {
+			return fmt.Errorf("a key of %d bytes; it must have %d", len(k), KeyBytes)
+		}
+		block, err := aes.NewCipher(k)
+		if err != nil {
+			return err
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return err
+		}
+		keys = append(keys, aead)
 	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
-	}
-	return &Box{aead}, nil
+	b.keys.Store(&keys)
+	return nil
 }
 
 // prefix names the scheme, so that a later one can be told apart.
@@ -41,25 +56,32 @@ const prefix = "v1:"
 
 // Seal encrypts plain; context is where it belongs and must be the same at Open.
 func (b *Box) Seal(plain, context string) string {
-	return prefix + base64.StdEncoding.EncodeToString(b.aead.Seal(nil, nil, []byte(plain), []byte(context)))
+	return prefix + base64.StdEncoding.EncodeToString((*b.keys.Load())[0].Seal(nil, nil, []byte(plain), []byte(context)))
 }
 
 var errOpen = errors.New("the value does not open: another key, another place, or damaged")
 
 // Open gives back what Seal took.
 func (b *Box) Open(sealed, context string) (string, error) {
+	plain, _, err := b.OpenWith(sealed, context)
+	return plain, err
+}
+
+// OpenWith is Open, and says whether the key that opened is the one that seals now.
+func (b *Box) OpenWith(sealed, context string) (plain string, current bool, err error) {
 	if len(sealed) < len(prefix) || sealed[:len(prefix)] != prefix {
-		return "", errOpen
+		return "", false, errOpen
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(sealed[len(prefix):])
 	if err != nil {
-		return "", errOpen
+		return "", false, errOpen
 	}
-	plain, err := b.aead.Open(nil, nil, raw, []byte(context))
-	if err != nil {
-		return "", errOpen
+	for i, key := range *b.keys.Load() {
+		if out, err := key.Open(nil, nil, raw, []byte(context)); err == nil {
+			return string(out), i == 0, nil
+		}
 	}
-	return string(plain), nil
+	return "", false, errOpen
 }
 
 // NewKey makes a key.

@@ -42,6 +42,34 @@ func TestOnlyTheSameKeyAndPlaceOpen(t *testing.T) {
 	}
 }
 
+// TestKeysCanBeReplaced: what an older key sealed opens until that key goes.
+func TestKeysCanBeReplaced(t *testing.T) {
+	old, now := seal.NewKey(), seal.NewKey()
+	b := box(t, old)
+	before := b.Seal("x", "p")
+	if err := b.Replace(now, old); err != nil {
+		t.Fatal(err)
+	}
+	after := b.Seal("x", "p")
+	for sealed, wantCurrent := range map[string]bool{before: false, after: true} {
+		if plain, current, err := b.OpenWith(sealed, "p"); err != nil || plain != "x" || current != wantCurrent {
+			t.Error(plain, current, err)
+		}
+	}
+	if _, err := box(t, old).Open(after, "p"); err == nil {
+		t.Error("it was sealed with the old key")
+	}
+	if err := b.Replace(now, []byte("short")); err == nil {
+		t.Error("a short key")
+	}
+	if err := b.Replace(now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Open(before, "p"); err == nil {
+		t.Error("the old key still opens")
+	}
+}
+
 func FuzzOpen(f *testing.F) {
 	b := box(f, make([]byte, seal.KeyBytes))
 	f.Add("v1:AAAA", "x")

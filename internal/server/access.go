@@ -47,6 +47,7 @@ var access = map[string]rule{
 	"listAudit":           {all, own, own, own, power, false}, // own: of the projects that one is an owner of
 	"exportAudit":         {all, own, own, own, power, false},
 	"backup":              {all, none, none, none, power, false},
+	"rotate":              {all, none, none, none, power, false},
 	"listEvents":          {all, all, own, own, read, false},
 	"listCapacity":        {all, all, all, all, read, false},
 	"listDevices":         {all, all, all, all, read, false}, // not by whom they are used

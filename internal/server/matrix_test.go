@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
@@ -37,6 +39,7 @@ func newMatrix(t *testing.T) *matrix {
 	must(t, err)
 	m := &matrix{world: newWorld(t, func(c *Config) {
 		c.Box = box
+		c.Rotate = func(context.Context, string) (fault.Text, error) { return fault.T("Done.", "完成。"), nil }
 		c.Limits.Rate, c.Limits.Burst, c.Limits.AuthBurst, c.Limits.Streams = 1e6, 1e6, 1e6, 1e6
 	})}
 	m.server.limits.addresses.free, m.server.limits.guesses.free = 1e6, 1e6
@@ -171,6 +174,8 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 	switch rt.id {
 	case "signIn":
 		return []ask{{path, `{"user":"x1","password":"nobody has it"}`, true}}
+	case "rotate":
+		return []ask{{path, `{"keys":["tls"]}`, true}}
 	case "putArchive":
 		return []ask{{path, "bytes " + p.name, true}}
 	case "previewPlacement", "previewRecipe":
@@ -398,7 +403,7 @@ func (m *matrix) audited(rt *route, p *person, a ask) {
 
 func complete(rt *route, e history.AuditEntry) bool {
 	switch rt.verb {
-	case "create", "clone", "upload":
+	case "create", "clone", "upload", "rotate":
 		return e.After != ""
 	case "delete", "sign-out":
 		return e.Before != ""

@@ -136,6 +136,9 @@ type Config struct {
 	Imports Imports
 	// Backup writes one tar of everything; called by admins only.
 	Backup func(ctx context.Context, w io.Writer) error
+	// Rotate replaces a key, one of RotatableKeys, while everything runs; called by admins only. Fault Conflict
+	// NothingToRotate where there is none of that name.
+	Rotate func(ctx context.Context, key string) (fault.Text, error)
 	// Box seals secrets; nil: they are refused.
 	Box     *seal.Box
 	Log     *slog.Logger

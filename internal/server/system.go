@@ -46,7 +46,7 @@ func (s *Server) systemRoutes(reg *schemas) []*route {
 		{method: http.MethodGet, path: prefix + "/whoami", id: "whoami", summary: "Whom the token speaks for.", tag: "system", data: schemaOf[Identity](reg), handle: s.whoami},
 		{method: http.MethodPost, path: prefix + "/backup", id: "backup", summary: "A tar of everything; for admins.", tag: "system", verb: "backup", kind: "Backup", media: "application/x-tar", handle: s.backup},
 	}
-	return append(routes, s.archiveRoutes(reg)...)
+	return append(append(routes, s.rotateRoute(reg)), s.archiveRoutes(reg)...)
 }
 
 func (s *Server) readyz(ctx context.Context, _ *call) (*reply, error) {

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// RotateWish names the keys that are to be replaced.
+type RotateWish struct {
+	Keys []string `json:"keys" minItems:"1" doc:"secret-key, link-key, admin-token, tls; or all."`
+}
+
+// Rotated is a key that was replaced.
+type Rotated struct {
+	Key     string     `json:"key"`
+	Message fault.Text `json:"message" doc:"What was done, and what is left to do."`
+}
+
+type rotated struct {
+	Items []Rotated `json:"items"`
+}
+
+// RotatableKeys are those of a server, in the order in which all of them are replaced: the caller's own token
+// comes last.
+var RotatableKeys = []string{"secret-key", "link-key", "tls", "admin-token"}
+
+func (s *Server) rotateRoute(reg *schemas) *route {
+	return &route{
+		method: http.MethodPost, path: prefix + "/rotate", id: "rotate", tag: "system", long: true,
+		summary: "Replace keys of the server while everything runs; for admins.", verb: "rotate", kind: "Key",
+		data: schemaOf[rotated](reg), handle: s.rotate,
+		body: &bodySpec{schema: schemaOf[RotateWish](reg), media: []string{"application/json"}, required: true},
+	}
+}
+
+func (s *Server) rotate(ctx context.Context, c *call) (*reply, error) {
+	var wish RotateWish
+	if err := c.readJSON(&wish, "keys"); err != nil {
+		return nil, err
+	}
+	whole := slices.Contains(wish.Keys, "all")
+	for _, key := range wish.Keys {
+		if key != "all" && !slices.Contains(RotatableKeys, key) || whole && len(wish.Keys) > 1 {
+			return nil, invalid("keys", fault.T("%q is no key here; there are %s, or all alone.", "没有名为 %q 的密钥；可用 %s，或单独使用 all。", clip(key, 64), strings.Join(RotatableKeys, ", ")))
+		}
+	}
+	if len(wish.Keys) == 0 {
+		return nil, invalid("keys", fault.T("Name at least one.", "请至少给出一个。"))
+	}
+	if s.Rotate == nil {
+		return nil, fault.New(fault.Unavailable, "NoRotation", fault.T("This server holds no keys of its own.", "该服务器没有自己的密钥。"))
+	}
+	out := rotated{Items: []Rotated{}}
+	for _, key := range RotatableKeys {
+		if !whole && !slices.Contains(wish.Keys, key) {
+			continue
+		}
+		text, err := s.Rotate(ctx, key)
+		if whole && fault.ReasonOf(err) == "NothingToRotate" {
+			text, err = fault.From(err).Message, nil
+		}
+		c.note.name, c.note.is = strings.Join(wish.Keys, ","), jsonText(map[string]any{"keys": wish.Keys})
+		if err != nil {
+			return nil, err
+		}
+		out.Items = append(out.Items, Rotated{key, text})
+	}
+	return &reply{message: fault.T("Keys replaced", "密钥已更换"), data: out}, nil
+}
