@@ -28,7 +28,7 @@ func (s *Server) create(ctx context.Context, c *call, row api.KindInfo) (*reply,
 		o, err = api.Decode(row.Kind, data)
 	}
 	if err != nil {
-		return nil, err
+		return nil, s.alsoWrong(ctx, c, row, data, err)
 	}
 	if err := s.scope(ctx, c, o.GetMeta(), row); err != nil {
 		return nil, err

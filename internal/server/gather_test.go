@@ -50,6 +50,30 @@ func TestAllThatIsWrongAtOnce(t *testing.T) {
 	}
 }
 
+// TestAllThatIsWrongWithABadValue has a value that can't be read beside what can't be used: both are told.
+func TestAllThatIsWrongWithABadValue(t *testing.T) {
+	w := newWorld(t)
+	lin := w.user("lin", api.RoleMember)
+	w.put(&api.Project{Meta: api.Meta{Name: "lab"}, Spec: api.ProjectSpec{Members: []string{"lin"}}})
+	body := func(project string) string {
+		return `{"metadata":{"project":"` + project + `"},"spec":{"queue":"nowhere","nonsense":1,"roles":[{"command":["a"],"resources":{"memory":"lots"}}]}}`
+	}
+	for project, want := range map[string][]string{
+		"lab":     {"metadata.name", "spec.nonsense", "spec.queue", "spec.roles[0].resources.memory"},
+		"default": {"metadata.name", "spec.nonsense", "spec.roles[0].resources.memory"}, // not hers: nothing is looked up there
+	} {
+		a := w.do("POST", "/api/v1/training-tasks", lin, body(project))
+		var got []string
+		for _, f := range a.Fields {
+			got = append(got, f.Path)
+		}
+		slices.Sort(got)
+		if a.status != 400 || !slices.Equal(got, want) {
+			t.Errorf("in %s: %d %v, want %v: %s", project, a.status, got, want, a.raw)
+		}
+	}
+}
+
 func TestGathered(t *testing.T) {
 	var g gathered
 	g.take(nil)

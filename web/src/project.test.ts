@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
-import { keepProject, mayUse, usualProject } from "./project";
+import { classesOf, keepProject, mayUse, usualProject } from "./project";
 
 beforeEach(() => localStorage.removeItem("fermi.project"));
 
@@ -22,4 +22,10 @@ test("a project may use its own queue, and those that name it or everybody", () 
   expect(mayUse(queue("other", ["b", "a"]), "a", "home")).toBe(true);
   expect(mayUse(queue("other", ["b"]), "a", "home")).toBe(false);
   expect(mayUse(queue("other", ["*"]), "a", "home")).toBe(true);
+});
+
+test("a project has the classes up to what it was granted", () => {
+  expect(classesOf(undefined)).toEqual(["training", "environment", "preemptible"]);
+  expect(classesOf(600)).toEqual(["training", "environment", "preemptible"]);
+  expect(classesOf(1000)).toEqual(["inference", "training", "environment", "preemptible"]);
 });

@@ -22,3 +22,13 @@ export function mayUse(queue: QueueLike, project: string, home: string): boolean
   const named = queue.spec?.projects ?? [];
   return queue.metadata.name === home || named.includes(project) || named.includes("*");
 }
+
+/** What the names of priorities mean, the highest first. */
+export const priorities = { inference: 1000, training: 500, environment: 400, preemptible: 100 } as const;
+export type PriorityClass = keyof typeof priorities;
+
+/** The classes that a project may use: what training has by default, and up to what it was granted. */
+export function classesOf(highest: number | undefined): PriorityClass[] {
+  const most = Math.max(highest ?? 0, priorities.training);
+  return (Object.keys(priorities) as PriorityClass[]).filter((c) => priorities[c] <= most);
+}

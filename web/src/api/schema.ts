@@ -45,8 +45,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Who asked for what, newest first; for admins. */
+        /** Who asked for what, newest first; for admins, and for owners of a project what concerns it. */
         get: operations["listAudit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The same as JSON lines, oldest first, with the chain's beginning and end; see docs/reference/audit.md. */
+        get: operations["exportAudit"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1300,22 +1317,50 @@ export interface components {
             revision: number;
         };
         AuditEntry: {
+            /** @description User; empty where nobody was recognised. */
             actor: string;
             /** @description JSON */
             after?: string;
             /** @description JSON */
             before?: string;
+            /**
+             * Format: int64
+             * @description This entry stands for so many alike, from since to time; one when absent.
+             */
+            count?: number;
+            /** @description JSON: what else is known, such as the path of an output or the task that got a secret. */
+            detail?: string;
+            /** @description SHA-256 over prev, number and everything above but seq. */
+            hash?: string;
             id?: string;
             kind: string;
             name: string;
+            /**
+             * Format: int64
+             * @description Place in the chain: 1, 2, 3 without a gap.
+             */
+            number?: number;
             /** @description ok or the reason of the refusal. */
             outcome: string;
+            /** @description Hash of the entry before, hexadecimal. */
+            prev?: string;
             project?: string;
             remoteIp?: string;
-            /** Format: int64 */
+            /** @description Id of the request, as in the answer's Fermi-Request header and the server's log. */
+            request?: string;
+            /**
+             * Format: int64
+             * @description Grows; the cursor of lists.
+             */
             seq: number;
+            /** @description Id of the browser's session, where there was one instead. */
+            session?: string;
+            /** Format: date-time */
+            since?: string;
             /** Format: date-time */
             time: string;
+            /** @description Id of the token that was used; never the token. */
+            token?: string;
             verb: string;
         };
         Audits: {
@@ -1933,6 +1978,8 @@ export interface components {
             partial?: boolean;
             /** Format: int64 */
             rank: number;
+            /** @description The text replaces what the line was so far: a progress bar went on. */
+            replace?: boolean;
             /** @description role-index */
             replica: string;
             /** @description stdout or stderr */
@@ -2463,19 +2510,103 @@ export interface components {
             spec?: components["schemas"]["ProjectSpec"];
             status?: components["schemas"]["ProjectStatus"];
         };
+        ProjectLimits: {
+            /**
+             * @description Bytes of uploaded code; 200Gi when absent.
+             * @example 16Gi
+             */
+            archives?: string;
+            /**
+             * @description Bytes of its checkpoints in the shared store; 20Ti when absent.
+             * @example 16Gi
+             */
+            checkpoints?: string;
+            /**
+             * @description Bytes of image layers that it had brought to a node; 2Ti a node when absent.
+             * @example 16Gi
+             */
+            images?: string;
+            /**
+             * @description Bytes of its tasks' logs; 200Gi when absent.
+             * @example 16Gi
+             */
+            logs?: string;
+            /**
+             * Format: int64
+             * @description Tasks that wait, run, or have ended and are not archived yet; 100000 when absent.
+             */
+            objects?: number;
+            /**
+             * @description Bytes of its tasks' outputs; 2Ti when absent.
+             * @example 16Gi
+             */
+            outputs?: string;
+            /**
+             * Format: int64
+             * @description Secrets; 1000 when absent.
+             */
+            secrets?: number;
+        };
         ProjectSpec: {
             description?: string;
+            /** @description How much it may keep stored, and how many objects it may have; generous when absent. */
+            limits?: components["schemas"]["ProjectLimits"];
+            /**
+             * Format: int64
+             * @description The highest priority that its work may have; what a kind has by default (training 500) is always allowed, and is the most when absent.
+             */
+            maxPriority?: number;
             /** @description User names. */
             members?: string[] | null;
+            /** @description User names: they read the audit of the project. Members or not. */
+            owners?: string[] | null;
             /** @description default when absent. */
             queue?: string;
         };
         ProjectStatus: {
             /**
              * Format: int64
+             * @description Set once queues and priorities that it used before they needed a grant were granted.
+             */
+            grants?: number;
+            /**
+             * Format: int64
              * @description User and group id of its processes; given with the first one.
              */
             uid?: number;
+            /** @description What it keeps now; told of one project, not in lists. */
+            usage?: components["schemas"]["ProjectUsage"];
+        };
+        ProjectUsage: {
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            archives: string;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            checkpoints: string;
+            /**
+             * @description Of the node that has most.
+             * @example 16Gi
+             */
+            images: string;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            logs: string;
+            /** Format: int64 */
+            objects: number;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            outputs: string;
+            /** Format: int64 */
+            secrets: number;
         };
         Queue: {
             metadata: components["schemas"]["Meta"];
@@ -2543,6 +2674,8 @@ export interface components {
             /** @description The queue this one is a part of; none when absent. */
             parent?: string;
             paused?: boolean;
+            /** @description Projects that may use it beside those whose spec.queue it is; * is every project. */
+            projects?: string[] | null;
             /**
              * Format: int64
              * @description Share of what is left among its siblings; 1 when absent.
@@ -2859,7 +2992,7 @@ export interface components {
              */
             cpu?: string;
             /**
-             * @description Bytes as a quantity, such as 16Gi.
+             * @description What the replica may write on the node's disk; beyond it the replica is ended with DiskLimitExceeded. No bound when absent.
              * @example 16Gi
              */
             ephemeralDisk?: string;
@@ -2868,6 +3001,11 @@ export interface components {
              * @example 16Gi
              */
             memory?: string;
+            /**
+             * Format: int64
+             * @description Processes and threads that the replica may have at once; 4096 when absent.
+             */
+            processes?: number;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
@@ -3833,6 +3971,27 @@ export interface operations {
                 /** @description Only those older than this seq. */
                 before?: number;
                 limit?: number;
+                /** @description Only of this project. */
+                project?: string;
+                /** @description Only of this user. */
+                actor?: string;
+                verb?: string;
+                /** @description Only of this kind. */
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "Archive" | "Backup" | "Audit";
+                /** @description Of the object. */
+                name?: string;
+                /** @description ok, refused (whatever is not ok), or a reason. */
+                outcome?: string;
+                /** @description Remote address. */
+                ip?: string;
+                /** @description Id of a token or a session. */
+                token?: string;
+                /** @description Id of a request. */
+                request?: string;
+                /** @description RFC 3339, or a span back from now such as 24h. */
+                since?: string;
+                /** @description As since; what is later is left out. */
+                until?: string;
             };
             header?: never;
             path?: never;
@@ -3861,6 +4020,57 @@ export interface operations {
             400: components["responses"]["Refused"];
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    exportAudit: {
+        parameters: {
+            query?: {
+                /** @description Only of this project. */
+                project?: string;
+                /** @description Only of this user. */
+                actor?: string;
+                verb?: string;
+                /** @description Only of this kind. */
+                kind?: "TrainingTask" | "Placement" | "Zone" | "Node" | "Queue" | "Project" | "User" | "Token" | "Secret" | "Archive" | "Backup" | "Audit";
+                /** @description Of the object. */
+                name?: string;
+                /** @description ok, refused (whatever is not ok), or a reason. */
+                outcome?: string;
+                /** @description Remote address. */
+                ip?: string;
+                /** @description Id of a token or a session. */
+                token?: string;
+                /** @description Id of a request. */
+                request?: string;
+                /** @description RFC 3339, or a span back from now such as 24h. */
+                since?: string;
+                /** @description As since; what is later is left out. */
+                until?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
             429: components["responses"]["Refused"];
             500: components["responses"]["Refused"];
             503: components["responses"]["Refused"];

@@ -2,7 +2,16 @@ import { Badge, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { lazy, Suspense } from "react";
 import { useTranslation } from "react-i18next";
 import type { Zone } from "../api/client";
-import { type Phase, useDevices, useNodes, useQueues, useTaskStream, useTasks, useZones } from "../api/queries";
+import {
+  type Phase,
+  useDevices,
+  useNodes,
+  useQueues,
+  useTaskStream,
+  useTasks,
+  useWhoami,
+  useZones,
+} from "../api/queries";
 import { groupBy, type NodePicture, picture, title } from "../format";
 import { DeviceMap, Legend } from "../parts/devices";
 import { AnchorLink, ButtonLink } from "../parts/link";
@@ -22,6 +31,7 @@ export function Overview() {
   const failed = useTasks({ phase: ["Failed"], limit: few });
   const queues = useQueues();
   const live = useTaskStream(running.data?.pages[0]?.revision);
+  const who = useWhoami();
   const count = (what: "running" | "pending") => queues.data?.items.reduce((n, q) => n + (q.status?.[what] ?? 0), 0);
   return (
     <Stack>
@@ -36,6 +46,7 @@ export function Overview() {
           title={t("overview.running")}
           count={count("running")}
           read={running}
+          whole={who.data && Boolean(who.data.seesAll)}
           phase={active}
           empty={t("overview.nothingRunning")}
           now={now}
@@ -45,6 +56,7 @@ export function Overview() {
           title={t("overview.waiting")}
           count={count("pending")}
           read={waiting}
+          whole={who.data && Boolean(who.data.seesAll)}
           phase={["Pending"]}
           empty={t("overview.nothingWaiting")}
           now={now}
@@ -79,8 +91,12 @@ function Short(props: {
   empty: string;
   now: number;
   offer?: boolean;
+  /** Whether one sees all tasks that are counted. */
+  whole?: boolean;
 }) {
   const { t } = useTranslation();
+  const page = props.read.data?.pages[0];
+  const others = page && !page.next && props.whole === false ? (props.count ?? 0) - page.items.length : 0;
   const more = (
     <AnchorLink
       to="/tasks"
@@ -124,6 +140,11 @@ function Short(props: {
           </Stack>
         )}
       </View>
+      {others > 0 && (
+        <Text size="xs" c="dimmed" mt="sm">
+          {t("overview.others", { count: others })}
+        </Text>
+      )}
     </Panel>
   );
 }

@@ -5,7 +5,9 @@ import { useTranslation } from "react-i18next";
 import type { Task as TaskObject } from "../api/client";
 import { useDownload, useLog, useOutputs, useReplicas, useTask, useTaskEvents, useWhy } from "../api/queries";
 import { bytes, duration, moment, ran, said, title, wish } from "../format";
+import { plain } from "../log";
 import { paceWords } from "../pace";
+import { RunAgain } from "../parts/again";
 import { LogView } from "../parts/log-view";
 import { useLanguage, useNow } from "../parts/now";
 import { PhaseBadge } from "../parts/phase";
@@ -35,8 +37,8 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
   const lang = useLanguage();
   return (
     <Stack>
-      <Group justify="space-between" align="flex-start" wrap="nowrap">
-        <Stack gap={4} miw={0}>
+      <Group justify="space-between" align="flex-start" className="page-head">
+        <Stack gap={4} miw={0} flex="1 1 320px">
           <Group gap="sm">
             <Title order={1} size="h3" className="break">
               {title(task)}
@@ -51,11 +53,12 @@ function Ready({ name, task, live }: { name: string; task: TaskObject; live: Rea
           </Text>
         </Stack>
         <Stop name={name} task={task} />
+        <RunAgain task={task} />
       </Group>
+      <Why name={name} task={task} />
       <Panel title={t("task.timeline")}>
         <Timeline task={task} now={now} />
       </Panel>
-      <Why name={name} task={task} />
       <Tabs defaultValue="log" keepMounted={false}>
         <Tabs.List mb="md">
           <Tabs.Tab value="log">{t("task.log")}</Tabs.Tab>
@@ -165,40 +168,57 @@ export function Timeline({ task, now }: { task: TaskObject; now: number }) {
   );
 }
 
-/** Why the task is where it is: the explanation while it lives, its first failure afterwards. */
+/**
+ * Why the task is where it is: the explanation while it lives, its first failure afterwards. The line of the
+ * log that decided leads: it is what people look for.
+ */
 function Why({ name, task }: { name: string; task: TaskObject }) {
   const { t } = useTranslation();
   const lang = useLanguage();
   const why = useWhy(name);
-  const failure = task.status?.failure;
-  const phase = task.status?.phase;
+  const { failure, phase } = task.status ?? {};
   if (phase === "Completed" || phase === "Running") return null;
   if (!why.data)
     return why.error ? <Failure error={why.error} retry={() => void why.refetch()} /> : <Loading rows={2} />;
   const { message, evidence, action, estimatedStart, reason } = why.data;
+  const line = plain(failure?.line ?? "").trim();
+  const advice = said(failure?.advice, lang);
+  const help = said(action, lang);
+  // What leads is not said twice.
+  const rest = (evidence ?? []).map((e) => said(e, lang)).filter((e) => line === "" || !e.includes(line));
   return (
     <Alert color={phase === "Failed" ? "red" : "yellow"} variant="light" title={`${t("task.why")} · ${reason}`}>
       <Stack gap={6}>
+        {line !== "" && (
+          <Code block className="decided" aria-label={t("task.decided")} tabIndex={0}>
+            {line}
+          </Code>
+        )}
         <Text size="sm" className="break">
           {said(message, lang)}
         </Text>
-        {failure && (
+        {advice !== "" && advice !== help && (
           <Text size="sm" className="break">
+            {advice}
+          </Text>
+        )}
+        {failure && (
+          <Text size="sm" c="dimmed" className="break">
             {t("task.failure", { replica: failure.replica, node: failure.node })} · {t("task.exit")} {failure.exitCode}
           </Text>
         )}
-        {evidence && evidence.length > 0 && (
+        {rest.length > 0 && (
           <List size="sm">
-            {evidence.map((e) => (
-              <List.Item key={said(e, "en")} className="break">
-                {said(e, lang)}
+            {rest.map((text) => (
+              <List.Item key={text} className="break">
+                {text}
               </List.Item>
             ))}
           </List>
         )}
-        {said(action, lang) !== "" && (
+        {help !== "" && (
           <Text size="sm" className="break">
-            <b>{t("task.action")}</b> {said(action, lang)}
+            <b>{t("task.action")}</b> {help}
           </Text>
         )}
         {estimatedStart && <Text size="sm">{t("task.estimated", { time: moment(estimatedStart, lang) })}</Text>}

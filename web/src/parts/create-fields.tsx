@@ -19,12 +19,11 @@ import { useNodes, useQueues, useZones } from "../api/queries";
 import { type Form, within } from "../draft";
 import type { Faults } from "../faults";
 import { title } from "../format";
-import { mayUse } from "../project";
+import { classesOf, mayUse, type PriorityClass, priorities } from "../project";
 import { CodeFields } from "./code";
 import { Inside } from "./inside";
 import { Params, Secrets } from "./rows";
 
-const classes = ["inference", "training", "environment", "preemptible"] as const;
 const frameworks: NonNullable<Schemas["TrainingTaskSpec"]["framework"]>[] = [
   "plain",
   "pytorch-ddp",
@@ -76,6 +75,10 @@ interface Props {
   projects: readonly Project[];
 }
 
+function isClass(word: string): word is PriorityClass {
+  return word in priorities;
+}
+
 /** With what the list has not, so that it is not lost. */
 function withOwn(list: { value: string; label: string }[], own: string) {
   return own === "" || list.some((e) => e.value === own) ? list : [...list, { value: own, label: own }];
@@ -93,6 +96,9 @@ export function Fields({ form, change, faults, projects }: Props) {
   const { at, rows } = faults;
   const disabled = form === undefined;
   const lent = disabled || f.inside.length > 0; // what it has is then that of others
+  const mine = projects.find((p) => p.metadata.name === f.project);
+  const classes = classesOf(mine?.spec?.maxPriority);
+  if (isClass(f.priorityClass) && !classes.includes(f.priorityClass)) classes.push(f.priorityClass);
   return (
     <Stack gap="sm">
       {disabled && <Text size="sm">{t("create.yamlBad")}</Text>}
@@ -106,13 +112,7 @@ export function Fields({ form, change, faults, projects }: Props) {
         maxLength={128}
       />
       <Tenancy form={f} change={change} faults={at} projects={projects} disabled={disabled} />
-      <CodeFields
-        form={f}
-        change={change}
-        faults={at}
-        disabled={disabled}
-        folders={foldersOf(projects.find((p) => p.metadata.name === f.project))}
-      />
+      <CodeFields form={f} change={change} faults={at} disabled={disabled} folders={foldersOf(mine)} />
       <Textarea
         label={t("create.command")}
         description={t("create.commandHint")}

@@ -1,7 +1,7 @@
 import { NativeSelect, SimpleGrid, Stack, Text } from "@mantine/core";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { useFigures, useProjects } from "../api/queries";
+import { useFigures, useProjects, useWhoami } from "../api/queries";
 import { type Gauge, gaugesOf, remarksOf } from "../figures";
 import { title } from "../format";
 import { Panel, View } from "./states";
@@ -12,7 +12,8 @@ export default function FiguresPanel() {
   const [project, choose] = useState("");
   const projects = useProjects();
   const read = useFigures(project);
-  const all = { value: "", label: t("figures.all") };
+  const who = useWhoami();
+  const all = { value: "", label: who.data && !who.data.seesAll ? t("figures.mine") : t("figures.all") };
   const names = (projects.data?.items ?? []).map((p) => ({ value: p.metadata.name ?? "", label: title(p) }));
   const choice = (
     <NativeSelect
