@@ -25,7 +25,9 @@ func TestForkBombIsLimitedByName(t *testing.T) {
 	w := newWorld(t)
 	for name, make := range map[string]func() *replica{
 		"behind a wall": func() *replica { return w.walled(func(r *engine.Replica) { r.Resources.Processes = limit }, script...) },
-		"without one":   func() *replica { return w.replica(func(r *engine.Replica) { r.Resources.Processes = limit }, script...) },
+		"without one": func() *replica {
+			return w.replica(func(r *engine.Replica) { r.Resources.Processes = limit }, script...)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := make()

@@ -124,7 +124,9 @@ func TestDevicesRule(t *testing.T) {
 			// 1:11 is kmsg, 10:229 fuse, 5:1 the console: real devices that exist on every machine.
 			given, other, self := node("given", 1, 11), node("other", 10, 235), filepath.Join(dir, "self")
 			g := newGroup(t, s, Limits{Devices: true, Open: DevicesOf([]string{given, dir, filepath.Join(dir, "none")})})
-			open := func(path string) string { return `if (: <` + path + `) 2>/dev/null; then echo open; else echo closed; fi;` }
+			open := func(path string) string {
+				return `if (: <` + path + `) 2>/dev/null; then echo open; else echo closed; fi;`
+			}
 			out := entered(t, g, open(given)+open(other)+open("/dev/null")+open("/dev/urandom")+`mknod `+self+` c 10 235 && echo made;`+open(self)+
 				`echo x >/dev/null && echo wrote`)
 			if got, want := strings.Fields(out), "open closed open open made closed wrote"; strings.Join(got, " ") != want {
