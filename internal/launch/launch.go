@@ -91,6 +91,7 @@ type launcher struct {
 
 	orders   *orders
 	children chan struct{} // a child ended
+	overDisk chan string   // it holds more on disk than it may: why it is ended
 	probes   chan link.Probe
 	giveUp   chan struct{} // closed: the hand-over has waited long enough
 
@@ -140,7 +141,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	l := &launcher{
 		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, version: cfg.Version, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
-		folder: newFolder(), orders: newOrders(), flush: make(chan chan struct{}), children: make(chan struct{}, 1), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
+		folder: newFolder(), orders: newOrders(), flush: make(chan chan struct{}), children: make(chan struct{}, 1), overDisk: make(chan string), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
 	}
 	if err := l.run(ctx); err != nil {
 		l.log.Error("launcher ended", "error", err)

@@ -80,6 +80,9 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	}
 	defer l.reapStandby()
 	defer l.goWritten.Wait()
+	if held := l.holdDisk(); held != nil { // before anything is made in its folder
+		wg.Go(func() { l.watchDisk(work, held) })
+	}
 	code := make(chan error, 1)
 	there := make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.

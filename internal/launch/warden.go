@@ -78,6 +78,7 @@ type warden struct {
 	forksBefore int
 	meter       *meter
 
+	diskText   string           // how it went over its disk limit
 	why        string           // reason we end it ourselves; "" when it ends by itself
 	superseded bool             // by a newer generation
 	kill       time.Time        // from then on SIGKILL; zero: nobody is ending it
@@ -144,6 +145,8 @@ func (w *warden) watch(ctx context.Context) {
 		case <-cancelled:
 			cancelled = nil
 			w.end(engine.ReasonStopped, l.replica.StopGrace.Std())
+		case w.diskText = <-l.overDisk:
+			w.end(engine.ReasonDiskLimit, min(diskGrace, l.replica.StopGrace.Std()))
 		case <-l.deadline:
 			l.deadline = nil
 			w.end(engine.ReasonTimedOut, l.replica.StopGrace.Std())
@@ -286,6 +289,8 @@ func (w *warden) exit() engine.Exit {
 	switch {
 	case w.why == engine.ReasonStopped || w.superseded:
 		e.Reason = engine.ReasonStopped
+	case w.why == engine.ReasonDiskLimit:
+		e.Reason, e.Message = engine.ReasonDiskLimit, w.diskText
 	case w.why == engine.ReasonTimedOut:
 		e.Reason = engine.ReasonTimedOut
 		e.Message = both(fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.l.replica.RunTimeout))
