@@ -23,7 +23,8 @@ import (
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
-// member is one of three real etcd servers, each in a process of its own on loopback.
+// member is one of three real etcd servers, each in a process of its own. Clients come by unix sockets: an open port on
+// loopback is refused.
 type member struct {
 	Name, Dir, Client, Peer, Cluster string
 
@@ -38,7 +39,7 @@ func serveMember(text string) error {
 	}
 	cfg := embed.NewConfig()
 	cfg.Name, cfg.Dir, cfg.InitialCluster, cfg.ZapLoggerBuilder = m.Name, m.Dir, m.Cluster, embed.NewZapLoggerBuilder(zap.NewNop())
-	cl, peer := url.URL{Scheme: "http", Host: m.Client}, url.URL{Scheme: "http", Host: m.Peer}
+	cl, peer := url.URL{Scheme: "unix", Path: m.Client}, url.URL{Scheme: "http", Host: m.Peer}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{cl}, []url.URL{cl}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	e, err := embed.StartEtcd(cfg)
@@ -96,7 +97,7 @@ func threeMembers(t *testing.T) []*member {
 	var ms []*member
 	var cluster []string
 	for i := range 3 {
-		m := &member{Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Client: freeAddr(t), Peer: freeAddr(t)}
+		m := &member{Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Client: filepath.Join(dir, fmt.Sprintf("%d.sock", i)), Peer: freeAddr(t)}
 		ms, cluster = append(ms, m), append(cluster, m.Name+"=http://"+m.Peer)
 	}
 	t.Cleanup(func() {
@@ -116,7 +117,7 @@ func threeMembers(t *testing.T) []*member {
 // refused with a clear sentence, the running task is not touched, and when a member is back everything acknowledged is there.
 func TestCrashLostQuorum(t *testing.T) {
 	ms := threeMembers(t)
-	c, cl := launch(t, "server", "--demo", "--etcd-endpoints", "http://"+ms[0].Client+",http://"+ms[1].Client+",http://"+ms[2].Client)
+	c, cl := launch(t, "server", "--demo", "--etcd-endpoints", "unix://"+ms[0].Client+",unix://"+ms[1].Client+",unix://"+ms[2].Client)
 	l := newLoad(t, seeded(t), 0)
 	submit := func(name string, seconds float64) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

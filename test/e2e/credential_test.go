@@ -5,7 +5,6 @@ import (
 	"io"
 	"log"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/fermi-cluster/fermi/internal/blob/s3/s3test"
+
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // buildProbe builds the program that tasks run, alone in a folder that travels as their code.
@@ -47,7 +48,7 @@ func valueFile(t *testing.T, value string) string {
 func privateRegistry(t *testing.T, user, password string) (host, image, digest string) {
 	t.Helper()
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := harness.ServeOutside(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, p, _ := r.BasicAuth(); u != user || p != password {
 			w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
 			http.Error(w, "no", http.StatusUnauthorized)
@@ -55,7 +56,6 @@ func privateRegistry(t *testing.T, user, password string) (host, image, digest s
 		}
 		images.ServeHTTP(w, r)
 	}))
-	t.Cleanup(srv.Close)
 	host = strings.TrimPrefix(srv.URL, "http://")
 	ref, err := name.ParseReference(host + "/team/train:v1")
 	if err != nil {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"net/http"
 	"net/http/cgi"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // TestCodeFromGit takes the code from a private repository on a real Git server.
@@ -36,7 +36,7 @@ func TestCodeFromGit(t *testing.T) {
 	commit := git(work, "rev-parse", "HEAD")
 	git(work, "push", "-q", filepath.Join(root, "code.git"), "main")
 	backend := git(work, "--exec-path") + "/git-http-backend"
-	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	srv := harness.ServeOutside(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if _, password, _ := r.BasicAuth(); password != "pass-word" {
 			rw.Header().Set("WWW-Authenticate", `Basic realm="git"`)
 			http.Error(rw, "no", http.StatusUnauthorized)
@@ -44,7 +44,6 @@ func TestCodeFromGit(t *testing.T) {
 		}
 		(&cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"}}).ServeHTTP(rw, r)
 	}))
-	t.Cleanup(srv.Close)
 
 	r := w.fermi("train", "run", "--name", "denied", "--git", srv.URL+"/code.git", "--", "sh", "train.sh")
 	if r.code != 126 {

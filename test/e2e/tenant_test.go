@@ -41,6 +41,9 @@ var probes = []probe{
 	{"B's SysV shared memory", "b", `perl -e 'exit(defined(shmget($ENV{KEY}, 4096, 0)) ? 0 : 1)'`},
 	{"B's unix socket", "b", connect(`"$ENV{BDIR}/output/sock"`)},
 	{"B's abstract unix socket", "b", connect(`"\0$ENV{ABSTRACT}"`)},
+	{"B's TCP port", "b", dial(`$ENV{BADDR} || $ENV{FERMI_ADDRESS}`, victimPort)},
+	{"the machine's loopback", "root", dial(`split(":", $ENV{SERVER_ADDRESS})`)},
+	{"the machine's own address", "root", dial(`split(":", $ENV{MACHINE})`)},
 	{"B's command line in /proc", "b", `cat /proc/[0-9]*/cmdline | grep -a "[3]1415.9265"`},
 	{"B's environment in /proc", "b", `cat /proc/[0-9]*/environ | grep -a "plante[d]-for-b"`},
 	{"signal to B", "root", `kill -0 $BPID`},
@@ -77,6 +80,14 @@ var probes = []probe{
 	{"a kernel setting", "root", `test -w /proc/sys/kernel/core_pattern`},
 	{"a disk", "root", `for f in /dev/vd? /dev/sd? /dev/nvme?n? /dev/mem; do test -r $f && exit 0; done; exit 1`},
 	{"a descriptor that came along", "self", `for f in /proc/self/fd/*; do n=${f##*/}; test $n -gt 2 && test -e /proc/$$/fd/$n && exit 0; done; exit 1`},
+}
+
+// victimPort is where B listens.
+const victimPort = "31416"
+
+// dial connects to host and port, which are Perl.
+func dial(at ...string) string {
+	return `perl -MIO::Socket -e 'my ($h, $p) = (` + strings.Join(at, ", ") + `); exit(IO::Socket::INET->new(PeerAddr => $h, PeerPort => $p, Timeout => 2) ? 0 : 1)'`
 }
 
 func connect(address string) string {
@@ -140,6 +151,7 @@ const victim = `umask 0; export BDIR=${FERMI_OUTPUT%/*}
 for d in $FERMI_OUTPUT . $HOME /tmp /var/tmp /dev/shm; do echo mark > $d/mark; done
 sleep 31415.9265 &
 perl -MSocket -e 'defined(shmget($ENV{KEY}, 4096, 01666)) || die;
+	socket(my $tcp, AF_INET, SOCK_STREAM, 0) && bind($tcp, pack_sockaddr_in(` + victimPort + `, INADDR_ANY)) && listen($tcp, 9) || die;
 	for ("$ENV{BDIR}/output/sock", "\0$ENV{ABSTRACT}") { my $s; socket($s, AF_UNIX, SOCK_STREAM, 0) && bind($s, pack_sockaddr_un($_)) && listen($s, 9) || die; push @s, $s }
 	open(F, ">", "/tmp/up"); close(F); sleep 1000' &
 until test -e /tmp/up; do sleep 0.02; done
@@ -192,15 +204,16 @@ func tryTenants(t *testing.T, base string, mode os.FileMode) {
 	control := succeeded(t, w.logUntil("b", "victim", "ready"))
 	env["BDIR"], env["BPID"], env["LPID"], _ = w.processes(t, "b", "victim")
 	env["SETUID"] = setuid(t)
+	env["BADDR"], env["SERVER_ADDRESS"], env["MACHINE"] = addressOf(t, env["BDIR"]), w.Addr, listenEverywhere(t)
 
 	a := shell("spy", 1, script(func(probe) bool { return true })+
 		"exec 9< /etc/passwd\n"+strings.ReplaceAll(script(func(p probe) bool { return p.by == "self" }), "echo probe", "echo control")+
-		"touch /tmp/from-a; perl -MIO::Socket -e 'exit(IO::Socket::INET->new($ENV{SERVER_ADDRESS}) ? 0 : 1)' && echo the API answers; echo ready; sleep 1000")
+		"touch /tmp/from-a; perl -MIO::Socket -e 'exit(IO::Socket::INET->new(substr($ENV{FERMI_SERVER}, 7)) ? 0 : 1)' && echo the API answers; echo ready; sleep 1000")
 	a.Meta.Project = "a"
 	for k, v := range env {
 		a.Spec.Roles[0].Env = append(a.Spec.Roles[0].Env, api.EnvVar{Name: k, Value: v})
 	}
-	a.Spec.Roles[0].Env = append(a.Spec.Roles[0].Env, api.EnvVar{Name: "FIRST", Value: "1"}, api.EnvVar{Name: "ALONE", Value: "-Ur"}, api.EnvVar{Name: "SERVER_ADDRESS", Value: w.Addr})
+	a.Spec.Roles[0].Env = append(a.Spec.Roles[0].Env, api.EnvVar{Name: "FIRST", Value: "1"}, api.EnvVar{Name: "ALONE", Value: "-Ur"})
 	w.submit(a)
 	log := w.logUntil("a", "spy", "ready")
 	contains(t, log, "the API answers")

@@ -11,7 +11,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,7 +45,7 @@ func NewRegistry(t testing.TB) *Registry {
 	program := os.Getenv("FERMI_REGISTRY")
 	if program == "" {
 		images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		server := ServeOutside(t, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 			if user, password, _ := q.BasicAuth(); user != r.User || password != r.Password {
 				w.Header().Set("WWW-Authenticate", `Basic realm="images"`)
 				http.Error(w, "no", http.StatusUnauthorized)
@@ -54,7 +53,6 @@ func NewRegistry(t testing.TB) *Registry {
 			}
 			images.ServeHTTP(w, q)
 		}))
-		t.Cleanup(server.Close)
 		r.Host, r.Stop = strings.TrimPrefix(server.URL, "http://"), server.Close
 		return r
 	}
@@ -63,7 +61,7 @@ func NewRegistry(t testing.TB) *Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Host = freeAddress(t)
+	r.Host = OutsideAddress(t)
 	config := fmt.Sprintf(`version: 0.1
 log: {level: warn}
 storage: {filesystem: {rootdirectory: %q}}
@@ -77,9 +75,7 @@ auth: {htpasswd: {realm: images, path: %q}}
 	var words bytes.Buffer
 	cmd := exec.Command(program, "serve", filepath.Join(dir, "config.yml"))
 	cmd.Stdout, cmd.Stderr = &words, &words
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	DoOutside(t, func(string) error { return cmd.Start() })
 	r.Stop = func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -98,16 +94,6 @@ auth: {htpasswd: {realm: images, path: %q}}
 		return err == nil
 	})
 	return r
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Push makes an image of layers and gives its whole name.

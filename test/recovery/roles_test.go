@@ -23,7 +23,7 @@ const serveProgram = `
 import os, socket, time
 s = socket.socket()
 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-s.bind(("127.0.0.1", int(os.environ["FERMI_PORT"])))
+s.bind(("", int(os.environ["FERMI_PORT"])))
 s.listen()
 who = " ".join([str(time.time_ns())] + [os.environ[n] for n in ("FERMI_RANK", "FERMI_WORLD_SIZE", "FERMI_GENERATION")])
 while True:
