@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
-
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/recipe"
@@ -87,43 +85,6 @@ func (l *launcher) leaveImage() {
 	if err := l.image.Close(); err != nil {
 		l.log.Warn("the image could not be let go", "error", err)
 	}
-}
-
-// root is where the file system of the ranks begins.
-func (l *launcher) root() string {
-	if l.image != nil {
-		return l.image.Root
-	}
-	return "/"
-}
-
-// within is where a path leads below root, whatever links are there.
-func within(root, file string) string {
-	if root == "/" {
-		return file
-	}
-	at, err := securejoin.SecureJoin(root, file)
-	if err != nil {
-		return filepath.Join(root, "\x00") // nothing is there
-	}
-	return at
-}
-
-// findWithin is what a shell would find below root, by its path there; "": nothing.
-func findWithin(root, name, search string) string {
-	candidates := []string{name}
-	if !path.IsAbs(name) {
-		candidates = nil
-		for _, dir := range filepath.SplitList(search) {
-			candidates = append(candidates, path.Join("/", dir, name))
-		}
-	}
-	for _, file := range candidates {
-		if info, err := os.Stat(within(root, file)); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return file
-		}
-	}
-	return ""
 }
 
 // dirDriver is where the libraries of the node's driver are in an image; their own folders there are the image's.

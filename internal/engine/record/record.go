@@ -3,6 +3,7 @@ package record
 import (
 	"time"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 )
 
@@ -47,6 +48,9 @@ type Go struct {
 // makes and removes it; the engine removes that of a lost launcher.
 func SharedMemory(name engine.Name) string { return "/dev/shm/fermi-" + string(name) }
 
+// PeerMemory is where the launcher keeps states of other launchers' ranks, beside its own ranks' memory: no rank can reach it.
+func PeerMemory(memory string) string { return memory + ".peers" }
+
 // Start says that the user's processes run: the first rank of the first generation.
 type Start struct {
 	Process Process   `json:"process"`
@@ -89,6 +93,8 @@ type Link struct {
 	Tiers  Tiers  `json:"tiers,omitzero"`
 	// Images is the node's folder of images.
 	Images string `json:"images,omitempty"`
+	// Folders are those of the machine that the replica's project was granted.
+	Folders []api.NamedFolder `json:"folders,omitempty"`
 }
 
 // Tiers are the places that checkpoints of a node's replicas go to. There is no secret in it.
