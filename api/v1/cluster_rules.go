@@ -112,6 +112,7 @@ func (p *Project) Validate() []fault.Field {
 	f.description("spec.description", p.Spec.Description)
 	f.name("spec.queue", p.Spec.Queue)
 	f.names("spec.members", p.Spec.Members)
+	f.folders("spec.folders", p.Spec.Folders)
 	return f.list
 }
 

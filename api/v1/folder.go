@@ -79,6 +79,26 @@ func localPath(p string) bool {
 	return p != "" && path.Clean(p) == p && !path.IsAbs(p) && p != "." && p != ".." && !strings.HasPrefix(p, "../")
 }
 
+// folders checks the names that a project was granted.
+func (f *faults) folders(at string, names []string) {
+	if len(names) > maxFolders {
+		f.add(at, "There are %d folders; at most %d are allowed.", "目录有 %d 个，最多允许 %d 个。", len(names), maxFolders)
+		return
+	}
+	f.names(at, names)
+}
+
+// folder checks how a task calls a folder: NAME/path, or an absolute path, which becomes that.
+func (f *faults) folder(at, p string) {
+	name, rest, _ := strings.Cut(p, "/")
+	named := IsName(name) && (rest == "" && !strings.HasSuffix(p, "/") || localPath(rest))
+	absolute := path.IsAbs(p) && path.Clean(p) == p
+	if len(p) > maxPath || strings.ContainsRune(p, 0) || !named && !absolute {
+		f.add(at, "%s must be NAME/path in a folder that the project was granted, or an absolute path below one, without \"..\", \"//\" or a slash at its end.",
+			"%s 应为已授予项目的目录中的 NAME/path，或其下的绝对路径，不能包含 \"..\"、\"//\" 或以斜杠结尾。", quote(p))
+	}
+}
+
 // Granted are those of the machine's folders that a project was granted.
 func Granted(all []NamedFolder, names []string) (out []NamedFolder) {
 	for _, f := range all {

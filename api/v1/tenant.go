@@ -53,6 +53,7 @@ type ProjectSpec struct {
 	Description string   `json:"description,omitempty"`
 	Queue       string   `json:"queue,omitempty" doc:"default when absent."`
 	Members     []string `json:"members,omitempty" doc:"User names."`
+	Folders     []string `json:"folders,omitempty" doc:"Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH)."`
 }
 
 // ProjectStatus is what the platform gave it.

@@ -68,14 +68,16 @@ type Config struct {
 	Inventory    func(context.Context) ([]api.Node, error)
 	ArchiveAfter time.Duration
 	Quantum      time.Duration // placement's
-	// FirstUID and LastUID bound the uids of projects.
+	// FirstUID and LastUID bound the uids of projects; the last keeps the images and is no project's.
 	FirstUID, LastUID int
-	Processes         int // how many processes virtual nodes may start; the engine's guess when 0
-	Exe               string
-	Version           string
-	Registry          *prometheus.Registry
-	Log               *slog.Logger
-	Out               io.Writer // for the person who started it
+	// Folders are those of the machine that an operator named.
+	Folders   []api.NamedFolder
+	Processes int // how many processes virtual nodes may start; the engine's guess when 0
+	Exe       string
+	Version   string
+	Registry  *prometheus.Registry
+	Log       *slog.Logger
+	Out       io.Writer // for the person who started it
 }
 
 // part is everything one process holds.
@@ -223,9 +225,9 @@ func (p *part) assemble() (err error) {
 		Past: p.history, Quantum: cfg.Quantum,
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
-	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID, Burn: p.burnUID})
+	p.tenants = tenant.New(tenant.Config{Store: p.store, First: cfg.FirstUID, Last: cfg.LastUID - 1, Burn: p.burnUID})
 	p.train = train.New(train.Config{
-		UID: p.uid, Repo: p.repo,
+		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
 		},
@@ -250,7 +252,7 @@ func (p *part) assemble() (err error) {
 		Contact: contact,
 		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Imports: imports, Backup: p.backup, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Refuse: p.could.Refuse, Console: web.Files(),
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Folders: cfg.Folders, Refuse: p.could.Refuse, Console: web.Files(),
 	})
 	return err
 }
@@ -321,7 +323,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },
-		Hide:     p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf,
+		Hide:     p.private(), Owner: p.soleOwner(), ImageUID: p.cfg.LastUID, Folders: p.cfg.Folders, Tiers: p.tiersOf,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {

@@ -38,6 +38,7 @@ type Settings struct {
 	Quantum       time.Duration
 	Processes     int
 	TenantUIDs    Range
+	Folders       []string // NAME=PATH or NAME=PATH:ro
 	TLSCert       string
 	TLSKey        string
 	TLSSelfSigned bool
@@ -94,6 +95,7 @@ var table = []entry{
 	{"quantum", "10m", "how long a task stands as it is before an equal may have its place, or before it grows", func(s *Settings) value { return (*span)(&s.Quantum) }},
 	{"processes", "0", "how many processes virtual nodes may start; 0: as many as fit the memory", func(s *Settings) value { return (*number)(&s.Processes) }},
 	{"tenants.uids", "1900000000-1900065535", "uids for projects, one each, when run as root; nobody else on the machine may use them", func(s *Settings) value { return &s.TenantUIDs }},
+	{"folder", "", "folder of this machine that projects may be granted, as NAME=PATH or NAME=PATH:ro; may be given several times", func(s *Settings) value { return (*repeated)(&s.Folders) }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
 	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
 	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLSSelfSigned) }},
@@ -122,6 +124,10 @@ func Bind(flags *pflag.FlagSet) {
 		help := e.help + " ($" + e.variable() + ")"
 		if _, ok := e.at(&Settings{}).(*flagged); ok {
 			flags.Bool(e.flag(), e.initial == "true", help)
+			continue
+		}
+		if _, ok := e.at(&Settings{}).(*repeated); ok {
+			flags.StringArray(e.flag(), nil, help)
 			continue
 		}
 		flags.String(e.flag(), e.initial, help)
@@ -165,7 +171,12 @@ func Load(flags *pflag.FlagSet, environ []string) (*Settings, error) {
 			set(e, v, "$"+e.variable())
 		}
 		if flags != nil && flags.Changed(e.flag()) {
-			set(e, flags.Lookup(e.flag()).Value.String(), "--"+e.flag())
+			v := flags.Lookup(e.flag()).Value
+			text := v.String()
+			if many, ok := v.(pflag.SliceValue); ok {
+				text = strings.Join(many.GetSlice(), ",")
+			}
+			set(e, text, "--"+e.flag())
 		}
 	}
 	for _, key := range sorted(fromFile) {

@@ -21,6 +21,8 @@ type errand struct {
 	out    *os.File // its result
 	pid    int
 	handle int
+	// progress hears how far it is; nil: nobody does.
+	progress func(done, total int64)
 }
 
 // choreWall is the wall around a chore: that of the ranks, but on the machine's own file system, whose certificates count.
@@ -32,7 +34,12 @@ func (l *launcher) choreWall() inside.Wall {
 
 // send starts a process for a chore and gives it its order.
 func (l *launcher) send(o chore.Order) (*errand, error) {
-	return sendAs(l.choreWall(), l.tenant.UID != 0, o, []string{
+	return l.sendTo(l.choreWall(), o, nil)
+}
+
+// sendTo is send behind another wall; other is what the process has instead of standard error, nil: nothing.
+func (l *launcher) sendTo(wall inside.Wall, o chore.Order, other *os.File) (*errand, error) {
+	return sendAs(wall, l.tenant.UID != 0, o, other, []string{
 		"FERMI_REPLICA=" + string(l.replica.Name), "PATH=" + defaultPath, "HOME=" + filepath.Join(l.dir, record.DirHome), "TMPDIR=" + l.tmp(),
 	})
 }
@@ -45,7 +52,7 @@ func (l *launcher) tmp() string {
 	return filepath.Join(l.dir, record.DirTmp)
 }
 
-func sendAs(wall inside.Wall, walled bool, o chore.Order, env []string) (*errand, error) {
+func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []string) (*errand, error) {
 	read, give, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -61,8 +68,12 @@ func sendAs(wall inside.Wall, walled bool, o chore.Order, env []string) (*errand
 		return nil, errors.Join(err, give.Close(), hear.Close())
 	}
 	defer null.Close()
+	third := null.Fd()
+	if other != nil {
+		third = other.Fd()
+	}
 	e := &errand{in: give, out: hear}
-	if e.pid, e.handle, err = startChore(wall, walled, env, read.Fd(), write.Fd(), null.Fd()); err == nil {
+	if e.pid, e.handle, err = startChore(wall, walled, env, read.Fd(), write.Fd(), third); err == nil {
 		err = chore.Send(give, o)
 		if err != nil {
 			_, err = e.result() // it ended before it had heard all
@@ -95,7 +106,7 @@ func (e *errand) kill() { _ = unix.PidfdSendSignal(e.handle, unix.SIGKILL, nil, 
 // result hears what came of it, reaps the process, and lets go of everything. Nobody else reaps while chores are done.
 func (e *errand) result() (chore.Result, error) {
 	_ = e.in.Close()
-	r, err := chore.Hear(e.out)
+	r, err := chore.Hear(e.out, e.progress)
 	_ = e.out.Close()
 	e.kill() // it has said all it had to say
 	for {

@@ -30,10 +30,18 @@ func (w *world) walled(change func(*engine.Replica), command ...string) *replica
 			change(s)
 		}
 	}, command...)
-	if err := record.Write(r.dir, record.FileEndpoint, record.Link{Endpoints: filepath.Join(w.dir, "endpoints"), Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Folders: w.folders}); err != nil {
+	if err := record.Write(r.dir, record.FileEndpoint, record.Link{Endpoints: filepath.Join(w.dir, "endpoints"), Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Folders: r.granted()}); err != nil {
 		w.t.Fatal(err)
 	}
 	return r
+}
+
+// granted are the folders that it may use: those of its world, or its own code folder.
+func (r *replica) granted() []api.NamedFolder {
+	if code := r.spec.Code; r.w.folders == nil && code != nil && filepath.IsAbs(code.Folder) {
+		return []api.NamedFolder{{Name: "code", Path: code.Folder}}
+	}
+	return r.w.folders
 }
 
 // TestBehindAWall looks from inside: who one is, what one sees, what comes out.

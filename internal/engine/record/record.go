@@ -93,6 +93,8 @@ type Link struct {
 	Tiers  Tiers  `json:"tiers,omitzero"`
 	// Images is the node's folder of images.
 	Images string `json:"images,omitempty"`
+	// ImageUID is the uid that keeps them: nobody's, and no project's.
+	ImageUID int `json:"imageUid,omitempty"`
 	// Folders are those of the machine that the replica's project was granted.
 	Folders []api.NamedFolder `json:"folders,omitempty"`
 }

@@ -25,6 +25,8 @@ const Argv0 = "fermi-chore"
 type Order struct {
 	Unpack *Unpack
 	Clone  *Clone
+	Fetch  *Fetch
+	Keep   *Keep
 }
 
 // Unpack lays out the archive that follows the order in a folder of the tenant's; what lay there goes.
@@ -42,6 +44,9 @@ type Result struct {
 	Error  string `json:",omitempty"` // that may pass when tried again
 	Disk   bool   `json:",omitempty"` // Error is the disk's, and won't pass
 	Commit string `json:",omitempty"`
+	Image  *Image `json:",omitempty"`
+	// Done and Total are bytes so far; a result that has them is followed by another.
+	Done, Total int64 `json:",omitempty"`
 }
 
 // Fault is a fault.Error as it comes out of the process.
@@ -53,7 +58,7 @@ type Fault struct {
 
 // Bounds of a result, which comes from a process of the tenant's uid.
 const (
-	MaxResult = 64 << 10
+	MaxResult = 4 << 20
 	maxText   = 2 << 10
 )
 
@@ -105,6 +110,12 @@ func work(ctx context.Context, in io.Reader) Result {
 		r.Commit = commit
 		return r
 	}
+	if o.Fetch != nil {
+		return failed(o.Fetch.serve(os.Stderr))
+	}
+	if o.Keep != nil {
+		return o.Keep.bring(ctx, os.Stderr, os.Stdout)
+	}
 	return failed(errors.New("no chore"))
 }
 
@@ -148,26 +159,41 @@ func failed(err error) Result {
 
 func short(s string) string { return s[:min(len(s), maxText)] }
 
-// Hear reads a result, as input like any other. err is what the chore came to.
-func Hear(r io.Reader) (Result, error) {
+// Hear reads a result, as input like any other. err is what the chore came to; progress, which may be nil, hears how far it is.
+func Hear(r io.Reader, progress func(done, total int64)) (Result, error) {
 	var out Result
-	if err := json.NewDecoder(io.LimitReader(r, MaxResult)).Decode(&out); err != nil {
-		return Result{}, errors.Join(ErrNoWord, err)
+	limit := &io.LimitedReader{R: r, N: MaxResult}
+	for words := json.NewDecoder(limit); ; limit.N = MaxResult {
+		out = Result{}
+		if err := words.Decode(&out); err != nil {
+			return Result{}, errors.Join(ErrNoWord, err)
+		}
+		if out.Total == 0 {
+			break
+		}
+		if progress != nil {
+			progress(out.Done, out.Total)
+		}
 	}
-	out.Error, out.Commit = short(out.Error), short(out.Commit)
+	return out, out.err()
+}
+
+// err is what a result comes to, as input like any other.
+func (r *Result) err() error {
+	r.Error, r.Commit = short(r.Error), short(r.Commit)
 	switch {
-	case out.Fault != nil:
-		f := out.Fault
+	case r.Fault != nil:
+		f := r.Fault
 		for _, s := range []*string{&f.Reason, &f.Message.EN, &f.Message.ZH, &f.Hint.EN, &f.Hint.ZH} {
 			*s = short(*s)
 		}
-		return out, fault.New(f.Code, f.Reason, f.Message).WithHint(f.Hint).Because(errors.New(out.Error))
-	case out.Disk:
-		return out, &fs.PathError{Op: "chore", Path: "", Err: errors.New(out.Error)}
-	case out.Error != "":
-		return out, errors.New(out.Error)
+		return fault.New(f.Code, f.Reason, f.Message).WithHint(f.Hint).Because(errors.New(r.Error))
+	case r.Disk:
+		return &fs.PathError{Op: "chore", Path: "", Err: errors.New(r.Error)}
+	case r.Error != "":
+		return errors.New(r.Error)
 	}
-	return out, nil
+	return nil
 }
 
 // ErrNoWord says that the process ended without a result: it was killed, or could not start.

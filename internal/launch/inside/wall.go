@@ -28,6 +28,8 @@ type Wall struct {
 	Root string
 	// Stage is an empty folder in which the mounts of such a wall are put together.
 	Stage string
+	// Alone has no network at all.
+	Alone bool
 	// Placed are files of the machine that are found elsewhere in the image: where → what.
 	Placed map[string]string
 }
@@ -194,6 +196,9 @@ func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
 		files = append(files, pipes[0], pipes[1])
 	}
 	sys := &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC}
+	if o.Alone {
+		sys.Cloneflags |= syscall.CLONE_NEWNET
+	}
 	handle := -1
 	if o.Become {
 		sys.PidFD = &handle

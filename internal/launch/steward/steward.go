@@ -135,14 +135,21 @@ func (l *lane) fork(patience time.Duration) (*net.UnixConn, error) {
 	return ours, nil
 }
 
-// Pair makes a connection to a helper: our end, and the one that it gets.
-func Pair() (ours *net.UnixConn, theirs *os.File, err error) {
+// FilePair makes a connection between two processes that are to be started: an end for each.
+func FilePair() (a, b *os.File, err error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	theirs = os.NewFile(uintptr(pair[1]), "theirs")
-	own := os.NewFile(uintptr(pair[0]), "ours")
+	return os.NewFile(uintptr(pair[0]), "pair"), os.NewFile(uintptr(pair[1]), "pair"), nil
+}
+
+// Pair makes a connection to a helper: our end, and the one that it gets.
+func Pair() (ours *net.UnixConn, theirs *os.File, err error) {
+	own, theirs, err := FilePair()
+	if err != nil {
+		return nil, nil, err
+	}
 	defer own.Close()
 	conn, err := net.FileConn(own)
 	if err != nil {
