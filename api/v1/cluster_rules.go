@@ -115,6 +115,7 @@ func (p *Project) Validate() []fault.Field {
 	f.count("spec.maxPriority", p.Spec.MaxPriority, 0, maxPriority)
 	f.projectLimits("spec.limits", p.Spec.Limits)
 	f.names("spec.owners", p.Spec.Owners)
+	f.folders("spec.folders", p.Spec.Folders)
 	return f.list
 }
 

@@ -58,8 +58,9 @@ type ProjectSpec struct {
 	// MaxPriority is absolute. What a kind has by default is always allowed.
 	MaxPriority int `json:"maxPriority,omitempty" minimum:"0" maximum:"10000" doc:"The highest priority that its work may have; what a kind has by default (training 500) is always allowed, and is the most when absent."`
 	// Limits bound what the project keeps; DefaultProjectLimits where they say nothing.
-	Limits *ProjectLimits `json:"limits,omitempty" doc:"How much it may keep stored, and how many objects it may have; generous when absent."`
-	Owners []string       `json:"owners,omitempty" doc:"User names: they read the audit of the project. Members or not."`
+	Limits  *ProjectLimits `json:"limits,omitempty" doc:"How much it may keep stored, and how many objects it may have; generous when absent."`
+	Owners  []string       `json:"owners,omitempty" doc:"User names: they read the audit of the project. Members or not."`
+	Folders []string       `json:"folders,omitempty" doc:"Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH)."`
 }
 
 // ProjectStatus is what the platform gave it.

@@ -178,7 +178,7 @@ type Accelerators struct {
 
 // Code says where the user's files come from; exactly one of folder, archive and git is set.
 type Code struct {
-	Folder  string `json:"folder,omitempty" doc:"Absolute path on the node, used in place."`
+	Folder  string `json:"folder,omitempty" doc:"A folder of the node, used in place: NAME/path below a folder that the project was granted (project spec.folders). An absolute path below one becomes that; others are refused (FolderNotAllowed). The owner of a single-tenant machine may name any absolute path."`
 	Archive string `json:"archive,omitempty" doc:"Digest of an uploaded archive: sha256:<64 hex>."`
 	Git     *Git   `json:"git,omitempty"`
 	// Requirements is installed by the program's own processes, once a replica, into a virtual environment.

@@ -321,7 +321,7 @@ func (f *faults) code(at string, c *Code) {
 	case c.Git != nil:
 		f.git(at+".git", c.Git)
 	case c.Folder != "":
-		f.absolute(at+".folder", c.Folder)
+		f.folder(at+".folder", c.Folder)
 	case !digest.MatchString(c.Archive):
 		f.add(at+".archive", "%s is not the digest of an archive: sha256: and 64 hexadecimal digits in lower case.", "%s 不是合法的代码包摘要：应为 sha256: 加 64 位小写十六进制数字。", quote(c.Archive))
 	}

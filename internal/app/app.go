@@ -70,15 +70,17 @@ type Config struct {
 	Quantum      time.Duration // placement's
 	// Network is conf.NetworkAuto, conf.NetworkHost or the addresses of replicas; "" is auto.
 	Network string
-	// FirstUID and LastUID bound the uids of projects; 0: from the machine's book in the folder UIDBook.
+	// FirstUID and LastUID bound the uids of projects, and the last keeps the images; 0: from the machine's book in the folder UIDBook.
 	FirstUID, LastUID int
 	UIDBook           string
-	Processes         int // how many processes virtual nodes may start; the engine's guess when 0
-	Exe               string
-	Version           string
-	Registry          *prometheus.Registry
-	Log               *slog.Logger
-	Out               io.Writer // for the person who started it
+	// Folders are those of the machine that an operator named.
+	Folders   []api.NamedFolder
+	Processes int // how many processes virtual nodes may start; the engine's guess when 0
+	Exe       string
+	Version   string
+	Registry  *prometheus.Registry
+	Log       *slog.Logger
+	Out       io.Writer // for the person who started it
 }
 
 // part is everything one process holds.
@@ -226,7 +228,7 @@ func (p *part) assemble() (err error) {
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
 	p.train = train.New(train.Config{
-		UID: p.uid, Repo: p.repo,
+		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
 		},
@@ -252,7 +254,7 @@ func (p *part) assemble() (err error) {
 		Contact: contact,
 		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Imports: imports, Backup: p.backup, Rotate: p.rotate, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
-		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Refuse: p.could.Refuse, Console: web.Files(),
+		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Folders: cfg.Folders, Refuse: p.could.Refuse, Console: web.Files(),
 	})
 	return err
 }
@@ -333,6 +335,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 			p.train.Notify(o.TaskID, o.Name)
 		},
 		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network, DeviceFiles: deviceFiles,
+		ImageUID: p.imageUID(ctx), Folders: p.cfg.Folders,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {

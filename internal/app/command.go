@@ -76,6 +76,10 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	if err != nil {
 		return err
 	}
+	folders, err := folders(s)
+	if err != nil {
+		return err
+	}
 	registry := telemetry.NewRegistry()
 	registry.MustRegister(telemetry.BuildInfo(version, ""))
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -88,9 +92,21 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 		Checkpoints: record.SharedTier{
 			Place: s.Checkpoints, Endpoint: s.CheckpointsEndpoint, Region: s.CheckpointsRegion, Credentials: s.CheckpointsCredentials, Rate: int64(s.CheckpointsRate) << 20,
 		},
-		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, Network: s.Network, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, UIDBook: s.TenantBook, Exe: exe,
+		Zones: zones, Inventory: nodes, ArchiveAfter: s.ArchiveAfter, Quantum: s.Quantum, Processes: s.Processes, Network: s.Network, FirstUID: s.TenantUIDs.First, LastUID: s.TenantUIDs.Last, UIDBook: s.TenantBook, Folders: folders, Exe: exe,
 		Version: version, Registry: registry, Log: log, Out: cmd.OutOrStdout(),
 	})
+}
+
+// folders are those of the machine that tasks may be granted.
+func folders(s *conf.Settings) (out []api.NamedFolder, err error) {
+	for _, text := range s.Folders {
+		f, err := api.ParseNamedFolder(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, f)
+	}
+	return out, nil
 }
 
 // topology is what the nodes are: the demo's, a file's, or this machine.

@@ -96,11 +96,31 @@ func (p *part) uid(ctx context.Context, project string, fence store.Epoch) (int,
 
 // uids says where the projects' uids come from: the range that was set, or the machine's book.
 func (p *part) uids() tenant.Config {
-	c := tenant.Config{Store: p.store, First: p.cfg.FirstUID, Last: p.cfg.LastUID, Burn: p.burnUID}
+	c := tenant.Config{Store: p.store, First: p.cfg.FirstUID, Last: p.cfg.LastUID - 1, Burn: p.burnUID} // the last keeps the images
 	if p.cfg.FirstUID == 0 {
 		c.Take = p.book().Take
 	}
 	return c
+}
+
+// imageUID is who keeps the images of this machine: the last of a range that was set, otherwise one of the book. 0: nobody,
+// and images are refused.
+func (p *part) imageUID(ctx context.Context) int {
+	switch {
+	case p.walls().err != nil:
+		return 0
+	case p.cfg.FirstUID != 0:
+		return p.cfg.LastUID
+	}
+	used, err := tenant.Used(ctx, p.store, 0)
+	uid := 0
+	if err == nil {
+		uid, err = p.book().Images(used)
+	}
+	if err != nil {
+		p.cfg.Log.Warn("no uid is set aside for images; tasks with one are refused", "error", err)
+	}
+	return uid
 }
 
 func (p *part) book() localengine.UIDBook {

@@ -44,24 +44,9 @@ func (s *Slot) Send(w io.Writer) error {
 // Receive makes a slot at path of what Send wrote. admit sees the header before any memory is taken,
 // and may refuse it. What does not arrive whole leaves nothing behind.
 func Receive(r io.Reader, path string, admit func(Header) error) (Header, error) {
-	var raw [slotHeader]byte
-	if _, err := io.ReadFull(r, raw[:]); err != nil {
-		return Header{}, slotFault(err)
-	}
-	h, err := unpackHeader(raw[:])
-	if err == nil {
-		err = admit(h)
-	}
+	h, tree, sums, err := announced(r, admit)
 	if err != nil {
 		return Header{}, err
-	}
-	var rest bytes.Buffer // grows as it is read: a header's claim alone takes no memory
-	if _, err := io.CopyN(&rest, r, int64(h.Tree+h.Table)); err != nil {
-		return Header{}, slotFault(err)
-	}
-	tree, sums := rest.Bytes()[:h.Tree], rest.Bytes()[h.Tree:]
-	if crc32.ChecksumIEEE(tree) != h.treeCRC || crc32.ChecksumIEEE(sums) != h.tableCRC {
-		return Header{}, badSlot("its tree or table is damaged", "目录或校验表已损坏")
 	}
 	to, err := createSlot(path, h.Data, tree)
 	if err != nil {
@@ -73,6 +58,43 @@ func Receive(r io.Reader, path string, admit func(Header) error) (Header, error)
 		return Header{}, err
 	}
 	return h, nil
+}
+
+// ReceiveInto is Receive into an open file; what does not arrive whole leaves an empty slot.
+func ReceiveInto(r io.Reader, f *os.File, admit func(Header) error) (Header, error) {
+	h, tree, sums, err := announced(r, admit)
+	if err != nil {
+		return Header{}, err
+	}
+	to, err := emptySlot(f, h.Data, tree)
+	if err != nil {
+		return Header{}, err
+	}
+	return h, to.fill(r, h, tree, sums)
+}
+
+// announced reads what comes before the data.
+func announced(r io.Reader, admit func(Header) error) (h Header, tree, sums []byte, err error) {
+	var raw [slotHeader]byte
+	if _, err := io.ReadFull(r, raw[:]); err != nil {
+		return h, nil, nil, slotFault(err)
+	}
+	h, err = unpackHeader(raw[:])
+	if err == nil {
+		err = admit(h)
+	}
+	if err != nil {
+		return h, nil, nil, err
+	}
+	var rest bytes.Buffer // grows as it is read: a header's claim alone takes no memory
+	if _, err := io.CopyN(&rest, r, int64(h.Tree+h.Table)); err != nil {
+		return h, nil, nil, slotFault(err)
+	}
+	tree, sums = rest.Bytes()[:h.Tree], rest.Bytes()[h.Tree:]
+	if crc32.ChecksumIEEE(tree) != h.treeCRC || crc32.ChecksumIEEE(sums) != h.tableCRC {
+		return h, nil, nil, badSlot("its tree or table is damaged", "目录或校验表已损坏")
+	}
+	return h, tree, sums, nil
 }
 
 // fill takes the frames and, last, writes the header.

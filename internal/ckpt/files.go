@@ -22,9 +22,16 @@ import (
 
 const maxFiles = 1 << 20
 
+// Folder is where files come from and go to: an os.Root, or one that is reached with other rights.
+type Folder interface {
+	Lstat(name string) (fs.FileInfo, error)
+	OpenFile(name string, flag int, mode fs.FileMode) (*os.File, error)
+	MkdirAll(name string, mode fs.FileMode) error
+}
+
 // FilesSlot makes a slot of files below a folder, paths as they are to come back. Nothing is read yet but their
 // lengths. The files must not change until it is closed: who cares asks afterwards (watch.Unchanged). h says whose step it is.
-func FilesSlot(root *os.Root, paths []string, h Header) (*Slot, error) {
+func FilesSlot(root Folder, paths []string, h Header) (*Slot, error) {
 	if len(paths) == 0 || len(paths) > maxFiles {
 		return nil, badSlot("it has no files, or too many", "没有文件或文件过多")
 	}
@@ -66,7 +73,7 @@ func badPath(name string) *fault.Error {
 // fileSource is files one after the other, each at a multiple of blobAlign, zeros between them. One
 // is open at a time: they are read in order, or nearly.
 type fileSource struct {
-	root *os.Root
+	root Folder
 	at   []uint64
 	name []string
 	size []uint64
@@ -140,7 +147,7 @@ func (s *fileSource) read(i int, p []byte, at int64) error {
 
 // WriteFiles writes the files of a restored slot below a folder, which holds nothing of these names yet:
 // each is durable when it returns. A slot that is no folder of files is refused before anything is written.
-func WriteFiles(slot *Slot, root *os.Root) error {
+func WriteFiles(slot *Slot, root Folder) error {
 	files, err := filesOf(slot)
 	if err != nil {
 		return err
@@ -195,7 +202,7 @@ func filesOf(slot *Slot) ([]keptFile, error) {
 	return files, nil
 }
 
-func writeFile(root *os.Root, name string, from io.Reader, size uint64, buf []byte) error {
+func writeFile(root Folder, name string, from io.Reader, size uint64, buf []byte) error {
 	if dir := path.Dir(name); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			return err

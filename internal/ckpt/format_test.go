@@ -228,7 +228,7 @@ slot.commit(0, 1, 5, 70, plan.length, plan.encoded())
 	s := must[*Save](t)(repo.Begin(ctx, 5, 70, 1, false))
 	ref := must[PartRef](t)(s.Rank(ctx, slot))
 	must[*Manifest](t)(repo.Commit(ctx, Proposal{Generation: 5, Step: 70, World: 1, Parts: []PartRef{ref}}))
-	got := must[*Restored](t)(RestoreNewest(ctx, []*Repo{repo}, []Target{{0, 1, 6, filepath.Join(dir, "restored")}}))
+	got := must[*Restored](t)(RestoreNewest(ctx, []*Repo{repo}, []Target{{World: 1, Generation: 6, Path: filepath.Join(dir, "restored")}}))
 	if got.Step != 70 {
 		t.Fatalf("%+v", got)
 	}

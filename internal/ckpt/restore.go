@@ -3,6 +3,7 @@ package ckpt
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,20 @@ type Target struct {
 	// Generation is the one that begins: the slot says it.
 	Generation uint64
 	Path       string
+	// File is the slot where somebody else opened it; Path is not looked at then. It stays open.
+	File *os.File
+}
+
+// empty makes the slot ready to be filled; done ends that.
+func (t *Target) empty(data uint64, tree []byte) (slot *newSlot, done func() error, err error) {
+	if t.File != nil {
+		slot, err = emptySlot(t.File, data, tree)
+		return slot, func() error { return nil }, err
+	}
+	if slot, err = createSlot(t.Path, data, tree); err != nil {
+		return nil, nil, err
+	}
+	return slot, slot.close, nil
 }
 
 // Restored says what the targets got.
@@ -47,7 +62,7 @@ func (r *Repo) Restore(ctx context.Context, name string, t Target) error {
 	if err != nil {
 		return err
 	}
-	slot, err := createSlot(t.Path, l.data, l.tree)
+	slot, done, err := t.empty(l.data, l.tree)
 	if err != nil {
 		return err
 	}
@@ -58,7 +73,7 @@ func (r *Repo) Restore(ctx context.Context, name string, t Target) error {
 	if err == nil {
 		err = slot.seal(Header{Rank: t.Rank, World: t.World, Generation: t.Generation, Step: src.m.Step})
 	}
-	return errors.Join(err, slot.close())
+	return errors.Join(err, done())
 }
 
 // RestoreNewest fills the slots of all targets from one checkpoint: the newest that is whole for all of

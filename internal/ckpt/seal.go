@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sync/errgroup"
@@ -22,6 +21,11 @@ func SealSlot(path string, step uint64) error {
 		return slotFault(err)
 	}
 	defer f.Close()
+	return Seal(f, step)
+}
+
+// Seal is SealSlot of an open file.
+func Seal(f *os.File, step uint64) error {
 	var raw [slotHeader]byte
 	if _, err := f.ReadAt(raw[:], 0); err != nil {
 		return slotFault(err)
@@ -52,17 +56,23 @@ func SealSlot(path string, step uint64) error {
 // CheckSlot reads every byte of a slot that holds this step, so many stretches at a time. One that is empty, or holds another,
 // is none of its business.
 func CheckSlot(path string, step uint64, atOnce int) error {
-	s, err := OpenSlot(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	f, err := openSlotFile(path, os.O_RDONLY)
+	if err != nil {
 		return nil
-	case err != nil:
-		if h, herr := headerOf(path); herr != nil || h.Step != step {
+	}
+	defer f.Close()
+	return Check(f, step, atOnce)
+}
+
+// Check is CheckSlot of an open file.
+func Check(f *os.File, step uint64, atOnce int) error {
+	s, err := readSlot(f)
+	if err != nil {
+		if h, herr := headerOf(f); herr != nil || h.Step != step {
 			return nil
 		}
-		return err
+		return slotFault(err)
 	}
-	defer s.Close()
 	if s.Header.Step != step {
 		return nil
 	}
@@ -95,16 +105,16 @@ func WipeSlot(path string) error {
 	if err != nil {
 		return slotFault(err)
 	}
-	_, err = f.WriteAt(make([]byte, slotHeader), 0)
-	return slotFaultOrNil(errors.Join(err, f.Close()))
+	return slotFaultOrNil(errors.Join(Wipe(f), f.Close()))
 }
 
-func headerOf(path string) (Header, error) {
-	f, err := openSlotFile(path, os.O_RDONLY)
-	if err != nil {
-		return Header{}, err
-	}
-	defer f.Close()
+// Wipe is WipeSlot of an open file.
+func Wipe(f *os.File) error {
+	_, err := f.WriteAt(make([]byte, slotHeader), 0)
+	return slotFaultOrNil(err)
+}
+
+func headerOf(f *os.File) (Header, error) {
 	var raw [slotHeader]byte
 	if _, err := f.ReadAt(raw[:], 0); err != nil {
 		return Header{}, err

@@ -89,7 +89,11 @@ type Slot struct {
 
 // OpenSlot reads and checks header, tree and table; the data is checked as it is read.
 func OpenSlot(path string) (*Slot, error) {
-	f, err := openSlotFile(path, os.O_RDONLY)
+	return ReadSlot(openSlotFile(path, os.O_RDONLY))
+}
+
+// ReadSlot is OpenSlot of a file that somebody else opened, or failed to. It is the slot's then, and closed where it is none.
+func ReadSlot(f *os.File, err error) (*Slot, error) {
 	if err != nil {
 		return nil, slotFault(err)
 	}
@@ -230,9 +234,18 @@ func createSlot(path string, data uint64, tree []byte) (*newSlot, error) {
 	if err != nil {
 		return nil, slotFault(err)
 	}
+	s, err := emptySlot(f, data, tree)
+	if err != nil {
+		f.Close()
+	}
+	return s, err
+}
+
+// emptySlot is createSlot of an open file, which is closed with it.
+func emptySlot(f *os.File, data uint64, tree []byte) (*newSlot, error) {
 	need := slotData + int64(data) + int64(len(tree)) + 4*int64((data+slotSum-1)/slotSum)
 	size := (need + slotRoom - 1) / slotRoom * slotRoom
-	_, err = f.WriteAt(make([]byte, slotHeader), 0)
+	_, err := f.WriteAt(make([]byte, slotHeader), 0)
 	if err == nil {
 		// Allocated now: memory that is not there is an error here and no signal later.
 		if err = unix.Fallocate(int(f.Fd()), 0, 0, size); errors.Is(err, unix.EOPNOTSUPP) {
@@ -240,7 +253,6 @@ func createSlot(path string, data uint64, tree []byte) (*newSlot, error) {
 		}
 	}
 	if err != nil {
-		f.Close()
 		return nil, slotFault(err)
 	}
 	return &newSlot{f: f, data: data, tree: tree}, nil

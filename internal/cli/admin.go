@@ -75,14 +75,15 @@ func (a *app) userCommand() *cobra.Command {
 
 func (a *app) projectCommand() *cobra.Command {
 	var queue, display string
-	var members []string
+	var members, folders []string
 	create := &cobra.Command{Use: "create NAME", Short: Both("Create a project", "创建项目"), Args: needArgs(1, 1, "NAME")}
 	create.Flags().StringVar(&queue, "queue", "", Both("queue of its tasks", "任务使用的队列"))
 	create.Flags().StringVar(&display, "display-name", "", Both("name shown to people", "显示名"))
 	create.Flags().StringSliceVar(&members, "member", nil, Both("user who belongs to it; may be repeated", "成员用户；可重复"))
+	create.Flags().StringSliceVar(&folders, "folder", nil, Both("folder of the machines that its tasks may use, by its name; may be repeated", "任务可用的主机目录（名称）；可重复"))
 	create.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
 		return s.create(ctx, &api.Project{
-			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.ProjectSpec{Queue: queue, Members: members},
+			Meta: api.Meta{Name: args[0], DisplayName: display}, Spec: api.ProjectSpec{Queue: queue, Members: members, Folders: folders},
 		})
 	})
 	return group("project", Both("Projects", "项目"), a.listCommand(api.KindProject, "list", Both("List projects", "列出项目")), create, a.projectSetCommand(),

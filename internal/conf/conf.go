@@ -40,6 +40,7 @@ type Settings struct {
 	Network       string
 	TenantUIDs    Range // zero: from the machine's book
 	TenantBook    string
+	Folders       []string // NAME=PATH or NAME=PATH:ro
 	TLSCert       string
 	TLSKey        string
 	TLSSelfSigned bool
@@ -98,6 +99,7 @@ var table = []entry{
 	{"network", "auto", "addresses for replicas, each in a network namespace of its own, when run as root: auto, private IPv4 addresses such as 100.64.0.0/14, or host for the machine's own network, which makes it single-tenant", func(s *Settings) value { return (*text)(&s.Network) }},
 	{"tenants.uids", "", "FIRST-LAST: uids for projects, one each, when run as root; without it each project gets 65536 that no project of this machine has", func(s *Settings) value { return &s.TenantUIDs }},
 	{"tenants.book", "/var/lib/fermi", "folder where all instances of Fermi on this machine write down whose uids are whose", func(s *Settings) value { return (*text)(&s.TenantBook) }},
+	{"folder", "", "folder of this machine that projects may be granted, as NAME=PATH or NAME=PATH:ro; may be given several times", func(s *Settings) value { return (*repeated)(&s.Folders) }},
 	{"tls.cert", "", "certificate file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSCert) }},
 	{"tls.key", "", "key file for HTTPS", func(s *Settings) value { return (*text)(&s.TLSKey) }},
 	{"tls.self-signed", "false", "HTTPS with a certificate made in the data folder; its fingerprint is printed", func(s *Settings) value { return (*flagged)(&s.TLSSelfSigned) }},
@@ -126,6 +128,10 @@ func Bind(flags *pflag.FlagSet) {
 		help := e.help + " ($" + e.variable() + ")"
 		if _, ok := e.at(&Settings{}).(*flagged); ok {
 			flags.Bool(e.flag(), e.initial == "true", help)
+			continue
+		}
+		if _, ok := e.at(&Settings{}).(*repeated); ok {
+			flags.StringArray(e.flag(), nil, help)
 			continue
 		}
 		flags.String(e.flag(), e.initial, help)
@@ -169,7 +175,12 @@ func Load(flags *pflag.FlagSet, environ []string) (*Settings, error) {
 			set(e, v, "$"+e.variable())
 		}
 		if flags != nil && flags.Changed(e.flag()) {
-			set(e, flags.Lookup(e.flag()).Value.String(), "--"+e.flag())
+			v := flags.Lookup(e.flag()).Value
+			text := v.String()
+			if many, ok := v.(pflag.SliceValue); ok {
+				text = strings.Join(many.GetSlice(), ",")
+			}
+			set(e, text, "--"+e.flag())
 		}
 	}
 	for _, key := range sorted(fromFile) {

@@ -45,7 +45,7 @@ func (s *Settings) Validate() []fault.Field {
 	if r := s.TenantUIDs; r != (Range{}) && (r.First < minUID || r.Last > maxUID || r.First > r.Last) {
 		add("tenants.uids", "%d-%d is out of range: a first and a last number from %d to %d are allowed.", "%d-%d 超出范围：起止编号须在 %d 到 %d 之间。", r.First, r.Last, minUID, maxUID)
 	}
-	return slices.Concat(out, s.network(), s.etcd(), s.past(), s.checkpoints(), s.doors())
+	return slices.Concat(out, s.network(), s.etcd(), s.past(), s.checkpoints(), s.folders(), s.doors())
 }
 
 // Below minUID are the system's and people's own; maxUID keeps off the numbers that mean nobody.

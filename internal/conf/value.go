@@ -16,11 +16,13 @@ type value interface {
 }
 
 type (
-	text    string
-	texts   []string
-	flagged bool
-	number  int
-	span    time.Duration
+	text  string
+	texts []string
+	// repeated are texts whose flag may be given several times.
+	repeated []string
+	flagged  bool
+	number   int
+	span     time.Duration
 	// address is a text that is not repeated in a refusal: it may hold a password by mistake.
 	address string
 )
@@ -64,6 +66,9 @@ func (t *texts) yaml() string {
 	}
 	return "[" + strings.Join(parts, ", ") + "]"
 }
+
+func (r *repeated) set(s string) *fault.Text { return (*texts)(r).set(s) }
+func (r *repeated) yaml() string             { return (*texts)(r).yaml() }
 
 func (f *flagged) set(s string) *fault.Text {
 	v, err := strconv.ParseBool(s)

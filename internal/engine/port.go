@@ -68,6 +68,8 @@ type Replica struct {
 	Image string `json:"image,omitempty"`
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
+	// Folders are the names of the machines' folders that the project was granted.
+	Folders []string `json:"folders,omitempty"`
 }
 
 // Elastic is what the ranks of an elastic task need to know about its size.

@@ -2,43 +2,72 @@ package launch
 
 import (
 	"encoding/binary"
+	"io"
 	"os"
-	"path/filepath"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
 // Where a rank is stands in a file in memory, so that it may gather its reports of short steps: what a
 // rank that was killed or hangs has not said is seen there.
 
 // seenIn is the folder of these files.
-func (r *ranks) seenIn(memory string) {
+func (r *ranks) seenIn(memory slots) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.memory = memory
 }
 
+// unsee lets go of the files, which the ranks of the next generation may make anew, mu held.
+func (r *ranks) unsee() {
+	for _, f := range r.pages {
+		f.Close()
+	}
+	r.pages = map[int]*os.File{}
+}
+
 // glance looks where the ranks are, mu held.
 func (r *ranks) glance() {
-	if r.memory == "" {
+	if r.memory.folder == nil {
 		return
 	}
+	r.see()
 	for local := range r.at {
-		generation, step, ok := readAt(filepath.Join(r.memory, "rank-"+strconv.Itoa(local)+".at"))
+		page := r.pages[local]
+		if page == nil {
+			continue
+		}
+		generation, step, ok := readAt(page)
 		if ok && generation == uint64(r.now.Number) && step < 1<<62 {
 			r.at[local] = max(r.at[local], int64(step))
 		}
 	}
 }
 
-// readAt reads what a rank wrote: anything may be there.
-func readAt(path string) (generation, step uint64, ok bool) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return 0, 0, false
+// see opens the files that were not there before, mu held.
+func (r *ranks) see() {
+	var names []string
+	var locals []int
+	for local := range r.at {
+		if r.pages[local] == nil && len(names) < maxPages {
+			names, locals = append(names, "rank-"+strconv.Itoa(local)+".at"), append(locals, local)
+		}
 	}
-	defer f.Close()
+	if len(names) == 0 {
+		return
+	}
+	files, _ := r.memory.folder.OpenAll(names, false)
+	for i, f := range files {
+		if f != nil {
+			r.pages[locals[i]] = f
+		}
+	}
+}
+
+// maxPages are opened at once; there are never more ranks on a node than devices.
+const maxPages = 64
+
+// readAt reads what a rank wrote: anything may be there.
+func readAt(f io.ReaderAt) (generation, step uint64, ok bool) {
 	var raw [16]byte
 	if n, _ := f.ReadAt(raw[:], 0); n < len(raw) {
 		return 0, 0, false

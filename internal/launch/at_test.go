@@ -13,7 +13,7 @@ import (
 // TestSeenAt: a rank that gathered its reports and is gone is at the step that its file says, if that is of this generation.
 func TestSeenAt(t *testing.T) {
 	r, memory := newRanks(2, func(link.Ranks) {}), t.TempDir()
-	r.seenIn(memory)
+	r.seenIn(slotsIn(memory))
 	r.begin(link.Generation{Number: 3, World: 2, Restore: 10})
 	at := func(name string, words ...uint64) {
 		var raw []byte

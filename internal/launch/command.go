@@ -2,16 +2,16 @@ package launch
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
 
 // The exit codes of a process that could not be started, as shells have them.
@@ -45,12 +45,30 @@ func (e *startFault) exit() engine.Exit {
 // ownBinary is this very program, also when its file was replaced meanwhile.
 const ownBinary = "/proc/self/exe"
 
+// spot is a folder of the user's: sub lies in base, and nothing leads out of base.
+type spot struct{ base, sub string }
+
+func (p spot) at() string { return filepath.Join(p.base, p.sub) }
+
 // codeBase is where the code lies.
-func codeBase(r engine.Replica, codeDir string) string {
-	if r.Code != nil && r.Code.Folder != "" {
-		return r.Code.Folder
+func (l *launcher) codeBase() (spot, error) {
+	r := l.replica
+	if r.Code == nil || r.Code.Folder == "" {
+		return spot{base: l.codeDir()}, nil
 	}
-	return codeDir
+	in, rest := api.ResolveFolder(r.Code.Folder, l.folders)
+	switch {
+	case in == nil && l.tenant.UID == 0 && filepath.IsAbs(r.Code.Folder): // its owner's machine
+		return spot{base: r.Code.Folder}, nil
+	case in == nil:
+		no := api.FolderNotAllowed("", r.Code.Folder, r.Project, l.folders)
+		return spot{}, &startFault{codeNotExecutable, fault.Text{EN: no.Reason + ": " + no.Message.EN + " " + no.Hint.EN, ZH: no.Reason + "：" + no.Message.ZH + no.Hint.ZH}, no}
+	case in.ReadOnly && l.tenant.UID != 0 && r.CheckpointFolder != "":
+		return spot{}, cantStart(codeNotExecutable, nil,
+			"The task saves checkpoints to %q in its code, but the folder %s is read-only here; use another code folder, or submit the code as an archive.",
+			"任务将检查点保存到代码中的 %q，但目录 %s 在此为只读；请使用其他代码目录，或以归档方式提交代码。", r.CheckpointFolder, in.Name)
+	}
+	return spot{in.Path, rest}, nil
 }
 
 // codeDir is the replica's own folder for code; inside another replica, and without code, it is that one's.
@@ -61,28 +79,45 @@ func (l *launcher) codeDir() string {
 	return filepath.Join(l.dir, record.DirCode)
 }
 
-// workDir is where the process starts: the code, or the working directory within it. Behind a wall
-// only the user's own rights say what is there, and process 1 looks.
-func workDir(r engine.Replica, codeDir string) (string, error) {
-	base := codeBase(r, codeDir)
-	if base != codeDir && r.UID == 0 {
-		if info, err := os.Stat(base); err != nil || !info.IsDir() {
-			return "", noFolder(base, r.Node, err)
-		}
+// workDir is where the process starts: the code, or the working directory within it.
+func (l *launcher) workDir(r engine.Replica) (string, error) {
+	base, err := l.codeBase()
+	if err != nil {
+		return "", err
 	}
-	dir := filepath.Join(base, r.WorkingDir)
 	if filepath.IsAbs(r.WorkingDir) || !filepath.IsLocal(filepath.Clean("./"+r.WorkingDir)) {
 		return "", cantStart(codeNotExecutable, nil,
 			"The working directory %q leads out of the code; give one relative to it.",
 			"工作目录 %q 超出代码目录；请使用相对于代码的路径。", r.WorkingDir)
 	}
-	if r.UID != 0 {
+	dir := filepath.Join(base.at(), r.WorkingDir)
+	if err := l.isFolder(dir); err == nil {
 		return dir, nil
+	} else if errors.Is(err, steward.ErrStuck) {
+		return "", stuck(err)
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", noWorkDir(r.WorkingDir, err)
+	if r.Code != nil && r.Code.Folder != "" {
+		if err := l.isFolder(base.at()); err != nil {
+			return "", noFolder(r.Code.Folder, r.Node, err)
+		}
 	}
-	return dir, nil
+	return "", noWorkDir(r.WorkingDir, nil)
+}
+
+// isFolder says why something is no folder that the user may enter.
+func (l *launcher) isFolder(dir string) error {
+	_, info, err := l.steward.Real(dir + "/.")
+	if err == nil && !info.IsDir() {
+		err = syscall.ENOTDIR
+	}
+	return err
+}
+
+// stuck is a file system that hangs.
+func stuck(cause error) error {
+	return cantStart(codeNotExecutable, cause,
+		"The file system with the code or the command does not answer; see that what is mounted on the node works.",
+		"存放代码或命令的文件系统没有响应；请检查节点上的挂载。")
 }
 
 func noFolder(folder, node string, cause error) error {
@@ -97,16 +132,22 @@ func noWorkDir(dir string, cause error) error {
 		"代码中不存在工作目录 %q；请修改 workingDir 或添加该目录。", dir)
 }
 
-// findProgram is what a shell does in this directory with this PATH; "fermi" is always ourselves.
-func findProgram(name, dir, path string) (string, error) {
+// findProgram is what a shell does in this directory with this PATH, with the user's rights; "fermi" is always ourselves.
+func (l *launcher) findProgram(name, dir, path string) (string, error) {
 	if name == "fermi" {
 		return ownBinary, nil
 	}
-	file, err := inside.Find(name, dir, path)
-	if err != nil {
-		return "", findFault(name, err)
+	file, err := l.steward.Find(name, dir, path)
+	var errno syscall.Errno
+	switch {
+	case err == nil:
+		return file, nil
+	case errors.Is(err, steward.ErrStuck):
+		return "", stuck(err)
+	case errors.As(err, &errno):
+		return "", findFault(name, errno)
 	}
-	return file, nil
+	return "", err
 }
 
 // findFault says what a failed search for the command means. It names the command as the user did.

@@ -86,7 +86,7 @@ func (p *peers) hand(ctx context.Context, g link.Generation, local int, step int
 	p.mu.Lock()
 	memory := p.memory
 	p.mu.Unlock()
-	slot, err := ownSlot(memory, local, s, g.World)
+	slot, err := memory.own(local, s, g.World)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package launch
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -63,8 +64,9 @@ func readCredentials(refs []api.CredentialRef, values map[api.SecretRef]string) 
 	return c, nil
 }
 
-// write makes the files; a process finds them by the variables of variables.
-func (c credentials) write(dir string) error {
+// write makes the files; a process finds them by the variables of variables. own makes each of them, and their folders, the process's: dir
+// stays ours, and each folder is while there is something to write in it.
+func (c credentials) write(dir string, own func(string) error) error {
 	files := map[string][]byte{}
 	if len(c.registries) > 0 {
 		files[filepath.Join(dirDocker, "config.json")] = c.dockerConfig()
@@ -75,10 +77,17 @@ func (c credentials) write(dir string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		for folder, mode := range map[string]os.FileMode{dir: 0o755, filepath.Dir(path): 0o700} { // what lies around it is closed
+			if err := os.Mkdir(folder, mode); err != nil && !errors.Is(err, os.ErrExist) {
+				return err
+			}
+		}
+		if err := errors.Join(os.WriteFile(path, files[name], 0o600), own(path)); err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, files[name], 0o600); err != nil {
+	}
+	for _, folder := range []string{dirDocker, dirAWS} {
+		if err := own(filepath.Join(dir, folder)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}

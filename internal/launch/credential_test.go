@@ -42,7 +42,7 @@ func TestCredentialFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "s")
-	if err := c.write(dir); err != nil {
+	if err := c.write(dir, func(string) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	vars := c.variables(dir)
@@ -107,7 +107,7 @@ func FuzzProfile(f *testing.F) {
 			return
 		}
 		dir := t.TempDir()
-		if err := c.write(dir); err != nil {
+		if err := c.write(dir, func(string) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := loadProfile(t, c.variables(dir), "default"), []string{id, key, token, region, endpoint}; !slices.Equal(got, want) {

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
@@ -18,44 +18,59 @@ var packages = []string{
 	"torch", "nvidia-cuda-runtime-cu11", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime", "tensorflow", "jax", "jaxlib", "deepspeed", "horovod", "megatron-core", "paddlepaddle", "mxnet", "mpi4py", "ray", "numpy",
 }
 
-// maxEntries bounds the look into one folder of packages.
-const maxEntries = 20_000
+// Bounds of the look at folders of packages: entries of one, and how many.
+const (
+	maxEntries = 20_000
+	maxFolders = 64
+)
 
 var (
 	minor      = regexp.MustCompile(`^python(\d+\.\d+)$`)
 	driverLine = regexp.MustCompile(`Kernel Module\s+(?:for \S+\s+)?(\d[\d.]*)`)
 )
 
-// factsOf looks at what the ranks will find below root, without running anything: env is theirs.
-func factsOf(root string, command, env []string, dir string) *preflight.Facts {
+// factsOf looks at what the ranks will find, without running anything: env is theirs. The steward looks, with their rights and
+// at the same system as they.
+func factsOf(s *steward.Steward, command, env []string, dir string) *preflight.Facts {
 	f := &preflight.Facts{Versions: map[string]string{}, FreeDisk: freeBytes(dir), SharedMemory: freeBytes("/dev/shm")}
-	python := pythonOf(root, command, env, dir)
+	python := pythonOf(s, command, env, dir)
 	version, folders := "", filepath.SplitList(lookupIn(env, "PYTHONPATH"))
 	if python != "" {
 		var more []string
-		version, more = interpreter(root, python)
+		version, more = interpreter(s, python)
 		folders = append(folders, more...)
 	}
 	if version != "" {
 		f.Versions["python"] = version
 	}
-	for _, folder := range folders {
+	for _, folder := range folders[:min(len(folders), maxFolders)] {
 		if filepath.IsAbs(folder) {
-			installed(within(root, folder), f.Versions)
+			installed(s, folder, f.Versions)
 		}
 	}
-	if v := imageOf(root); v != "" {
+	if v := imageOf(s); v != "" {
 		f.Versions["image"] = v
 	}
-	if v := cudaOf(root); v != "" {
+	if v := cudaOf(s); v != "" {
 		f.Versions["cuda"] = v
 	}
-	if data, err := os.ReadFile("/proc/driver/nvidia/version"); err == nil {
-		if m := driverLine.FindSubmatch(data); m != nil {
-			f.Versions["driver"] = string(m[1])
-		}
+	if v := driverOf(); v != "" {
+		f.Versions["driver"] = v
 	}
 	return f
+}
+
+// driverOf is the version of the kernel's module; "": there is none.
+func driverOf() string {
+	data, err := os.ReadFile("/proc/driver/nvidia/version")
+	if err != nil {
+		return ""
+	}
+	m := driverLine.FindSubmatch(data)
+	if m == nil {
+		return ""
+	}
+	return string(m[1])
 }
 
 // facts are the launcher's, where they are wanted.
@@ -63,7 +78,7 @@ func (l *launcher) facts() *preflight.Facts {
 	if !l.replica.Preflight {
 		return nil
 	}
-	f := factsOf(l.root(), l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, l.base(), l.place), l.dir)
+	f := factsOf(l.steward, l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, l.base(), l.place), l.dir)
 	if l.image != nil {
 		f.Versions["image"] = l.image.Digest[:min(len(l.image.Digest), 39)]
 	}
@@ -79,16 +94,13 @@ func freeBytes(dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// pythonOf is the interpreter below root that the command names, or that PATH would give it; "": none.
-func pythonOf(root string, command, env []string, dir string) string {
+// pythonOf is the interpreter that the command names, or that PATH would give it; "": none.
+func pythonOf(s *steward.Steward, command, env []string, dir string) string {
 	name := "python3"
 	if recipe.Python(command) {
 		name = command[0]
 	}
-	if root != "/" {
-		return findWithin(root, name, lookupIn(env, "PATH"))
-	}
-	file, err := inside.Find(name, dir, lookupIn(env, "PATH"))
+	file, err := s.Find(name, dir, lookupIn(env, "PATH"))
 	if err != nil {
 		return ""
 	}
@@ -96,21 +108,18 @@ func pythonOf(root string, command, env []string, dir string) string {
 }
 
 // interpreter is its version, as its name or its environment's file says, and where it finds packages.
-func interpreter(root, file string) (version string, folders []string) {
+func interpreter(s *steward.Steward, file string) (version string, folders []string) {
 	home := filepath.Dir(filepath.Dir(file)) // of bin/python
-	real, err := filepath.EvalSymlinks(within(root, file))
+	real, _, err := s.Real(file)
 	if err != nil {
 		return "", nil
-	}
-	if root != "/" {
-		real = strings.TrimPrefix(real, root)
 	}
 	if m := minor.FindStringSubmatch(filepath.Base(real)); m != nil {
 		version = m[1]
 	}
 	places := []string{home}
 	if base := filepath.Dir(filepath.Dir(real)); base != home {
-		if _, err := os.Stat(within(root, filepath.Join(home, "pyvenv.cfg"))); err != nil { // a link, no environment of its own
+		if _, _, err := s.Real(filepath.Join(home, "pyvenv.cfg")); err != nil { // a link, no environment of its own
 			places = append(places, base)
 		}
 	}
@@ -125,13 +134,8 @@ func interpreter(root, file string) (version string, folders []string) {
 
 // installed adds the versions that a folder of packages tells by the names of its metadata; what an
 // earlier folder had wins, as it does when it is imported.
-func installed(folder string, versions map[string]string) {
-	f, err := os.Open(folder)
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	names, _ := f.Readdirnames(maxEntries)
+func installed(s *steward.Steward, folder string, versions map[string]string) {
+	names, _ := s.Names(folder, maxEntries)
 	found := map[string]string{}
 	for _, name := range names {
 		base, ok := strings.CutSuffix(name, ".dist-info")

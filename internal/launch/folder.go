@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -18,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt/watch"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -83,23 +82,13 @@ func (f *saves) entry(step int64) (watch.Entry, bool) {
 	return e, ok
 }
 
-// openFolder opens the watched folder within the working directory, whatever links lie on the way.
-func (l *launcher) openFolder(create bool) (*os.Root, error) {
-	base, err := os.OpenRoot(codeBase(l.replica, l.codeDir()))
+// savesFolder is the watched folder within the code, whatever links lie on the way: it is looked at, made and filled by the steward.
+func (l *launcher) savesFolder() (*steward.Folder, error) {
+	base, err := l.codeBase()
 	if err != nil {
 		return nil, err
 	}
-	defer base.Close()
-	sub := l.folderPath()
-	if create {
-		if err := base.MkdirAll(sub, 0o755); err != nil {
-			return nil, err
-		}
-		if err := l.giveIn(base, sub); err != nil {
-			return nil, err
-		}
-	}
-	return base.OpenRoot(sub)
+	return l.steward.In(base.base).Below(path.Join(base.sub, l.folderPath())), nil
 }
 
 // folderPath is the watched folder, as seen from the code.
@@ -107,35 +96,17 @@ func (l *launcher) folderPath() string {
 	return path.Join(l.replica.WorkingDir, path.Clean(l.replica.CheckpointFolder))
 }
 
-// giveIn makes what lies there the tenant's.
-func (l *launcher) giveIn(root *os.Root, name string) error {
-	if l.tenant.UID == 0 {
-		return nil
-	}
-	return fs.WalkDir(root.FS(), name, func(p string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return root.Lchown(p, l.tenant.UID, l.tenant.UID)
-	})
-}
-
 // watcher looks at the folder; nil: it is not there yet.
 func (l *launcher) watcher(quiet time.Duration) (*watch.Watcher, error) {
-	root, err := l.openFolder(false)
+	folder, err := l.savesFolder()
+	if err != nil {
+		return nil, err
+	}
+	w, err := watch.New(watch.Config{Folder: folder, Clock: l.clock, Quiet: quiet})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	dir, err := root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return watch.New(watch.Config{Dir: fmt.Sprintf("/proc/self/fd/%d", dir.Fd()), Clock: l.clock, Quiet: quiet})
+	return w, err
 }
 
 // watchFolder tells the leader what is complete, until ctx ends.
@@ -200,12 +171,8 @@ func (l *launcher) writeFiles(ctx context.Context, repo *ckpt.Repo, job *persist
 	if !ok {
 		return nil, nil, errors.New("the folder does not have it any more")
 	}
-	root, err := l.openFolder(false)
+	root, err := l.savesFolder()
 	if err != nil {
-		return nil, nil, err
-	}
-	defer root.Close()
-	if err := l.ownFiles(root, entry); err != nil {
 		return nil, nil, err
 	}
 	save, err := repo.Begin(ctx, uint64(job.generation), uint64(job.step), 1, job.full)
@@ -230,20 +197,6 @@ func (l *launcher) writeFiles(ctx context.Context, repo *ckpt.Repo, job *persist
 	return save, []ckpt.PartRef{ref}, nil
 }
 
-// ownFiles refuses what is not the tenant's: we may read more than it may.
-func (l *launcher) ownFiles(root *os.Root, e watch.Entry) error {
-	for _, f := range e.Files {
-		info, err := root.Lstat(f.Path)
-		if err != nil {
-			return err
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); l.tenant.UID != 0 && (!ok || int(st.Uid) != l.tenant.UID) {
-			return fmt.Errorf("%.200q is somebody else's", f.Path)
-		}
-	}
-	return nil
-}
-
 func (l *launcher) unchanged(e watch.Entry) (bool, error) {
 	w, err := l.watcher(0)
 	if err != nil || w == nil {
@@ -258,64 +211,69 @@ func (l *launcher) unchanged(e watch.Entry) (bool, error) {
 func (l *launcher) resumeFiles(ctx context.Context, g link.Generation) error {
 	if e, ok := l.folder.entry(g.Restore); ok {
 		if same, err := l.unchanged(e); err == nil && same {
-			l.resumeFrom(e.Name)
-			return nil
+			return l.resumeFrom(e.Name)
 		}
 	}
 	tiers, err := l.nearestFirst(ctx, *g.Origin)
 	if err != nil {
 		return err
 	}
-	place := filepath.Join(l.memory, "files")
-	defer os.Remove(place)
-	if _, err := restoreNearest(ctx, tiers, g.Origin.Name, ckpt.Target{World: 1, Generation: uint64(g.Number), Path: place}); err != nil {
-		return err
+	memory := l.slots().folder
+	f, err := memory.Replace(nameFiles, 0o600)
+	if err != nil {
+		return noMemory(err)
 	}
-	slot, err := ckpt.OpenSlot(place)
+	defer memory.Remove(nameFiles)
+	if _, err := restoreNearest(ctx, tiers, g.Origin.Name, ckpt.Target{World: 1, Generation: uint64(g.Number), File: f}); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	slot, err := ckpt.ReadSlot(f, nil)
 	if err != nil {
 		return err
 	}
 	defer slot.Close()
-	root, err := l.openFolder(true)
+	folder, err := l.savesFolder()
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	name, err := l.placeFiles(slot, root)
+	if err := folder.Make(); err != nil {
+		return err
+	}
+	name, err := l.placeFiles(slot, folder)
 	if err == nil {
-		l.resumeFrom(name)
+		err = l.resumeFrom(name)
 	}
 	return err
 }
 
-func (l *launcher) resumeFrom(name string) {
-	l.resume = filepath.Join(codeBase(l.replica, l.codeDir()), l.folderPath(), name)
+// nameFiles is a checkpoint of files on its way into the folder, in the ranks' memory.
+const nameFiles = "files"
+
+func (l *launcher) resumeFrom(name string) error {
+	base, err := l.codeBase()
+	if err == nil {
+		l.resume = filepath.Join(base.at(), l.folderPath(), name)
+	}
+	return err
 }
 
 // placeFiles writes the files beside their place and moves them there when they are whole. What lies there is
 // of another state, or torn.
-func (l *launcher) placeFiles(slot *ckpt.Slot, root *os.Root) (name string, err error) {
+func (l *launcher) placeFiles(slot *ckpt.Slot, root *steward.Folder) (name string, err error) {
 	tmp := ".fermi-" + string(l.replica.Name)
 	if err := cmp.Or(root.RemoveAll(tmp), root.MkdirAll(tmp+"/new", 0o700)); err != nil {
 		return "", err
 	}
 	defer root.RemoveAll(tmp)
-	within, err := root.OpenRoot(tmp + "/new")
-	if err != nil {
-		return "", err
-	}
-	defer within.Close()
+	within := root.Below(tmp + "/new")
 	if err := ckpt.WriteFiles(slot, within); err != nil {
 		return "", err
 	}
-	found, err := fs.ReadDir(within.FS(), ".")
+	found, err := within.List(".", watch.MaxEntries)
 	if err != nil || len(found) != 1 {
 		return "", errors.Join(fault.New(fault.Invalid, "Damaged", fault.T("The checkpoint is not of one file or folder.", "该检查点不是单个文件或目录。")), err)
 	}
 	name = found[0].Name()
-	if err := l.giveIn(root, tmp+"/new/"+name); err != nil {
-		return "", err
-	}
 	if err := root.Rename(name, tmp+"/old"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt/watch"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -26,7 +27,7 @@ func folderLauncher(t *testing.T) (l *launcher, work string) {
 	}
 	t.Cleanup(func() { store.Close() })
 	l = &launcher{
-		dir: dir, memory: dir, clock: clock.Real, log: slog.New(slog.DiscardHandler), ranks: newRanks(1, func(link.Ranks) {}), folder: newFolder(),
+		dir: dir, memory: dir, steward: steward.New(nil), clock: clock.Real, log: slog.New(slog.DiscardHandler), ranks: newRanks(1, func(link.Ranks) {}), folder: newFolder(),
 		replica: engine.Replica{
 			Name: "task-1-worker-0-1", TaskID: "task-1", Ranks: 1, WorkingDir: "work", CheckpointFolder: "ckpt", Code: &api.Code{Folder: filepath.Join(dir, "code")},
 		},
@@ -139,8 +140,11 @@ func TestALinkLeadsNowhere(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(work, "ckpt")); err != nil {
 		t.Fatal(err)
 	}
-	if root, err := l.openFolder(false); err == nil {
-		root.Close()
+	root, err := l.savesFolder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := root.Lstat("."); err == nil || root.Make() == nil {
 		t.Error("it leads out of the code")
 	}
 }

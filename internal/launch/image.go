@@ -2,17 +2,20 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"sync"
 	"time"
 
-	securejoin "github.com/cyphar/filepath-securejoin"
-
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/chore"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
@@ -27,12 +30,10 @@ const imageTold = 5 * time.Second
 
 // bringImage has the image on this node, for as long as we live.
 func (l *launcher) bringImage(ctx context.Context) error {
-	want := rootfs.Want{
-		Reference: l.replica.Image, Accounts: l.creds.registries, Owner: l.tenant.UID, Known: l.replica.Inside != "", Progress: l.imageProgress(),
-	}
+	progress := l.imageProgress()
 	began := l.clock.Now()
 	for tries, pause := 1, uploadPause; ; tries, pause = tries+1, min(2*pause, maxRetry) {
-		image, err := rootfs.Bring(ctx, l.images, want)
+		image, err := l.fetchImage(ctx, progress)
 		if err == nil {
 			l.image = image
 			if image.Remembered != nil {
@@ -61,6 +62,58 @@ func (l *launcher) bringImage(ctx context.Context) error {
 	}
 }
 
+// dirKeeper is the temporary folder of who keeps images.
+const dirKeeper = "keeper"
+
+// fetchImage has two processes bring the image: one that has become the tenant asks the registry, on the tenant's network; one of a uid that is nobody's believes
+// what has the right digest, keeps it for all projects of the node, and lays it out.
+func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int64)) (*rootfs.Image, error) {
+	uid := l.imageUID
+	if uid == 0 || uid == l.tenant.UID {
+		return nil, errors.New("no uid is set aside for images")
+	}
+	tmp := filepath.Join(l.dir, dirKeeper)
+	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if err := errors.Join(os.Lchown(tmp, uid, uid), rootfs.Give(l.images, uid)); err != nil {
+		return nil, err
+	}
+	ours, theirs, err := steward.FilePair()
+	if err != nil {
+		return nil, err
+	}
+	defer ours.Close()
+	defer theirs.Close()
+	asks, err := l.sendTo(l.choreWall(), chore.Order{Fetch: &chore.Fetch{Reference: l.replica.Image, Accounts: l.creds.registries}}, ours)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { asks.kill(); _, _ = asks.result() }()
+	wall := inside.Wall{Mark: string(l.replica.Name), UID: uid, GID: uid, Hide: l.tenant.Hide, Binds: []string{l.images}, Tmp: tmp, VarTmp: tmp, Alone: true}
+	keeps, err := l.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: l.images, Reference: l.replica.Image, Owner: l.tenant.UID, Known: l.replica.Inside != ""}}, theirs)
+	if err != nil {
+		return nil, err
+	}
+	keeps.progress = progress
+	stop := context.AfterFunc(ctx, keeps.kill)
+	r, err := keeps.result()
+	stop()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, err
+	case r.Image == nil:
+		return nil, chore.ErrNoWord
+	}
+	image, err := rootfs.Held(ctx, l.images, r.Image.Digest, r.Image.Env, uid)
+	if err == nil && r.Image.Remembered != "" {
+		image.Remembered = errors.New(r.Image.Remembered)
+	}
+	return image, err
+}
+
 // imageProgress says in the log how far it is, if it takes long.
 func (l *launcher) imageProgress() func(done, total int64) {
 	var mu sync.Mutex
@@ -87,43 +140,6 @@ func (l *launcher) leaveImage() {
 	if err := l.image.Close(); err != nil {
 		l.log.Warn("the image could not be let go", "error", err)
 	}
-}
-
-// root is where the file system of the ranks begins.
-func (l *launcher) root() string {
-	if l.image != nil {
-		return l.image.Root
-	}
-	return "/"
-}
-
-// within is where a path leads below root, whatever links are there.
-func within(root, file string) string {
-	if root == "/" {
-		return file
-	}
-	at, err := securejoin.SecureJoin(root, file)
-	if err != nil {
-		return filepath.Join(root, "\x00") // nothing is there
-	}
-	return at
-}
-
-// findWithin is what a shell would find below root, by its path there; "": nothing.
-func findWithin(root, name, search string) string {
-	candidates := []string{name}
-	if !path.IsAbs(name) {
-		candidates = nil
-		for _, dir := range filepath.SplitList(search) {
-			candidates = append(candidates, path.Join("/", dir, name))
-		}
-	}
-	for _, file := range candidates {
-		if info, err := os.Stat(within(root, file)); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return file
-		}
-	}
-	return ""
 }
 
 // dirDriver is where the libraries of the node's driver are in an image; their own folders there are the image's.

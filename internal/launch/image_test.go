@@ -37,7 +37,7 @@ func (w *world) withImage(image string, change func(*engine.Replica), command ..
 		}
 	}, command...)
 	if err := record.Write(r.dir, record.FileEndpoint, record.Link{
-		Endpoints: filepath.Join(w.dir, "endpoints"), Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Images: filepath.Join(w.dir, "images"),
+		Endpoints: filepath.Join(w.dir, "endpoints"), Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Images: filepath.Join(w.dir, "images"), ImageUID: testUID + 1, Folders: r.granted(),
 	}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -62,9 +63,13 @@ type launcher struct {
 	creds     credentials              // likewise
 	gitTries  int                      // of prepare alone
 	tenant    record.Tenant            // zero: the process is who we are
+	folders   []api.NamedFolder        // record.Link.Folders
+	steward   *steward.Steward         // whatever touches a path that the tenant named, or can change
+	helpers   helpers                  // its processes
 	images    string                   // record.Link.Images
 	settled   func() (place, error)    // waits for place
 	place     place                    // of live, before anything is opened for ranks
+	imageUID  int                      // record.Link.ImageUID
 	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
 	ranks     *ranks
 	peers     *peers         // nil: states are kept here alone
@@ -173,8 +178,10 @@ func (l *launcher) run(ctx context.Context) error {
 			return fmt.Errorf("replica folder without %s: %w", file, err)
 		}
 	}
-	l.epochs, l.images = ends.Epochs, ends.Images
+	l.epochs, l.images, l.imageUID, l.folders = ends.Epochs, ends.Images, ends.ImageUID, ends.Folders
+	l.steward = steward.New(nil)
 	if l.tenant = ends.Tenant; l.tenant.UID != 0 {
+		l.steward = steward.New(l.startHelper)
 		// Behind the wall the way through a link may be closed.
 		real, err := filepath.EvalSymlinks(l.dir)
 		if err != nil {
@@ -201,6 +208,7 @@ func (l *launcher) run(ctx context.Context) error {
 	if !exited {
 		l.settled = l.settleIn(ends.Network)
 	}
+	defer l.dismiss()
 	if l.group, err = cgroup.Load(l.dir); err != nil {
 		l.log.Warn("cgroup unknown; processes are found by descent", "error", err)
 	}
@@ -300,14 +308,13 @@ func (l *launcher) cgroupPath() string {
 
 // outputs finds the folders again, also in a second life.
 func (l *launcher) outputs(note func(string, ...any)) *outputs {
-	sources := []source{{dir: filepath.Join(l.dir, record.DirOutput)}}
-	if s, ok := logsSource(codeBase(l.replica, l.codeDir()), l.replica.WorkingDir, l.replica.OutputLogs); ok {
-		s.foreign = s.dir != filepath.Join(l.dir, record.DirCode)
-		sources = append(sources, s)
+	sources := []source{{folder: l.steward.In(filepath.Join(l.dir, record.DirOutput))}}
+	if base, err := l.codeBase(); err == nil {
+		if dir, ok := logsFolder(base.at(), l.replica.WorkingDir, l.replica.OutputLogs); ok {
+			sources = append(sources, source{l.steward.In(dir), "logs/"})
+		}
 	}
-	outs := newOutputs(sources, l.client, l.clock, l.log, note)
-	outs.uid = l.tenant.UID
-	return outs
+	return newOutputs(sources, l.client, l.clock, l.log, note)
 }
 
 // Go is the leader's word, from the link.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -19,8 +18,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
-	"github.com/fermi-cluster/fermi/internal/launch/unpack"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
@@ -100,7 +99,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		l.rehearsal.trial = l.trialOf(facts, there)
 		l.ranks.ready(l.place.address(), l.next.port, l.serve.port, peer, l.own, facts)
 	}
-	if l.replica.Image == "" { // otherwise nobody knows yet what its ranks will find
+	if l.replica.Image == "" && !l.replica.Preflight { // otherwise nobody knows yet what its ranks will find
 		ready()
 		ready = nil
 	}
@@ -262,13 +261,13 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 
 // stageOf is what ranks of a generation would be started with; it changes nothing.
 func (l *launcher) stageOf(g link.Generation) (s stage, err error) {
-	if s.dir, err = workDir(l.replica, l.codeDir()); err != nil {
+	if s.dir, err = l.workDir(l.replica); err != nil {
 		return s, err
 	}
 	if s.replica, err = settled(l.replica, l.dir, l.place.link(), g); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
-	if s.replica, err = withPackages(s.replica, l.codeDir()); err != nil {
+	if s.replica, err = l.withPackages(s.replica); err != nil {
 		return s, err
 	}
 	s.env, s.each = environ(s.replica, l.dir, l.secrets, l.creds, l.base(), l.place), l.rankEnviron(s.replica, g)
@@ -280,7 +279,7 @@ func (l *launcher) starter() starter {
 	if l.tenant.UID != 0 {
 		return l.walled
 	}
-	return l.counted(plain)
+	return l.counted(l.plain)
 }
 
 // start begins the ranks of a generation; none of an earlier one is left.
@@ -321,6 +320,9 @@ func (l *launcher) sink(g link.Generation) sink {
 // prepare makes the folders and brings image and code, while go is waited for. ready, where it is wanted, is called when
 // the image is there.
 func (l *launcher) prepare(ctx context.Context, ready func()) error {
+	if _, err := l.codeBase(); err != nil {
+		return err
+	}
 	if err := l.makeFolders(); err != nil {
 		return err
 	}
@@ -344,16 +346,21 @@ func (l *launcher) prepare(ctx context.Context, ready func()) error {
 		if err := l.bringImage(ctx); err != nil {
 			return err
 		}
+	}
+	var warm sync.WaitGroup
+	defer warm.Wait()
+	warm.Go(func() { _ = l.steward.Warm() }) // who needs it first says what failed
+	if ready != nil {
 		ready()
 	}
-	code := filepath.Join(l.dir, record.DirCode)
 	if l.replica.Code == nil || l.replica.Code.Folder != "" {
-		return l.give(code)
+		return l.steward.Warm()
 	}
+	code := filepath.Join(l.dir, record.DirCode)
 	for pause := uploadPause; ; pause = min(2*pause, maxRetry) {
 		err := l.bring(ctx, l.replica.Code, code)
 		if err == nil {
-			return l.give(code)
+			return l.steward.Warm()
 		}
 		if ctx.Err() != nil || finalFault(err) {
 			return asStartFault(err)
@@ -381,21 +388,19 @@ const gitPatience = 30 * time.Minute
 // maxGitTries is after how many failures a repository counts as out of reach.
 const maxGitTries = 6
 
-// clone brings a revision beside its place and moves it there when it is whole.
+// clone brings a revision to its place, in a process that has become the tenant. Nothing starts before it is whole.
 func (l *launcher) clone(ctx context.Context, g *api.Git, place string) error {
 	ctx, cancel := context.WithTimeout(ctx, gitPatience)
 	defer cancel()
-	tmp := place + ".new"
-	if err := errors.Join(os.RemoveAll(tmp), os.RemoveAll(place), os.Mkdir(tmp, 0o700)); err != nil {
-		return err
-	}
 	secret := map[string]string{}
 	for ref, value := range l.secrets {
 		if ref.Secret == g.Secret {
 			secret[ref.Key] = value
 		}
 	}
-	commit, err := gitcode.Clone(ctx, gitcode.Source{URL: g.URL, Revision: g.Revision, Submodules: g.Submodules, Secret: secret}, tmp, filepath.Join(l.dir, record.DirTmp))
+	done, err := l.runChore(ctx, chore.Order{Clone: &chore.Clone{
+		Source: gitcode.Source{URL: g.URL, Revision: g.Revision, Submodules: g.Submodules, Secret: secret}, Dir: place, Tmp: l.tmp(),
+	}})
 	if err != nil {
 		if l.gitTries++; l.gitTries >= maxGitTries && !isOurs(err) {
 			return fault.New(fault.Unavailable, "GitUnreachable", fault.T("The repository could not be brought in %d [try|tries]: %v.", "尝试 %d 次仍无法获取仓库：%v。", l.gitTries, err)).
@@ -403,8 +408,8 @@ func (l *launcher) clone(ctx context.Context, g *api.Git, place string) error {
 		}
 		return err
 	}
-	l.spool.notice("%s", both(fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, commit)))
-	return os.Rename(tmp, place)
+	l.spool.notice("%s", both(fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, done.Commit)))
+	return nil
 }
 
 // finalFault says that fetching again brings the same.
@@ -429,30 +434,13 @@ func asStartFault(err error) error {
 	return err
 }
 
-// fetch unpacks the archive beside its place and moves it there when it is whole and is what its
-// digest says.
+// fetch brings the archive to a process that has become the tenant, which unpacks it in its place. Nothing starts before it
+// is whole and what its digest says.
 func (l *launcher) fetch(ctx context.Context, digest, place string) error {
-	tmp := place + ".new"
-	if err := errors.Join(os.RemoveAll(tmp), os.RemoveAll(place), os.Mkdir(tmp, 0o700)); err != nil {
-		return err
-	}
-	read, write := io.Pipe()
-	fetched := make(chan error, 1)
-	go func() {
-		err := l.client.FetchArchive(ctx, digest, write)
-		write.CloseWithError(err) // nil is the end of the archive
-		fetched <- err
-	}()
 	sum := sha256.New()
-	body := io.TeeReader(read, sum)
-	_, err := unpack.Unpack(ctx, body, tmp, unpack.DefaultLimits)
-	if err == nil {
-		_, err = io.Copy(io.Discard, body) // what follows the archive's end is part of its digest
-	}
-	read.CloseWithError(err)
-	if ferr := <-fetched; ferr != nil && (err == nil || !errors.Is(ferr, err)) && ctx.Err() == nil && !isOurs(err) {
-		err = ferr
-	}
+	err := l.feed(ctx, chore.Order{Unpack: &chore.Unpack{Dir: place}}, func(w io.Writer) error {
+		return l.client.FetchArchive(ctx, digest, io.MultiWriter(w, sum))
+	})
 	if err != nil {
 		return err
 	}
@@ -462,7 +450,7 @@ func (l *launcher) fetch(ctx context.Context, digest, place string) error {
 			WithHint(fault.T("Upload it and submit the task again.", "请重新上传并提交任务。")).
 			Because(fmt.Errorf("digest %s instead of %s", got, digest))
 	}
-	return os.Rename(tmp, place)
+	return nil
 }
 
 func isOurs(err error) bool {

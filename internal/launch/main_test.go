@@ -69,6 +69,7 @@ type world struct {
 	secrets map[api.SecretRef]string
 	server  *server
 	epoch   int64
+	folders []api.NamedFolder // that replicas behind walls are granted
 }
 
 type server struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -63,7 +62,7 @@ func (l *launcher) obsolete(ctx context.Context, g link.Generation, cancel func(
 
 func (l *launcher) obtainOne(ctx context.Context, g link.Generation, local int) error {
 	s := stateOf{g.FirstRank + local, g.Restore}
-	if own, err := ownSlot(l.memory, local, s, g.World); err == nil {
+	if own, err := l.slots().own(local, s, g.World); err == nil {
 		return own.Close()
 	}
 	for begin := time.Now(); ; {
@@ -98,42 +97,25 @@ func (l *launcher) fetchState(ctx context.Context, g link.Generation, address st
 		return err
 	}
 	defer conn.Close()
-	l.peers.mu.Lock()
-	path := l.peers.within(fmt.Sprintf("for-%d", local))
-	l.peers.mu.Unlock()
-	_, err = ckpt.Receive(conn, path, func(h ckpt.Header) error {
+	memory, name := l.slots(), fmt.Sprintf("for-%d", local)
+	f, err := memory.folder.Replace(name, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = ckpt.ReceiveInto(conn, f, func(h ckpt.Header) error {
 		if int(h.Rank) != s.rank || int64(h.Step) != s.step || int(h.World) != g.World {
 			return fault.New(fault.Invalid, "OtherState", fault.T("The peer gave another state than was asked for.", "对端给出的状态与请求不符。"))
 		}
 		return nil
 	})
 	if err == nil {
-		err = l.give(path)
-	}
-	if err == nil {
-		err = os.Rename(path, l.spareSlot(local))
+		err = memory.folder.Rename(name, memory.spare(local))
 	}
 	if err != nil {
-		_ = os.Remove(path)
+		_ = memory.folder.Remove(name)
 	}
 	return err
-}
-
-// spareSlot is the slot of a local rank that is needed least: one with nothing whole in it, or the oldest.
-func (l *launcher) spareSlot(local int) string {
-	best, oldest := slotPath(l.memory, local, 0), uint64(1<<63)
-	for k := range peerSlots {
-		path := slotPath(l.memory, local, k)
-		slot, err := ckpt.OpenSlot(path)
-		if err != nil {
-			return path
-		}
-		slot.Close()
-		if slot.Header.Step < oldest {
-			best, oldest = path, slot.Header.Step
-		}
-	}
-	return best
 }
 
 // missed tells the leader that a generation can't begin here for want of a state, so that it chooses

@@ -12,10 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fermi-cluster/fermi/internal/clock"
-	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -28,7 +26,6 @@ type uploader interface {
 // one goroutine at a time.
 type outputs struct {
 	sources []source
-	uid     int // whose files they are; read with no more rights than that. 0: ours
 	to      uploader
 	clock   clock.Clock
 	log     *slog.Logger
@@ -41,11 +38,10 @@ type outputs struct {
 	full     bool              // there are more files than maxFiles
 }
 
-// source is a folder on disk, and what its files are called. sub is the way on through what the
-// user made; foreign says that dir itself is the user's.
+// source is a folder of the user's, and what its files are called.
 type source struct {
-	dir, sub, prefix string
-	foreign          bool
+	folder *steward.Folder
+	prefix string
 }
 
 // mark tells one content of a file from another, as well as that can be told without reading.
@@ -158,77 +154,27 @@ func (o *outputs) total(found map[string]mark) (files int, bytes int64, incomple
 func (o *outputs) scan() map[string]mark {
 	found := map[string]mark{}
 	for _, src := range o.sources {
-		// An error: the process did not make it, or removed it.
-		_ = o.within(src, func(root *os.Root) { o.walk(root, src.prefix, found) })
-	}
-	return found
-}
-
-// within opens a source and calls f with it, with the rights of whose files they are: a link laid
-// by a user must not lead us further than the user could go.
-func (o *outputs) within(src source, f func(*os.Root)) error {
-	var root *os.Root
-	var err error
-	whole := o.uid == 0 || src.foreign
-	if !whole {
-		if root, err = os.OpenRoot(src.dir); err != nil { // ours: the user can't enter what lies around it
-			return err
-		}
-	}
-	do := func() {
-		if whole {
-			root, err = os.OpenRoot(path.Join(src.dir, src.sub))
-		} else if src.sub != "" {
-			outer := root
-			root, err = outer.OpenRoot(src.sub)
-			outer.Close()
-		}
-		if err == nil {
-			f(root)
-			root.Close()
-		}
-	}
-	if o.uid == 0 {
-		do()
-	} else if notCalled := inside.As(o.uid, o.uid, do); notCalled != nil {
-		if root != nil {
-			root.Close()
-		}
-		return notCalled
-	}
-	return err
-}
-
-// walk adds the regular files of a folder.
-func (o *outputs) walk(root *os.Root, prefix string, found map[string]mark) {
-	_ = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if d != nil && d.IsDir() {
-				return fs.SkipDir
+		full, err := src.folder.Walk(maxFiles, func(p string, info fs.FileInfo) {
+			name := src.prefix + p
+			if !info.Mode().IsRegular() {
+				o.skip(name)
+				return
 			}
-			return nil // it went away meanwhile
-		}
-		if d.IsDir() {
-			return nil
-		}
-		name := prefix + p
-		if !d.Type().IsRegular() {
-			o.skip(name)
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return nil
-		}
-		if _, taken := found[name]; !taken { // output/logs/x wins over the logs folder's x
+			if _, taken := found[name]; taken { // output/logs/x wins over the logs folder's x
+				return
+			}
 			if len(found) >= maxFiles {
 				o.full = true
-				return fs.SkipAll
+				return
 			}
 			found[name] = mark{info.Size(), info.ModTime()}
+		})
+		o.full = o.full || full
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise the process did not make it, or removed it
+			o.log.Warn("outputs can't be listed", "error", err)
 		}
-		return nil
-	})
+	}
+	return found
 }
 
 func (o *outputs) skip(name string) {
@@ -294,19 +240,13 @@ func markOf(f *os.File) (mark, error) {
 
 // open never follows a link, on no part of the way out of the folder.
 func (o *outputs) open(name string) (*os.File, error) {
-	err := fs.ErrNotExist
+	err := error(fs.ErrNotExist)
 	for _, src := range o.sources {
 		rest, ok := strings.CutPrefix(name, src.prefix)
 		if !ok {
 			continue
 		}
-		var f *os.File
-		var oerr error
-		if o.within(src, func(root *os.Root) {
-			f, oerr = root.OpenFile(rest, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		}) != nil {
-			continue
-		}
+		f, oerr := src.folder.Open(rest)
 		if oerr == nil {
 			return f, nil
 		}
@@ -329,14 +269,14 @@ func (o *outputs) lookAgain(name string, old mark) mark {
 	return old
 }
 
-// logsSource is the further logs folder, within the working directory only.
-func logsSource(base, workingDir, logs string) (source, bool) {
+// logsFolder is the further logs folder, which the task names relative to its working directory.
+func logsFolder(base, workingDir, logs string) (string, bool) {
 	if logs == "" || base == "" {
-		return source{}, false
+		return "", false
 	}
 	clean := path.Clean(logs)
 	if path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../") {
-		return source{}, false
+		return "", false
 	}
-	return source{dir: base, sub: path.Join(workingDir, clean), prefix: "logs/"}, true
+	return path.Join(base, workingDir, clean), true
 }

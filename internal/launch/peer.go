@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -39,7 +38,6 @@ const (
 
 	peerSilence = 30 * time.Second // of one side, after which the other hangs up
 	peerGuests  = 16               // connections at a time
-	dirPeers    = "peers"          // within the launcher's shared memory
 	lowlyCores  = 4
 )
 
@@ -64,8 +62,8 @@ type peers struct {
 	key     string
 	tls     *tls.Config
 	g       link.Generation // that was begun last
-	memory  string          // of our own ranks
-	folder  *os.File        // of what others handed us, by its descriptor: the way to it is the ranks'
+	memory  slots           // of our own ranks
+	folder  *os.File        // of what others handed us
 	limit   int64           // bytes that may be in it
 	used    int64           // bytes that are, or are on their way
 	arrived int             // names what is on its way
@@ -85,9 +83,9 @@ func openPeers(ranks int, log *slog.Logger, told func([]link.Copy)) (*peers, err
 
 func (p *peers) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// settle is told once where the memory is; limit 0: half of what is free there.
-func (p *peers) settle(memory string, limit int64) error {
-	path := filepath.Join(memory, dirPeers)
+// settle is told once where the memory is: that of our own ranks, and the folder, ours alone, for what others hand us. limit 0:
+// half of what is free there.
+func (p *peers) settle(memory slots, path string, limit int64) error {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return err
 	}
@@ -341,26 +339,7 @@ func (p *peers) find(s stateOf) (*ckpt.Slot, error) {
 	if kept {
 		return ckpt.OpenSlot(path)
 	}
-	return ownSlot(memory, s.rank-g.FirstRank, s, g.World)
-}
-
-// ownSlot finds a rank's state among the slots of a local rank.
-func ownSlot(memory string, local int, s stateOf, world int) (*ckpt.Slot, error) {
-	for k := range maxSlots {
-		slot, err := ckpt.OpenSlot(slotPath(memory, local, k))
-		if err != nil {
-			continue
-		}
-		if h := slot.Header; int(h.Rank) == s.rank && int64(h.Step) == s.step && int(h.World) == world {
-			return slot, nil
-		}
-		slot.Close()
-	}
-	return nil, fmt.Errorf("step %d of rank %d is not here", s.step, s.rank)
-}
-
-func slotPath(memory string, local, k int) string {
-	return filepath.Join(memory, fmt.Sprintf("rank-%d.%d", local, k))
+	return memory.own(s.rank-g.FirstRank, s, g.World)
 }
 
 // said writes one byte.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
@@ -66,7 +67,7 @@ func newSide(t *testing.T, limit int64) *side {
 		t.Fatal(err)
 	}
 	s.peers = p
-	if err := p.settle(s.dir, limit); err != nil {
+	if err := p.settle(slotsIn(s.dir), filepath.Join(s.dir, dirPeers), limit); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -133,17 +134,17 @@ func TestPeerCopy(t *testing.T) {
 	c := newSide(t, 1<<30) // takes a's place
 	next := link.Generation{Number: 2, World: 2, Restore: 5, PeerKey: "secret", Sources: []link.Source{{First: 0, Ranks: 1, Address: b.address()}}}
 	c.meet(next)
-	l := &launcher{peers: c.peers, memory: c.dir, log: c.log, clock: clock.Real, stop: newStopper(), orders: newOrders(), epochs: t.TempDir()}
+	l := &launcher{peers: c.peers, memory: c.dir, steward: steward.New(nil), log: c.log, clock: clock.Real, stop: newStopper(), orders: newOrders(), epochs: t.TempDir()}
 	if err := l.obtain(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	slot, err := ownSlot(c.dir, 0, stateOf{0, 5}, 2)
+	slot, err := slotsIn(c.dir).own(0, stateOf{0, 5}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer slot.Close()
 	var got, want bytes.Buffer
-	mine, err := ownSlot(a.dir, 0, stateOf{0, 5}, 2)
+	mine, err := slotsIn(a.dir).own(0, stateOf{0, 5}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,3 +335,11 @@ func TestPin(t *testing.T) {
 		t.Errorf("%v of a rank that holds nothing", r.pinned)
 	}
 }
+
+// dirPeers is where a test keeps what others handed a side.
+const dirPeers = "peers"
+
+// slotsIn are the slots in a folder of ours.
+func slotsIn(dir string) slots { return slots{steward.New(nil).Memory(dir)} }
+
+func slotPath(memory string, local, k int) string { return filepath.Join(memory, slotName(local, k)) }

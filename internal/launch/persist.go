@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -254,7 +253,7 @@ func (l *launcher) write(ctx context.Context, tier string, job *persisting) (*ck
 	}
 	var refs []ckpt.PartRef
 	for local := range ranks {
-		slot, err := l.slotWith(local, job.step)
+		slot, err := l.slots().with(local, job.step)
 		if err != nil {
 			return save, nil, err
 		}
@@ -265,28 +264,6 @@ func (l *launcher) write(ctx context.Context, tier string, job *persisting) (*ck
 		refs = append(refs, ref)
 	}
 	return save, refs, nil
-}
-
-// slotPath is a rank's slot, as docs/reference/rank-protocol.md has it.
-func (l *launcher) slotPath(local, n int) string {
-	return slotPath(l.memory, local, n)
-}
-
-// slotWith opens the slot of a rank that holds a step.
-func (l *launcher) slotWith(local int, step int64) (*ckpt.Slot, error) {
-	var why error
-	for n := range maxSlots {
-		s, err := ckpt.OpenSlot(l.slotPath(local, n))
-		if err != nil {
-			why = errors.Join(why, err)
-			continue
-		}
-		if s.Header.Step == uint64(step) {
-			return s, nil
-		}
-		s.Close()
-	}
-	return nil, fmt.Errorf("no slot of local rank %d holds step %d: %w", local, step, why)
 }
 
 // settle ends a save that became a checkpoint. On the node's own disk its record is put beside its parts,

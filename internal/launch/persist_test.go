@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -130,7 +131,7 @@ func TestWhatIsGoneIsNotPersisted(t *testing.T) {
 // TestRestoreNearest takes the nearest whole copy, and what is damaged is dropped.
 func TestRestoreNearest(t *testing.T) {
 	dir := t.TempDir()
-	l := &launcher{memory: dir, clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: 1}}
+	l := &launcher{memory: dir, steward: steward.New(nil), clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: 1}}
 	stores := map[string]ckpt.Store{}
 	l.stores = func() map[string]ckpt.Store { return stores }
 	for _, tier := range []string{link.TierLocal, link.TierShared} {
@@ -150,7 +151,7 @@ func TestRestoreNearest(t *testing.T) {
 		}
 		repos = append(repos, stored{tier, repo})
 	}
-	to := ckpt.Target{Rank: 0, World: 1, Generation: 2, Path: l.slotPath(0, 1)}
+	to := ckpt.Target{Rank: 0, World: 1, Generation: 2, Path: slotPath(l.memory, 0, 1)}
 	packs, err := filepath.Glob(filepath.Join(dir, link.TierLocal, "objects/task-1/packs/*/*"))
 	if err != nil || len(packs) != 1 {
 		t.Fatal(packs, err)

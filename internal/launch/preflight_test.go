@@ -15,6 +15,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
@@ -148,7 +149,7 @@ func TestFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := []string{"PATH=" + bin, "PYTHONPATH=" + first + ":relative:" + second + ":" + filepath.Join(dir, "none")}
-	f := factsOf("/", []string{"python3", "train.py"}, env, dir)
+	f := factsOf(steward.New(nil), []string{"python3", "train.py"}, env, dir)
 	for _, own := range []string{"driver", "image", "cuda"} { // of this machine
 		delete(f.Versions, own)
 	}
@@ -158,7 +159,7 @@ func TestFacts(t *testing.T) {
 	if f.FreeDisk <= 0 {
 		t.Errorf("%+v", f)
 	}
-	if f := factsOf("/", []string{"sh"}, []string{"PATH=" + first}, dir); f.Versions["python"] != "" {
+	if f := factsOf(steward.New(nil), []string{"sh"}, []string{"PATH=" + first}, dir); f.Versions["python"] != "" {
 		t.Errorf("%+v", f.Versions)
 	}
 }
@@ -172,18 +173,14 @@ func TestFactsOfTheSystem(t *testing.T) {
 		"":                      "nothing\n",
 		strings.Repeat("x", 64): "ID=" + strings.Repeat("x", 200) + "\n",
 	} {
-		root := t.TempDir()
-		put(t, filepath.Join(root, "etc/os-release"), said)
-		if got := imageOf(root); got != want {
+		if got := imageIn([]byte(said)); got != want {
 			t.Errorf("%q of %q", got, said)
 		}
 	}
-	root := t.TempDir()
-	if imageOf(root) != "" || cudaOf(root) != "" {
+	if imageIn(nil) != "" || cudaIn(nil) != "" {
 		t.Error("something of nothing")
 	}
-	put(t, filepath.Join(root, "usr/local/cuda/version.json"), `{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, "more": []}`)
-	if got := cudaOf(root); got != "12.4.1" {
+	if got := cudaIn([]byte(`{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, "more": []}`)); got != "12.4.1" {
 		t.Error(got)
 	}
 }

@@ -83,8 +83,8 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, base int
 }
 
 // plain starts them as who we are.
-func plain(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
-	file, err := findProgram(r.Command[0], dir, lookupIn(env, "PATH"))
+func (l *launcher) plain(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
+	file, err := l.findProgram(r.Command[0], dir, lookupIn(env, "PATH"))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -17,22 +18,23 @@ type ranks struct {
 	log  *slog.Logger
 
 	mu       sync.Mutex
-	now      link.Generation // of the ranks that were started last
-	said     link.Ranks      // as told; Held is made anew for each
-	held     [][]int64       // of each local rank, rising
-	saved    []bool          // which have saved in this generation
-	steps    []int64         // the newest step each reported
-	at       []int64         // the newest step each was seen at in memory: reports may be on their way
-	memory   string          // the folder of that; "": none
-	sealing  []sync.Mutex    // of each local rank: held while a slot of it is summed
-	begun    [][]int64       // saves of each that are under way
-	stalls   [][]float64     // how long each waited for its last saves, in seconds
-	mark     int64           // the watermark of now
-	pinned   []int64         // steps that stay besides, rising
-	copies   []link.Copy     // what is held for other launchers' ranks
-	asked    bool            // frozen by the leader's word
-	boundary *boundary       // about to be
-	frozen   bool            // a rank failed: nothing may be overwritten that the leader may choose
+	now      link.Generation  // of the ranks that were started last
+	said     link.Ranks       // as told; Held is made anew for each
+	held     [][]int64        // of each local rank, rising
+	saved    []bool           // which have saved in this generation
+	steps    []int64          // the newest step each reported
+	at       []int64          // the newest step each was seen at in memory: reports may be on their way
+	memory   slots            // the folder of that, and of what they saved
+	pages    map[int]*os.File // what was opened of it in this generation
+	sealing  []sync.Mutex     // of each local rank: held while a slot of it is summed
+	begun    [][]int64        // saves of each that are under way
+	stalls   [][]float64      // how long each waited for its last saves, in seconds
+	mark     int64            // the watermark of now
+	pinned   []int64          // steps that stay besides, rising
+	copies   []link.Copy      // what is held for other launchers' ranks
+	asked    bool             // frozen by the leader's word
+	boundary *boundary        // about to be
+	frozen   bool             // a rank failed: nothing may be overwritten that the leader may choose
 	stopped  *wordStop
 	roles    map[string]wordRole // the newest; nil: never told
 	conns    map[*rankConn]struct{}
@@ -64,7 +66,7 @@ const (
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {
-	return &ranks{tell: tell, log: slog.New(slog.DiscardHandler), held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), at: make([]int64, n), sealing: make([]sync.Mutex, n), begun: make([][]int64, n), stalls: make([][]float64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), persist: make(chan struct{}, 1), offers: map[int][]int64{}, wants: map[int]link.Want{}, released: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
+	return &ranks{tell: tell, log: slog.New(slog.DiscardHandler), held: make([][]int64, n), saved: make([]bool, n), steps: make([]int64, n), at: make([]int64, n), pages: map[int]*os.File{}, sealing: make([]sync.Mutex, n), begun: make([][]int64, n), stalls: make([][]float64, n), conns: map[*rankConn]struct{}{}, stall: newStall(n), own: make(own, n), linked: make([]bool, n), python: make([]bool, n), moved: make(chan struct{}, 1), persist: make(chan struct{}, 1), offers: map[int][]int64{}, wants: map[int]link.Want{}, released: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
 }
 
 // begin is a new generation, before its ranks start: of what is held only the step to restore, and
@@ -74,6 +76,7 @@ func (r *ranks) begin(g link.Generation) {
 	defer r.mu.Unlock()
 	r.now, r.mark, r.frozen, r.asked, r.boundary = g, g.Restore, false, false, nil
 	r.abandon()
+	r.unsee()
 	r.scores.rewind(g.Restore)
 	r.said.SteppedAt, r.said.Pace, r.said.Use, r.said.Printed = time.Time{}, link.Pace{}, link.Use{}, false
 	clear(r.linked)
@@ -339,7 +342,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (welcome answer, ok bool) {
 		roles := r.roles
 		c.post(func(out *rankOutbox) { out.roles = roles })
 	}
-	welcome.Welcome = &wordWelcome{Generation: r.now.Number, Offers: !r.files, Pin: slices.Clone(r.pinned), At: r.memory != ""}
+	welcome.Welcome = &wordWelcome{Generation: r.now.Number, Offers: !r.files, Pin: slices.Clone(r.pinned), At: r.memory.folder != nil}
 	if r.now.Restore > 0 && !r.files {
 		restore := r.now.Restore
 		welcome.Welcome.Restore = &restore

@@ -97,7 +97,7 @@ func (l *launcher) writeRecipe(r engine.Replica, key string) error {
 		if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := errors.Join(os.WriteFile(tmp, []byte(f.Text), 0o600), l.give(tmp), os.Rename(tmp, file)); err != nil {
+		if err := errors.Join(os.WriteFile(tmp, []byte(f.Text), 0o600), l.giveOne(tmp), os.Rename(tmp, file)); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"time"
 
@@ -106,17 +105,23 @@ func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
 
 // restoreRank fills the slot of one rank here, and says from which tier.
 func (l *launcher) restoreRank(ctx context.Context, g link.Generation, tiers []stored, local int) (string, error) {
-	for n := range maxSlots {
-		if err := os.Remove(l.slotPath(local, n)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return "", err
-		}
-	}
-	t := ckpt.Target{Rank: uint32(g.FirstRank + local), World: uint32(g.World), Generation: uint64(g.Number), Path: l.slotPath(local, 0)}
-	tier, err := restoreNearest(ctx, tiers, g.Origin.Name, t)
-	if err != nil {
+	memory := l.slots().folder
+	if err := memory.Remove(slotNames(local, maxSlots)...); err != nil {
 		return "", err
 	}
-	return tier, l.give(t.Path)
+	f, err := memory.Replace(slotName(local, 0), 0o600)
+	if err != nil {
+		return "", noMemory(err)
+	}
+	defer f.Close()
+	t := ckpt.Target{Rank: uint32(g.FirstRank + local), World: uint32(g.World), Generation: uint64(g.Number), File: f}
+	return restoreNearest(ctx, tiers, g.Origin.Name, t)
+}
+
+// noMemory is what ckpt says where a slot can't be made.
+func noMemory(err error) error {
+	_, err = ckpt.ReadSlot(nil, err)
+	return err
 }
 
 // stored is the checkpoints of a task in a tier.

@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -58,7 +59,7 @@ func restorable(t *testing.T, ranks int) (l *launcher, shared *folder.Store, nam
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { shared.Close() })
-	l = &launcher{memory: dir, clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: ranks}, ranks: newRanks(ranks, func(link.Ranks) {})}
+	l = &launcher{memory: dir, steward: steward.New(nil), clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: ranks}, ranks: newRanks(ranks, func(link.Ranks) {})}
 	l.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: shared} }
 	repo, err := l.repo(link.TierShared, "task-1")
 	if err != nil {
@@ -141,7 +142,7 @@ func TestRanksAreRestoredTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	for rank := range ranks {
-		slot, err := ckpt.OpenSlot(l.slotPath(rank, 0))
+		slot, err := ckpt.OpenSlot(slotPath(l.memory, rank, 0))
 		if err != nil || int(slot.Header.Rank) != rank || slot.Header.Generation != 2 {
 			t.Fatal(rank, err)
 		}

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"errors"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -26,9 +27,15 @@ func (r *ranks) seal(c *rankConn, w *wordCopied) {
 	if late {
 		return
 	}
-	path := slotPath(memory, c.local, w.Slot)
-	if err := ckpt.SealSlot(path, uint64(w.Step)); err != nil { // its rank sees that it is empty
-		r.log.Warn("a state was not summed", "rank", c.local, "step", w.Step, "error", errors.Join(err, ckpt.WipeSlot(path)))
+	err := memory.change(c.local, w.Slot, func(f *os.File) error {
+		err := ckpt.Seal(f, uint64(w.Step))
+		if err != nil { // its rank sees that it is empty
+			err = errors.Join(err, ckpt.Wipe(f))
+		}
+		return err
+	})
+	if err != nil {
+		r.log.Warn("a state was not summed", "rank", c.local, "step", w.Step, "error", err)
 		return
 	}
 	r.takeFrom(c, word{Saved: &wordSaved{Step: w.Step, Bytes: w.Bytes, Seconds: time.Since(begun).Seconds()}})
@@ -61,10 +68,9 @@ func (l *launcher) checkSlots(g link.Generation) {
 }
 
 func (l *launcher) checkRank(local int, step uint64, atOnce int) {
-	for n := range maxSlots {
-		path := l.slotPath(local, n)
-		if err := ckpt.CheckSlot(path, step, atOnce); err != nil {
-			l.log.Warn("a state in memory is damaged", "rank", local, "step", step, "error", errors.Join(err, ckpt.WipeSlot(path)))
+	l.slots().each(local, func(f *os.File) {
+		if err := ckpt.Check(f, step, atOnce); err != nil {
+			l.log.Warn("a state in memory is damaged", "rank", local, "step", step, "error", errors.Join(err, ckpt.Wipe(f)))
 		}
-	}
+	})
 }

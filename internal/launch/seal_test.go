@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -38,7 +39,7 @@ func copySlot(t *testing.T, path string, step uint64, data []byte) {
 func TestSealed(t *testing.T) {
 	told := make(chan link.Ranks, 100)
 	r, memory := newRanks(1, func(s link.Ranks) { told <- s }), t.TempDir()
-	r.seenIn(memory)
+	r.seenIn(slotsIn(memory))
 	r.begin(link.Generation{Number: 4, World: 1})
 	r.started(4000)
 	a := connect(t, r)
@@ -78,7 +79,7 @@ func TestSealed(t *testing.T) {
 
 // TestDamagedInMemory: what a generation goes on from is read before its ranks start; a slot with a flipped bit is emptied.
 func TestDamagedInMemory(t *testing.T) {
-	l := &launcher{ranks: newRanks(1, func(link.Ranks) {}), memory: t.TempDir()}
+	l := &launcher{ranks: newRanks(1, func(link.Ranks) {}), memory: t.TempDir(), steward: steward.New(nil)}
 	l.log = l.ranks.log
 	path := slotPath(l.memory, 0, 2)
 	copySlot(t, path, 6, bytes.Repeat([]byte{7}, 64))

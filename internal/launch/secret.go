@@ -58,11 +58,7 @@ func (l *launcher) bringSecrets(ctx context.Context) error {
 	if err := l.writeSecrets(); err != nil {
 		return err
 	}
-	dir := filepath.Join(l.dir, dirSecrets)
-	if err := creds.write(dir); err != nil || len(l.replica.Credentials) == 0 {
-		return err
-	}
-	return l.give(dir)
+	return creds.write(filepath.Join(l.dir, dirSecrets), l.giveOne)
 }
 
 // hidden are all fetched values but those that a credential leaves readable: its server, user,
@@ -107,7 +103,7 @@ func (l *launcher) writeSecrets() error {
 		if err := os.WriteFile(path, []byte(l.secrets[ref]), 0o400); err != nil {
 			return err
 		}
-		if err := l.give(path); err != nil {
+		if err := l.giveOne(path); err != nil {
 			return err
 		}
 	}

@@ -55,11 +55,11 @@ func (l *launcher) trialOf(facts *preflight.Facts, there <-chan struct{}) *trial
 		r := l.replica
 		r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
 		env := environ(r, l.dir, nil, credentials{}, l.base(), l.place)
-		dir, err := workDir(r, l.codeDir())
+		dir, err := l.workDir(r)
 		if err != nil {
 			return nil, err
 		}
-		r.Command = []string{pythonOf(l.root(), r.Command, env, dir), "-c", sdk.SelfTest, device, strconv.Itoa(max(len(r.Devices), 1))}
+		r.Command = []string{pythonOf(l.steward, r.Command, env, dir), "-c", sdk.SelfTest, device, strconv.Itoa(max(len(r.Devices), 1))}
 		return beginTrial(r, env, out, l.starter())
 	}
 	return t

@@ -12,6 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 	sdk "github.com/fermi-cluster/fermi/sdk/python"
 )
@@ -46,7 +47,7 @@ func TestTrial(t *testing.T) {
 		there := make(chan struct{})
 		close(there)
 		tr := &trial{there: there, devices: c.devices, imports: time.Minute, works: time.Minute, log: quiet, start: func(out uintptr) (_ *processes, err error) {
-			p, err = beginTrial(engine.Replica{Command: []string{"/bin/sh", "-c", c.script}}, os.Environ(), out, plain)
+			p, err = beginTrial(engine.Replica{Command: []string{"/bin/sh", "-c", c.script}}, os.Environ(), out, (&launcher{steward: steward.New(nil)}).plain)
 			return p, err
 		}}
 		if strings.HasSuffix(c.script, "# hangs") {
@@ -119,7 +120,7 @@ func TestTorchTrial(t *testing.T) {
 	there := make(chan struct{})
 	close(there)
 	tr := &trial{there: there, imports: 5 * time.Minute, works: 5 * time.Minute, log: quiet, start: func(out uintptr) (*processes, error) {
-		return beginTrial(engine.Replica{Command: []string{"/usr/bin/python3", "-c", sdk.SelfTest, "cpu", "1"}}, os.Environ(), out, plain)
+		return beginTrial(engine.Replica{Command: []string{"/usr/bin/python3", "-c", sdk.SelfTest, "cpu", "1"}}, os.Environ(), out, (&launcher{steward: steward.New(nil)}).plain)
 	}}
 	if d := cmp.Diff(preflight.Devices{Test: preflight.Computed}, tr.run(t.Context())); d != "" {
 		t.Error(d)

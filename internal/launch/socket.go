@@ -39,16 +39,21 @@ func (l *launcher) openSocket() (*rankSocket, error) {
 	if l.tenant.UID != 0 {
 		dir = filepath.Join(l.dir, record.DirTmp)
 	}
-	folder, err := os.Open(dir)
+	folder, err := os.Open(l.dir) // ours alone: nobody can put another file in the socket's place
 	if err != nil {
 		return nil, err
 	}
-	s := &rankSocket{folder: folder, path: filepath.Join(dir, fileSocket)}
+	s := &rankSocket{folder: folder, path: filepath.Join(l.dir, fileSocket)}
 	within := "/fd/" + strconv.Itoa(int(folder.Fd())) + "/" + fileSocket
 	_ = os.Remove(s.path) // of a launcher before us that never said go
-	s.listener, err = net.Listen("unix", "/proc/self"+within)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "/proc/self" + within})
 	if err == nil {
-		err = errors.Join(os.Chmod(s.path, 0o600), l.give(s.path))
+		listener.SetUnlinkOnClose(dir == l.dir) // behind a wall it lies where the tenant could put another in its place
+		s.listener = listener
+		err = errors.Join(os.Chmod(s.path, 0o600), l.giveOne(s.path))
+	}
+	if err == nil && dir != l.dir {
+		err = os.Rename(s.path, filepath.Join(dir, fileSocket)) // which follows no link
 	}
 	if err != nil {
 		s.close()
@@ -244,7 +249,10 @@ func (c *rankConn) write(welcome answer) {
 // a machine without such a thing it is a folder, whose files are in memory as long as there is room.
 func (l *launcher) makeSharedMemory() error {
 	l.memory = record.SharedMemory(l.replica.Name)
-	make := func() error { return errors.Join(os.RemoveAll(l.memory), os.Mkdir(l.memory, 0o700)) } // a launcher before us may have got so far
+	// A launcher before us may have got so far. What is removed lay in a folder that only root can change.
+	make := func() error {
+		return errors.Join(os.RemoveAll(l.memory), os.RemoveAll(record.PeerMemory(l.memory)), os.Mkdir(l.memory, 0o700))
+	}
 	err := make()
 	if errors.Is(err, fs.ErrNotExist) {
 		l.memory = filepath.Join(l.dir, dirMemory)
@@ -253,21 +261,22 @@ func (l *launcher) makeSharedMemory() error {
 	if err != nil {
 		return err
 	}
-	if err := l.give(l.memory); err != nil {
+	if err := l.giveOne(l.memory); err != nil {
 		return err
 	}
-	l.ranks.seenIn(l.memory)
+	l.ranks.seenIn(l.slots())
 	if l.peers == nil {
 		return nil
 	}
-	return l.peers.settle(l.memory, peerLimit(&l.replica))
+	return l.peers.settle(l.slots(), record.PeerMemory(l.memory), peerLimit(&l.replica))
 }
 
 func (l *launcher) dropSharedMemory() {
 	if l.memory == "" {
 		return
 	}
-	if err := os.RemoveAll(l.memory); err != nil {
+	if err := errors.Join(os.RemoveAll(l.memory), os.RemoveAll(record.PeerMemory(l.memory))); err != nil {
 		l.log.Error("shared memory could not be freed", "error", err)
 	}
+	l.memory = ""
 }

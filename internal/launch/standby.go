@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -42,7 +43,20 @@ func (l *launcher) giveSDK() error {
 	if err := errors.Join(os.RemoveAll(dir), sdk.Write(dir)); err != nil { // of a launcher before us that never said go
 		return err
 	}
-	return l.give(dir)
+	return l.giveNew(dir)
+}
+
+// giveNew makes a tree that we just made, in a folder that only we can change, the tenant's. No process of the tenant has seen it.
+func (l *launcher) giveNew(dir string) error {
+	if l.tenant.UID == 0 {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return l.giveOne(p)
+	})
 }
 
 // standby is a running one, or one that was.

@@ -2,25 +2,29 @@ package launch
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
 
 // maxFactFile bounds what is read of a file of the system's.
 const maxFactFile = 64 << 10
 
-// imageOf is what the system below root was made from, as its os-release says: the image and its version
+// imageOf is what the ranks' system was made from, as its os-release says: the image and its version
 // where it is one, otherwise the distribution's; "": it does not say.
-func imageOf(root string) string {
-	f, err := os.Open(filepath.Join(root, "etc/os-release"))
+func imageOf(s *steward.Steward) string {
+	data, err := s.Text("/etc/os-release", maxFactFile)
 	if err != nil {
 		return ""
 	}
-	defer f.Close()
+	return imageIn(data)
+}
+
+func imageIn(data []byte) string {
 	said := map[string]string{}
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, maxFactFile)
 	for n := 0; n < 256 && lines.Scan(); n++ {
 		if name, value, ok := strings.Cut(lines.Text(), "="); ok {
@@ -34,12 +38,16 @@ func imageOf(root string) string {
 	return bounded(strings.Join(strings.Fields(strings.Join(words, " ")), " "))
 }
 
-// cudaOf is the version of the toolkit below root; "": there is none. Those that Python packages bring are among packages.
-func cudaOf(root string) string {
-	data, err := readSome(filepath.Join(root, "usr/local/cuda/version.json"))
+// cudaOf is the version of the toolkit; "": there is none. Those that Python packages bring are among packages.
+func cudaOf(s *steward.Steward) string {
+	data, err := s.Text("/usr/local/cuda/version.json", maxFactFile)
 	if err != nil {
 		return ""
 	}
+	return cudaIn(data)
+}
+
+func cudaIn(data []byte) string {
 	var said struct {
 		CUDA struct{ Version string } `json:"cuda"`
 	}
@@ -47,17 +55,6 @@ func cudaOf(root string) string {
 		return ""
 	}
 	return bounded(said.CUDA.Version)
-}
-
-func readSome(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data := make([]byte, maxFactFile)
-	n, err := f.Read(data)
-	return data[:n], err
 }
 
 // bounded is what a leader takes of a version.

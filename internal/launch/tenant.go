@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
@@ -48,31 +49,60 @@ func (l *launcher) makeFolders() error {
 	if err := errors.Join(writeHyper(l.replica, l.dir), l.giveSDK()); err != nil {
 		return err
 	}
-	return errors.Join(l.give(filepath.Join(l.dir, fileHyper)), l.give(filepath.Join(l.dir, record.DirOutput)), l.give(filepath.Join(l.dir, record.DirHome)))
+	for _, name := range []string{fileHyper, record.DirOutput, record.DirHome, record.DirCode} {
+		if err := l.giveOne(filepath.Join(l.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
-// give makes a file, or a folder with everything in it, the tenant's. No process of the tenant runs
-// yet, so nobody can change what the walk sees.
-func (l *launcher) give(path string) error {
+// giveOne makes one file or folder that we made, in a folder that only we can change, the tenant's.
+func (l *launcher) giveOne(path string) error {
 	if l.tenant.UID == 0 {
 		return nil
 	}
-	return filepath.WalkDir(path, func(p string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	return os.Lchown(path, l.tenant.UID, l.tenant.UID)
+}
+
+// wall is what stands around every process that is not the launcher's own: the ranks, their standby, the steward's.
+// It is the one place that says so.
+func (l *launcher) wall() inside.Wall {
+	w := inside.Wall{
+		Mark: string(l.replica.Name), UID: l.tenant.UID, GID: l.tenant.UID, Hide: l.tenant.Hide,
+		Tmp: filepath.Join(l.dir, record.DirTmp), VarTmp: filepath.Join(l.dir, record.DirVarTmp),
+		SharedMemory: int64(l.replica.Resources.SharedMemory), Net: l.place.space.Descriptor(), Files: l.place.files(l.dir),
+	}
+	for _, name := range []string{record.DirOutput, record.DirCode, record.DirHome} {
+		if record.Exists(l.dir, name) { // not in the life after one that never got so far
+			w.Binds = append(w.Binds, filepath.Join(l.dir, name))
 		}
-		return os.Lchown(p, l.tenant.UID, l.tenant.UID)
-	})
+	}
+	if l.memory != "" {
+		w.Binds = append(w.Binds, l.memory)
+	}
+	if code := l.codeDir(); !slices.Contains(w.Binds, code) {
+		w.Binds = append(w.Binds, code)
+	}
+	if c := l.replica.Code; c != nil && c.Folder != "" {
+		if in, _ := api.ResolveFolder(c.Folder, l.folders); in != nil { // otherwise nothing starts, see codeBase
+			w.Folders = []inside.Folder{{Path: in.Path, ReadOnly: in.ReadOnly}}
+		}
+	}
+	if l.image != nil {
+		w.Root, w.Stage, w.Placed = l.image.Root, filepath.Join(l.dir, dirStage), l.driver()
+	}
+	return w
 }
 
 // walled starts the command as the tenant, behind its wall.
 func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
-	wall := inside.Wall{
-		Mark: string(r.Name), UID: l.tenant.UID, GID: l.tenant.UID, Hide: l.tenant.Hide,
-		Tmp: filepath.Join(l.dir, record.DirTmp), VarTmp: filepath.Join(l.dir, record.DirVarTmp),
-		SharedMemory: int64(r.Resources.SharedMemory), Net: l.place.space.Descriptor(), Files: l.place.files(l.dir),
+	wall := l.wall()
+	file, err := l.findProgram(r.Command[0], dir, lookupIn(env, "PATH"))
+	if err != nil {
+		return err
 	}
-	seen := []string{record.DirOutput, record.DirCode, record.DirHome, fileHyper}
+	seen := []string{fileHyper}
 	if len(r.SecretFiles)+len(r.Credentials) > 0 {
 		seen = append(seen, dirSecrets)
 	}
@@ -85,20 +115,6 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 	for _, name := range seen {
 		wall.Binds = append(wall.Binds, filepath.Join(l.dir, name))
 	}
-	wall.Binds = append(wall.Binds, l.memory)
-	if code := l.codeDir(); !slices.Contains(wall.Binds, code) {
-		wall.Binds = append(wall.Binds, code)
-	}
-	if r.Code != nil {
-		wall.Folder = r.Code.Folder
-	}
-	if l.image != nil {
-		wall.Root, wall.Stage, wall.Placed = l.image.Root, filepath.Join(l.dir, dirStage), l.driver()
-	}
-	command := inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, Orphans: p.orphans}
-	if r.Command[0] == "fermi" {
-		command.Own = ownBinary
-	}
 	door, err := l.group.Door()
 	if err != nil {
 		return err
@@ -107,7 +123,7 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 		defer door.Close()
 		wall.Door, wall.Clone = door, l.group.Version == 2
 	}
-	tree, err := inside.Start(wall, command, stdin, out)
+	tree, err := inside.Start(wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.orphans}, stdin, out)
 	if err != nil {
 		return wallFault(r, err)
 	}
@@ -122,14 +138,10 @@ func wallFault(r engine.Replica, err error) error {
 		return err
 	}
 	switch no.Step {
-	case inside.StepFind:
-		return findFault(r.Command[0], no.Errno)
 	case inside.StepExec:
 		return spawnFault(r.Command[0], no.Errno)
 	case inside.StepFolder:
 		return noFolder(no.File, r.Node, no)
-	case inside.StepDir:
-		return noWorkDir(r.WorkingDir, no)
 	case inside.StepBuild:
 		if r.Image != "" {
 			return cantStart(codeNotExecutable, err,

@@ -30,10 +30,18 @@ func (w *world) walled(change func(*engine.Replica), command ...string) *replica
 			change(s)
 		}
 	}, command...)
-	if err := record.Write(r.dir, record.FileEndpoint, record.Link{Endpoints: filepath.Join(w.dir, "endpoints"), Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}}); err != nil {
+	if err := record.Write(r.dir, record.FileEndpoint, record.Link{Endpoints: filepath.Join(w.dir, "endpoints"), Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Folders: r.granted()}); err != nil {
 		w.t.Fatal(err)
 	}
 	return r
+}
+
+// granted are the folders that it may use: those of its world, or its own code folder.
+func (r *replica) granted() []api.NamedFolder {
+	if code := r.spec.Code; r.w.folders == nil && code != nil && filepath.IsAbs(code.Folder) {
+		return []api.NamedFolder{{Name: "code", Path: code.Folder}}
+	}
+	return r.w.folders
 }
 
 // TestBehindAWall looks from inside: who one is, what one sees, what comes out.
@@ -106,9 +114,15 @@ func TestEndsComeThroughTheWall(t *testing.T) {
 func TestFaultsThroughTheWall(t *testing.T) {
 	w := newWorld(t)
 	closed := filepath.Join(w.dir, "closed")
-	if err := os.MkdirAll(closed, 0o700); err != nil {
+	home, err := os.MkdirTemp("/var/tmp", "fh")
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer os.RemoveAll(home)
+	if err := errors.Join(os.Chmod(home, 0o755), os.MkdirAll(closed, 0o700), os.Mkdir(filepath.Join(home, "closed"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	w.folders = []api.NamedFolder{{Name: "home", Path: home}, {Name: "own", Path: closed}, {Name: "tmp", Path: filepath.Dir(w.dir)}, {Name: "still", Path: home, ReadOnly: true}}
 	for _, c := range []struct {
 		change func(*engine.Replica)
 		want   string
@@ -118,8 +132,15 @@ func TestFaultsThroughTheWall(t *testing.T) {
 		{func(s *engine.Replica) { s.Command = []string{"/etc"} }, "is a folder", 126},
 		{func(s *engine.Replica) { s.Command = []string{"/etc/passwd"} }, "can't be executed", 126},
 		{func(s *engine.Replica) { s.WorkingDir = "nowhere" }, "nowhere", 126},
-		{func(s *engine.Replica) { s.Code = &api.Code{Folder: closed} }, "code folder", 126},
-		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "/tmp"} }, "code folder", 126},
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "/root"} }, "FolderNotAllowed", 126},
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "/"} }, "FolderNotAllowed", 126},
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "other/x"} }, "FolderNotAllowed", 126},
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "home/../x"} }, "FolderNotAllowed", 126},
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "home/nowhere"} }, "code folder", 126},
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "home/closed"} }, "code folder", 126},
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "own"} }, "code folder", 126},   // in what is hidden
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "tmp/x"} }, "code folder", 126}, // has in it what is hidden
+		{func(s *engine.Replica) { s.Code, s.CheckpointFolder = &api.Code{Folder: "still"}, "ckpt" }, "read-only", 126},
 	} {
 		r := w.walled(c.change, "true")
 		exit := r.run()
@@ -167,6 +188,7 @@ func TestLinksOfTenantsLeadNowhere(t *testing.T) {
 	if err := os.Chmod(shared, 0o777); err != nil {
 		t.Fatal(err)
 	}
+	w.folders = []api.NamedFolder{{Name: "shared", Path: shared}}
 	for _, folder := range []string{"", shared} {
 		r := w.walled(func(s *engine.Replica) {
 			s.OutputLogs = "logs"

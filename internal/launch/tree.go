@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,7 @@ type tree struct {
 	group *cgroup.Group // nil: none
 	mark  []byte        // "FERMI_REPLICA=<name>"
 	spare []record.Process
+	own   func() []record.Process // our own processes beside the user's; nil: none
 	log   *slog.Logger
 }
 
@@ -43,7 +45,14 @@ func (t *tree) members() []member {
 }
 
 func (t *tree) spared(m record.Process) bool {
-	return slices.ContainsFunc(t.spare, func(p record.Process) bool { return p.PID == m.PID && p.StartTicks == m.StartTicks })
+	return slices.ContainsFunc(slices.Concat(t.spare, t.ours()), func(p record.Process) bool { return p.PID == m.PID && p.StartTicks == m.StartTicks })
+}
+
+func (t *tree) ours() []record.Process {
+	if t.own == nil {
+		return nil
+	}
+	return t.own()
 }
 
 // all lists the living; zombies are the reaper's.
@@ -162,7 +171,10 @@ func (t *tree) usage(reaped time.Duration, now time.Time) link.Usage {
 	if u, ok := t.groupUsage(now); ok {
 		return u
 	}
-	list := t.all()
+	ours := t.ours()
+	list := slices.DeleteFunc(t.all(), func(m member) bool {
+		return slices.ContainsFunc(ours, func(p record.Process) bool { return p.PID == m.proc.PID })
+	})
 	u := link.Usage{CPU: reaped, Processes: len(list), At: now}
 	page := int64(os.Getpagesize())
 	for _, m := range list {
@@ -183,7 +195,10 @@ func (t *tree) groupUsage(now time.Time) (u link.Usage, ok bool) {
 	if err != nil || perr != nil {
 		return u, false
 	}
-	pids = slices.DeleteFunc(pids, func(pid int) bool { return pid == t.self })
+	ours := t.ours()
+	pids = slices.DeleteFunc(pids, func(pid int) bool {
+		return pid == t.self || slices.ContainsFunc(ours, func(p record.Process) bool { return p.PID == pid })
+	})
 	return link.Usage{CPU: cpu, RSS: rss, Peak: max(peak, rss), Processes: len(pids), At: now}, true
 }
 
@@ -213,7 +228,36 @@ func (t *tree) strangers() bool {
 		t.log.Warn("cgroup can't be listed", "error", err)
 		return len(t.members()) > 0
 	}
-	return slices.ContainsFunc(pids, func(pid int) bool { return pid != t.self })
+	ours := t.ours()
+	return slices.ContainsFunc(pids, func(pid int) bool {
+		return pid != t.self && !slices.ContainsFunc(ours, func(p record.Process) bool { return p.PID == pid })
+	})
+}
+
+// childless says that we have no children but our own processes beside the user's. Without a child there is no descendant
+// either, since all orphans come to us.
+func (t *tree) childless() bool {
+	ours := t.ours()
+	if len(ours) == 0 {
+		return false
+	}
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return false
+	}
+	for _, thread := range threads {
+		list, err := os.ReadFile("/proc/self/task/" + thread.Name() + "/children")
+		if err != nil {
+			return len(t.members()) == 0 // a kernel that does not tell, or a thread that ended meanwhile
+		}
+		for word := range strings.FieldsSeq(string(list)) {
+			pid, _ := strconv.Atoi(word)
+			if !slices.ContainsFunc(ours, func(p record.Process) bool { return p.PID == pid }) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // forksRefused is how often a process was not made because of the limit on processes.

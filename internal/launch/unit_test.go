@@ -24,6 +24,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -134,7 +135,7 @@ func TestFindProgram(t *testing.T) {
 		"folder":            {dir, "", "", codeNotExecutable},
 		"ourselves":         {"fermi", "", ownBinary, 0},
 	} {
-		got, err := findProgram(c.command, dir, c.path)
+		got, err := (&launcher{steward: steward.New(nil)}).findProgram(c.command, dir, c.path)
 		var s *startFault
 		if errors.As(err, &s); c.code != 0 && (s == nil || s.code != c.code) || c.code == 0 && (err != nil || got != c.want) {
 			t.Errorf("%s: %q %v", name, got, err)
@@ -378,7 +379,7 @@ func TestUploadsDuringTheRun(t *testing.T) {
 	dir := t.TempDir()
 	fake := clock.NewFake(time.Unix(0, 0))
 	srv := &fakeServer{got: map[string]string{}}
-	o := newOutputs([]source{{dir: dir}}, srv, fake, quiet, nil)
+	o := newOutputs([]source{{folder: steward.New(nil).In(dir)}}, srv, fake, quiet, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { o.during(ctx) })
@@ -426,7 +427,7 @@ func TestRefusedUploads(t *testing.T) {
 		}
 		return nil
 	}}
-	o := newOutputs([]source{{dir: dir}}, srv, clock.Real, quiet, nil)
+	o := newOutputs([]source{{folder: steward.New(nil).In(dir)}}, srv, clock.Real, quiet, nil)
 	found := o.scan()
 	if err := o.finish(context.Background(), found); err != nil {
 		t.Fatal(err)

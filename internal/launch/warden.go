@@ -53,7 +53,7 @@ func (w *warden) lookOn() {
 // processTree is every process of the replica at this moment.
 func (l *launcher) processTree() *tree {
 	return &tree{
-		self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log, spare: l.standby.spares(),
+		self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log, spare: l.standby.spares(), own: l.helpers.all,
 	}
 }
 
@@ -179,7 +179,7 @@ func (w *warden) over() bool {
 		w.giveUpParting() // nobody is left to stay
 	}
 	// Without a child there is no descendant either, since all orphans come to us. A standby is a child.
-	if (w.reaper.empty || len(w.tree.spare) > 0) && !w.tree.strangers() {
+	if (w.reaper.empty || len(w.tree.spare) > 0 || w.tree.childless()) && !w.tree.strangers() {
 		return true
 	}
 	if !w.resting {

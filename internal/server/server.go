@@ -157,6 +157,8 @@ type Config struct {
 	Refuse func(ctx context.Context, task *api.TrainingTask, minRevision int64) error
 	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
 	SoleOwner func() string
+	// Folders are those of the machines that an operator named.
+	Folders []api.NamedFolder
 	// Ready says why /readyz must refuse; nil is ready.
 	Ready    func() error
 	Metrics  prometheus.Gatherer

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"path"
 	"strings"
 	"time"
 
@@ -73,6 +74,9 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if err != nil {
 		return err
 	}
+	if err := s.checkFolder(t, project.(*api.Project)); err != nil {
+		return err
+	}
 	if err := s.granted(ctx, t, project.(*api.Project), queue.(*api.Queue)); err != nil {
 		return err
 	}
@@ -123,6 +127,30 @@ func (s *Server) references(ctx context.Context, c *call, t *api.TrainingTask) e
 		all.take(err)
 	}
 	return all.err()
+}
+
+// checkFolder settles which folder of the machines a task means, and refuses one that its project was not granted. The owner of a machine that
+// keeps nobody apart may use any.
+func (s *Server) checkFolder(t *api.TrainingTask, p *api.Project) error {
+	if t.Spec.Code == nil || t.Spec.Code.Folder == "" {
+		return nil
+	}
+	granted := api.Granted(s.Folders, p.Spec.Folders)
+	sole := s.SoleOwner != nil && s.SoleOwner() != ""
+	if sole {
+		granted = s.Folders
+	}
+	in, rest := api.ResolveFolder(t.Spec.Code.Folder, granted)
+	switch {
+	case in == nil && sole && path.IsAbs(t.Spec.Code.Folder):
+		return nil
+	case in == nil:
+		return api.FolderNotAllowed("spec.code.folder", t.Spec.Code.Folder, p.Meta.Name, granted)
+	case in.ReadOnly && t.Spec.CheckpointFolder() != "" && !sole:
+		return invalid("spec.checkpoint.folder", fault.T("The code lies in folder %s, which is read-only; checkpoints can't be saved there.", "代码位于只读目录 %s，无法在其中保存检查点。", in.Name))
+	}
+	t.Spec.Code.Folder = api.FolderOf(in, rest)
+	return nil
 }
 
 // refuse is why a task could never start. Before it says no it looks again at everything written so

@@ -31,10 +31,19 @@ const turn = 256
 
 // Config says what to watch.
 type Config struct {
-	Dir   string
-	Clock clock.Clock
+	// Dir is the folder, where we read it ourselves; otherwise Folder is.
+	Dir    string
+	Folder Folder
+	Clock  clock.Clock
 	// Quiet is how long an entry must be unchanged that was not renamed into place; ten seconds unless told.
 	Quiet time.Duration
+}
+
+// Folder is how somebody else reads the folder: without following links, and not out of it. List is without order, and
+// fails where there are more than most.
+type Folder interface {
+	Lstat(name string) (fs.FileInfo, error)
+	List(name string, most int) ([]fs.FileInfo, error)
 }
 
 // DefaultQuiet outlasts the pauses of a writer between two files.
@@ -75,7 +84,7 @@ func (f File) same(o File) bool {
 // Watcher remembers what it saw. Not safe for concurrent use.
 type Watcher struct {
 	cfg  Config
-	root *os.Root
+	root Folder
 	seen map[string]*sighting
 
 	credit int   // files that may be looked at again
@@ -111,15 +120,57 @@ func New(cfg Config) (*Watcher, error) {
 	if cfg.Quiet <= 0 {
 		cfg.Quiet = DefaultQuiet
 	}
+	w := &Watcher{cfg: cfg, root: cfg.Folder, seen: map[string]*sighting{}}
+	if cfg.Folder != nil {
+		if _, err := cfg.Folder.Lstat("."); err != nil {
+			return nil, away(err)
+		}
+		return w, nil
+	}
 	root, err := os.OpenRoot(cfg.Dir)
 	if err != nil {
 		return nil, away(err)
 	}
-	return &Watcher{cfg: cfg, root: root, seen: map[string]*sighting{}}, nil
+	w.root = own{root}
+	return w, nil
 }
 
+// own is a folder that we read ourselves.
+type own struct{ *os.Root }
+
+// List is Folder's.
+func (o own) List(name string, most int) ([]fs.FileInfo, error) {
+	f, err := o.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(most + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(entries) > most {
+		return nil, ErrTooMany
+	}
+	var infos []fs.FileInfo
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil { // else it is gone
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}
+
+// ErrTooMany is what List says of a folder with more files than it may tell.
+var ErrTooMany = errors.New("too many files")
+
 // Close lets go of the folder.
-func (w *Watcher) Close() error { return w.root.Close() }
+func (w *Watcher) Close() error {
+	if c, ok := w.root.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
 
 func away(err error) *fault.Error {
 	return fault.New(fault.Unavailable, "NoFolder", fault.T("The folder of checkpoints can't be read.", "无法读取检查点目录。")).Because(err)
@@ -267,27 +318,15 @@ func (w *Watcher) Unchanged(e Entry) (bool, error) {
 }
 
 func (w *Watcher) list(dir string, most int) ([]fs.FileInfo, error) {
-	f, err := w.root.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	infos, err := w.root.List(dir, most)
+	w.stats += len(infos)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil // gone meanwhile
-	}
-	if err != nil {
-		return nil, away(err)
-	}
-	defer f.Close()
-	entries, err := f.ReadDir(most + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, away(err)
-	}
-	if len(entries) > most {
+	case errors.Is(err, ErrTooMany):
 		return nil, tooMany(dir)
-	}
-	var infos []fs.FileInfo
-	w.stats += len(entries)
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil { // else it is gone
-			infos = append(infos, info)
-		}
+	case err != nil:
+		return nil, away(err)
 	}
 	return infos, nil
 }

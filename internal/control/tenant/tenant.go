@@ -55,6 +55,15 @@ func (r *Register) UID(ctx context.Context, project string, fence store.Epoch) (
 	return 0, err
 }
 
+// Folders are the names of the machines' folders that a project was granted.
+func (r *Register) Folders(ctx context.Context, project string) ([]string, error) {
+	o, err := r.cfg.Store.Get(ctx, api.Key{Kind: api.KindProject, Name: project}, 0)
+	if err != nil {
+		return nil, err
+	}
+	return o.(*api.Project).Spec.Folders, nil
+}
+
 func (r *Register) give(ctx context.Context, key api.Key, fence store.Epoch) (int, error) {
 	// A write that changes nothing: it is fenced, and its revision is newer than every earlier gift.
 	revision, err := r.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Delete(nobody, 0)}, Fence: fence})

@@ -164,6 +164,13 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 			return err
 		}
 	}
+	var folders []string
+	if c.cfg.Folders != nil { // also without code of its own: inside an environment it has the other's
+		var err error
+		if folders, err = c.cfg.Folders(ctx, task.Meta.Project); err != nil {
+			return err
+		}
+	}
 	all := slices.Concat(s.members, s.joining, s.spares) // a copy: the table is made anew in it
 	s.members = all[:len(s.members)+len(s.joining)]
 	s.table() // a spare's part is that of the first place: what differs by rank its launcher is told later
@@ -179,7 +186,7 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 		wg.Go(func() {
 			defer func() { <-gate }()
 			r := c.replica(&all[i], task)
-			r.UID = uid
+			r.UID, r.Folders = uid, folders
 			withRecipe(&r, made, all[i].place)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})

@@ -60,6 +60,8 @@ type Config struct {
 	Repo func(tier, taskID string) (*ckpt.Repo, error)
 	// UID is a project's on machines that keep projects apart; nil or 0: none.
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
+	// Folders are the names of the machines' folders that a project was granted; nil: none.
+	Folders func(ctx context.Context, project string) ([]string, error)
 	// ArchiveAfter is how long a finished task stays in the store.
 	ArchiveAfter time.Duration
 	Workers      int

@@ -40,6 +40,10 @@ type Config struct {
 	Clock    clock.Clock
 	// Hide are the platform's folders, which a project's processes must not see.
 	Hide []string
+	// ImageUID keeps the images of this machine; no project has it.
+	ImageUID int
+	// Folders are those of the machine that an operator named.
+	Folders []api.NamedFolder
 	// Tiers are the places that checkpoints of a node go to; nil: none.
 	Tiers func(node string) record.Tiers
 	// DeviceFiles are the device files that a replica with these devices may open beside the usual ones; nil: none.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -40,7 +41,7 @@ func (e *Engine) create(r engine.Replica) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
-	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages), Network: lease}
+	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages), Network: lease, ImageUID: e.cfg.ImageUID, Folders: e.granted(r)}
 	if e.cfg.Tiers != nil {
 		ends.Tiers = e.cfg.Tiers(r.Node)
 	}
@@ -53,6 +54,14 @@ func (e *Engine) create(r engine.Replica) error {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
 	return record.SyncDir(e.root)
+}
+
+// granted are the folders of this machine that the replica may use. On a machine of one owner that is all of them.
+func (e *Engine) granted(r engine.Replica) []api.NamedFolder {
+	if e.cfg.Owner != "" {
+		return e.cfg.Folders
+	}
+	return api.Granted(e.cfg.Folders, r.Folders)
 }
 
 // tenant says who the process will be.

@@ -44,8 +44,9 @@ type page struct {
 }
 
 type holder struct {
-	Data string `json:"data"`
-	UIDs []int  `json:"uids"`
+	Data   string `json:"data"`
+	UIDs   []int  `json:"uids"`
+	Images int    `json:"images,omitempty"` // one of UIDs: who keeps the instance's images
 }
 
 // Clash is a number that a project has here and a project of another instance on this machine, too.
@@ -69,6 +70,24 @@ func (b UIDBook) Take(used []int) (uid int, err error) {
 		}
 		mine := p.Instances[mark]
 		mine.UIDs = append(mine.UIDs, uid)
+		p.Instances[mark], p.Next = mine, uid+UIDsEach
+		return nil
+	})
+	return uid, err
+}
+
+// Images is the number that keeps the images of this instance: no project's, always the same.
+func (b UIDBook) Images(used []int) (uid int, err error) {
+	err = b.turn(func(p *page, mark string) error {
+		if uid = p.Instances[mark].Images; uid != 0 {
+			return nil
+		}
+		b.claim(p, mark, used)
+		if uid = p.free(used); uid == 0 {
+			return fault.New(fault.Full, "UIDsUsedUp", fault.T("All uids of this machine were given to projects.", "本机的 uid 已全部分配给项目。"))
+		}
+		mine := p.Instances[mark]
+		mine.UIDs, mine.Images = append(mine.UIDs, uid), uid
 		p.Instances[mark], p.Next = mine, uid+UIDsEach
 		return nil
 	})

@@ -119,7 +119,8 @@ func (e *Engine) Remove(ctx context.Context, name engine.Name) error {
 		return fault.New(fault.Unavailable, "CgroupBusy", fault.T(
 			"The cgroup of replica %s could not be removed yet.", "暂时无法移除副本 %s 的 cgroup。", name)).Because(err)
 	}
-	if err := os.RemoveAll(record.SharedMemory(name)); err != nil { // a launcher that was killed leaves it
+	memory := record.SharedMemory(name) // a launcher that was killed leaves it
+	if err := errors.Join(os.RemoveAll(memory), os.RemoveAll(record.PeerMemory(memory))); err != nil {
 		e.cfg.Log.Warn("shared memory could not be freed", "replica", name, "error", err)
 	}
 	e.release(r.name, r.network)

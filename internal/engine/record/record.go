@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 )
 
@@ -50,6 +51,9 @@ type Go struct {
 // makes and removes it; the engine removes that of a lost launcher.
 func SharedMemory(name engine.Name) string { return "/dev/shm/fermi-" + string(name) }
 
+// PeerMemory is where the launcher keeps states of other launchers' ranks, beside its own ranks' memory: no rank can reach it.
+func PeerMemory(memory string) string { return memory + ".peers" }
+
 // Start says that the user's processes run: the first rank of the first generation.
 type Start struct {
 	Process Process   `json:"process"`
@@ -92,6 +96,10 @@ type Link struct {
 	Tiers  Tiers  `json:"tiers,omitzero"`
 	// Images is the node's folder of images.
 	Images string `json:"images,omitempty"`
+	// ImageUID is the uid that keeps them: nobody's, and no project's.
+	ImageUID int `json:"imageUid,omitempty"`
+	// Folders are those of the machine that the replica's project was granted.
+	Folders []api.NamedFolder `json:"folders,omitempty"`
 	// Network is the replica's own; zero: it is on the machine's.
 	Network Network `json:"network,omitzero"`
 }

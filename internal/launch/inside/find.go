@@ -74,12 +74,3 @@ func executable(file string) error {
 	}
 	return nil
 }
-
-func lookup(env []string, name string) string {
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			return v
-		}
-	}
-	return ""
-}

@@ -52,6 +52,10 @@ func first() int {
 		}
 	}
 	running, said := begin(o)
+	if o.Become && said.Step == stepStarted {
+		become(o, tell)
+		return 1
+	}
 	if tell.Encode(said) != nil || len(running) == 0 {
 		return 1
 	}
@@ -97,6 +101,22 @@ func fail(step, file string, err error) (map[int]int, report) {
 	return nil, r
 }
 
+// become makes this process the user's own program: what the thread gives up is given up for good, and with the exec the
+// other threads are gone.
+func become(o order, tell *json.Encoder) {
+	if err := takeOn(o.UID, o.GID); err != nil {
+		_, said := fail(StepBuild, "uid "+strconv.Itoa(o.UID), err)
+		_ = tell.Encode(said)
+		return
+	}
+	if tell.Encode(report{Step: stepStarted}) != nil {
+		return
+	}
+	const sysCloseRange, cloexec = 436, 4                                       // the same on every architecture
+	syscall.RawSyscall(sysCloseRange, fdOrder, uintptr(^uint32(0)), cloexec)    // what our maker forgot to close
+	_ = syscall.Exec(o.File, o.Args, append(slices.Clone(o.Env), o.Each[0]...)) // its other end sees that it is gone
+}
+
 // begin builds the wall and starts the processes: pid → place. None: one did not start, and with us
 // all end; or it was only a probe.
 func begin(o order) (running map[int]int, said report) {
@@ -111,24 +131,14 @@ func begin(o order) (running map[int]int, said report) {
 	if err != nil {
 		return fail(StepBuild, "rights", err)
 	}
-	if o.Probe {
-		if err := as(o.UID, o.GID, func() error { return nil }); err != nil {
+	switch {
+	case o.Probe:
+		if err := takeOn(o.UID, o.GID); err != nil {
 			return fail(StepBuild, "uid "+strconv.Itoa(o.UID), err)
 		}
 		return nil, report{Step: stepStarted, Missing: missing}
-	}
-	file := o.Own
-	step := StepDir
-	if err := as(o.UID, o.GID, func() (err error) {
-		if _, err := os.Stat(o.Dir + "/."); err != nil {
-			return err
-		}
-		if step = StepFind; file == "" {
-			file, err = Find(o.Args[0], o.Dir, lookup(o.Env, "PATH"))
-		}
-		return err
-	}); err != nil {
-		return fail(step, file, err)
+	case o.Become:
+		return nil, report{Step: stepStarted, Missing: missing}
 	}
 	if err := o.enter(); err != nil {
 		return fail(StepBuild, "cgroup", err)
@@ -136,7 +146,7 @@ func begin(o order) (running map[int]int, said report) {
 	running = map[int]int{}
 	for i, own := range o.Each {
 		out, errs := pipesOf(i)
-		pid, err := syscall.ForkExec(file, Args(file, o.Args), &syscall.ProcAttr{
+		pid, err := syscall.ForkExec(o.File, Args(o.File, o.Args), &syscall.ProcAttr{
 			Dir: o.Dir, Env: append(slices.Clone(o.Env), own...), Files: []uintptr{0, uintptr(out), uintptr(errs)},
 			Sys: &syscall.SysProcAttr{
 				Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)},
@@ -144,7 +154,7 @@ func begin(o order) (running map[int]int, said report) {
 			},
 		})
 		if err != nil {
-			return fail(StepExec, file, err)
+			return fail(StepExec, o.File, err)
 		}
 		preferForOOM(pid)
 		running[pid] = i

@@ -98,12 +98,12 @@ func (w *Wall) takeAlong() ([]opened, error) {
 		}
 		keep = append(keep, o)
 	}
-	if w.Folder != "" {
-		o, err := w.openFolder()
+	for _, f := range w.Folders {
+		o, err := w.openFolder(f)
 		if err != nil {
-			return nil, &stepError{StepFolder, w.Folder, err}
+			return nil, &stepError{StepFolder, f.Path, err}
 		}
-		o.path = path.Clean(w.Folder) // by the name that it is known by: the image has not the machine's links
+		o.path = path.Clean(f.Path) // by the name that it is known by: the image has not the machine's links
 		keep = append(keep, o)
 	}
 	slices.SortFunc(keep, func(a, b opened) int { return strings.Compare(a.path, b.path) })
@@ -120,7 +120,7 @@ func openAny(file string) (opened, error) {
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return opened{}, &stepError{StepBuild, file, err}
 	}
-	return opened{file, fd, st.Mode&syscall.S_IFMT == syscall.S_IFDIR}, nil
+	return opened{path: file, handle: fd, folder: st.Mode&syscall.S_IFMT == syscall.S_IFDIR}, nil
 }
 
 // below says that it lies in another.

@@ -122,25 +122,3 @@ func TestProbe(t *testing.T) {
 		t.Error("a folder that is not there:", err)
 	}
 }
-
-// TestAs: rights are really gone within, and back after.
-func TestAs(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root has rights to give up")
-	}
-	file := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ran := false
-	err := As(64991, 64991, func() {
-		ran = true
-		if f, err := os.Open(file); !errors.Is(err, os.ErrPermission) {
-			f.Close()
-			t.Error("opened as another:", err)
-		}
-	})
-	if _, again := os.ReadFile(file); err != nil || again != nil || !ran {
-		t.Error(ran, err, again)
-	}
-}

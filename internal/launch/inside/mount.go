@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 )
 
 // stepError is a failure with the step that it is reported as.
@@ -27,6 +28,8 @@ type opened struct {
 	path   string
 	handle int // O_PATH
 	folder bool
+	whole  bool // with what is mounted in it
+	closed bool // to writers
 }
 
 // build makes the mounts of this namespace.
@@ -52,14 +55,12 @@ func (w *Wall) cover() error {
 		}
 		keep = append(keep, o)
 	}
-	if w.Folder != "" {
-		o, err := w.openFolder()
+	for _, f := range w.Folders {
+		o, err := w.openFolder(f)
 		if err != nil {
-			return &stepError{StepFolder, w.Folder, err}
+			return &stepError{StepFolder, f.Path, err}
 		}
-		if private(o.path) {
-			keep = append(keep, o)
-		}
+		keep = append(keep, o)
 	}
 	for at, file := range w.Files {
 		if !exists(at) {
@@ -78,7 +79,7 @@ func (w *Wall) cover() error {
 	if err := w.memory(""); err != nil {
 		return err
 	}
-	covers, err := w.hide()
+	covers, err := w.hide(keep)
 	if err != nil {
 		return err
 	}
@@ -140,7 +141,7 @@ func open(file string) (opened, error) {
 	if err != nil {
 		return opened{}, &stepError{StepBuild, file, err}
 	}
-	return opened{file, fd, info.IsDir()}, nil
+	return opened{path: file, handle: fd, folder: info.IsDir()}, nil
 }
 
 // openReal opens a folder with all links on the way followed; its path is where that led.
@@ -150,7 +151,7 @@ func openReal(dir string) (opened, error) {
 		return opened{}, err
 	}
 	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
-	return opened{real, fd, true}, err
+	return opened{path: real, handle: fd, folder: true}, err
 }
 
 // realPath is a folder's path without links.
@@ -162,21 +163,31 @@ func realPath(dir string) (string, error) {
 	return o.path, err
 }
 
-// openFolder walks to the code folder with the user's own rights: a bind of it must show nothing
-// that the user could not reach.
-func (w *Wall) openFolder() (o opened, err error) {
-	err = as(w.UID, w.GID, func() error {
-		fd, err := syscall.Open(w.Folder, oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
-		o = opened{handle: fd, folder: true}
-		return err
-	})
-	if err == nil {
-		o.path, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(o.handle))
+// openFolder opens a folder that an operator named. One that every replica has its own of, or that has the platform's in it,
+// is no folder to show.
+func (w *Wall) openFolder(f Folder) (opened, error) {
+	o, err := openReal(f.Path)
+	if err != nil {
+		return o, err
 	}
-	if err == nil && slices.Contains(append(privates, "/"), o.path) {
-		err = errors.New("it is a folder that every replica has its own of")
+	o.whole, o.closed = true, f.ReadOnly
+	never := append([]string{"/", "/proc", "/sys", "/dev"}, privates...)
+	for _, dir := range w.Hide {
+		if real, err := realPath(dir); err == nil {
+			never = append(never, real)
+		}
 	}
-	return o, err
+	for _, dir := range never {
+		if o.path == dir || strings.HasPrefix(dir, o.path+"/") {
+			return o, errors.New("it is, or has in it, a folder that no project may see")
+		}
+	}
+	for _, dir := range append(w.Hide, "/proc", "/sys", "/dev") {
+		if real, err := realPath(dir); err == nil && strings.HasPrefix(o.path, real+"/") {
+			return o, errors.New("it lies in a folder that no project may see")
+		}
+	}
+	return o, nil
 }
 
 // bind puts it where it was, below root.
@@ -186,10 +197,45 @@ func (o opened) bind(root string) error {
 		return err
 	}
 	defer syscall.Close(o.handle)
-	if err := mount("/proc/self/fd/"+strconv.Itoa(o.handle), at, "", syscall.MS_BIND, ""); err != nil {
+	source, flags := "/proc/self/fd/"+strconv.Itoa(o.handle), uintptr(hardened)
+	if o.closed {
+		flags |= syscall.MS_RDONLY
+	}
+	if o.whole {
+		if err := mount(source, at, "", syscall.MS_BIND|syscall.MS_REC, ""); err != nil {
+			return err
+		}
+		if setAll(at, o.closed) == nil {
+			return nil
+		}
+		// An older kernel changes one mount at a time: what is mounted below stays out of sight.
+		if err := syscall.Unmount(at, syscall.MNT_DETACH); err != nil {
+			return &stepError{StepBuild, at, err}
+		}
+	}
+	if err := mount(source, at, "", syscall.MS_BIND, ""); err != nil {
 		return err
 	}
-	return mount("", at, "", syscall.MS_REMOUNT|syscall.MS_BIND|hardened, "")
+	return mount("", at, "", syscall.MS_REMOUNT|syscall.MS_BIND|flags, "")
+}
+
+// setAll hardens a mount and all below it.
+func setAll(at string, closed bool) error {
+	const sysMountSetattr, atFDCWD, atRecursive = 442, -100, 0x8000 // the same on every architecture
+	const readOnly, noSUID, noDev = 1, 2, 4
+	attr := struct{ set, clear, propagation, userns uint64 }{set: noSUID | noDev}
+	if closed {
+		attr.set |= readOnly
+	}
+	p, err := syscall.BytePtrFromString(at)
+	if err != nil {
+		return err
+	}
+	cwd := atFDCWD
+	if _, _, e := syscall.RawSyscall6(sysMountSetattr, uintptr(cwd), uintptr(unsafe.Pointer(p)), atRecursive, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0); e != 0 {
+		return e
+	}
+	return nil
 }
 
 // place makes what it can be mounted on.
@@ -257,9 +303,19 @@ func (w *Wall) memory(root string) error {
 
 // hide covers the platform's folders and says where. A cover begins at the first folder on the way
 // that the user could not enter: what was bound below must be reachable, and the rest of such a
-// folder was out of reach anyway.
-func (w *Wall) hide() ([]string, error) {
+// folder was out of reach anyway. The way to a granted folder is opened the same way.
+func (w *Wall) hide(keep []opened) ([]string, error) {
 	var covers []string
+	cover := func(at string) error {
+		if slices.ContainsFunc(covers, func(c string) bool { return at == c || strings.HasPrefix(at, c+"/") }) {
+			return nil
+		}
+		if err := mount("fermi", at, "tmpfs", hardened, "mode=755,size=1m,nr_inodes=256"); err != nil {
+			return err
+		}
+		covers = append(covers, at)
+		return nil
+	}
 	for _, dir := range w.Hide {
 		real, err := realPath(dir)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -268,24 +324,34 @@ func (w *Wall) hide() ([]string, error) {
 		if err != nil {
 			return nil, &stepError{StepBuild, dir, err}
 		}
-		at := w.firstClosed(real)
-		if slices.ContainsFunc(covers, func(c string) bool { return at == c || strings.HasPrefix(at, c+"/") }) {
-			continue
-		}
-		if err := mount("fermi", at, "tmpfs", hardened, "mode=755,size=1m,nr_inodes=256"); err != nil {
+		if err := cover(w.firstClosed(real)); err != nil {
 			return nil, err
 		}
-		covers = append(covers, at)
+	}
+	for _, o := range keep {
+		if !o.whole || private(o.path) {
+			continue
+		}
+		if at := w.firstClosed(path.Dir(o.path)); at != path.Dir(o.path) || !w.open(at) {
+			if err := cover(at); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return covers, nil
+}
+
+// open says whether the user may enter a folder, if it comes there.
+func (w *Wall) open(dir string) bool {
+	var st syscall.Stat_t
+	return syscall.Lstat(dir, &st) == nil && w.mayEnter(&st)
 }
 
 func (w *Wall) firstClosed(dir string) string {
 	at := ""
 	for part := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
 		at += "/" + part
-		var st syscall.Stat_t
-		if syscall.Lstat(at, &st) != nil || !w.mayEnter(&st) {
+		if !w.open(at) {
 			return at
 		}
 	}

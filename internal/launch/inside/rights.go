@@ -3,7 +3,6 @@ package inside
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -67,34 +66,18 @@ func scopeSockets() bool {
 	return e == 0
 }
 
-// As runs f with the file rights of a uid and no groups, for paths that the user can change. f must
-// not start goroutines that open files. When it fails f was not called.
-func As(uid, gid int, f func()) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		done <- as(uid, gid, func() error { f(); return nil })
-	}()
-	return <-done
-}
-
-// as is As on this very thread, whose own rights come back, all but its groups. The kernel drops
-// root's file capabilities while the file uid is not 0.
-func as(uid, gid int, f func() error) error {
-	if _, _, e := syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0); e != 0 {
-		return e
+// takeOn makes this thread the user, for good. The kernel drops root's capabilities with it.
+func takeOn(uid, gid int) error {
+	for _, call := range [][4]uintptr{
+		{syscall.SYS_SETGROUPS, 0, 0, 0},
+		{syscall.SYS_SETRESGID, uintptr(gid), uintptr(gid), uintptr(gid)},
+		{syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)},
+	} {
+		if _, _, e := syscall.RawSyscall(call[0], call[1], call[2], call[3]); e != 0 {
+			return e
+		}
 	}
-	syscall.RawSyscall(syscall.SYS_SETFSGID, uintptr(gid), 0, 0)
-	syscall.RawSyscall(syscall.SYS_SETFSUID, uintptr(uid), 0, 0)
-	defer func() {
-		syscall.RawSyscall(syscall.SYS_SETFSUID, 0, 0, 0)
-		syscall.RawSyscall(syscall.SYS_SETFSGID, 0, 0, 0)
-	}()
-	// These calls have no error; the one way to know is to ask.
-	if now, _, _ := syscall.RawSyscall(syscall.SYS_SETFSUID, ^uintptr(0), 0, 0); int(now) != uid {
-		return syscall.EPERM
-	}
-	return f()
+	return nil
 }
 
 // preferForOOM: if memory runs out the work goes first, and its launcher stays to tell the tale.

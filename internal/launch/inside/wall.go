@@ -18,8 +18,8 @@ type Wall struct {
 	Hide []string
 	// Binds are the folders and files that stay visible at their own paths.
 	Binds []string
-	// Folder is the user's own code folder, reached with the user's rights; "" when there is none.
-	Folder string
+	// Folders are those of the machine that an operator named and the project was granted; each is seen whole, at its own path.
+	Folders []Folder
 	// Tmp and VarTmp become /tmp and /var/tmp.
 	Tmp, VarTmp string
 	// SharedMemory bounds /dev/shm, in bytes; 0 leaves it to the kernel, half of the memory.
@@ -32,6 +32,8 @@ type Wall struct {
 	Root string
 	// Stage is an empty folder in which the mounts of such a wall are put together.
 	Stage string
+	// Alone has no network at all.
+	Alone bool
 	// Placed are files of the machine that are found elsewhere in the image: where → what.
 	Placed map[string]string
 	// Door, if any, leads the command into its cgroup: a version 1 list of threads, or with Clone a version 2 folder to
@@ -40,16 +42,24 @@ type Wall struct {
 	Clone bool
 }
 
+// Folder is a folder of the machine. Its path is an operator's word: root opens it.
+type Folder struct {
+	Path     string
+	ReadOnly bool
+}
+
 // Command is what runs behind it: a process for each of Each.
 type Command struct {
 	Args []string
 	Env  []string   // of all
 	Each [][]string // further variables, of one process each; at least one
-	Dir  string
+	// Dir and File, the program, are paths behind the wall. Nobody looks at them before the user's own process does: who
+	// wants to know more than that it did not start asks before.
+	Dir, File string
 	// Orphans: the end of every process that comes to process 1 is reported, by its pid in there.
 	Orphans bool
-	// Own is what Args[0] stands for when it is this very program; "" looks in PATH.
-	Own string
+	// Become makes process 1 the command itself, which is one process then: nobody reports its end.
+	Become bool
 }
 
 // order is what process 1 is told. Probe builds the wall and starts nothing.
@@ -62,10 +72,8 @@ type order struct {
 
 // The steps at which a command may be refused.
 const (
-	StepFind   = "find"   // it is not there, or can't be executed
 	StepExec   = "exec"   // the kernel did not run it
-	StepFolder = "folder" // the code folder can't be entered
-	StepDir    = "dir"    // there is no such working directory
+	StepFolder = "folder" // one of Folders can't be shown
 	StepBuild  = "build"  // the wall itself could not be built
 
 	stepStarted = "started"
@@ -97,6 +105,7 @@ type Pipes [2]uintptr
 // Tree is what was started: process 1 as seen from outside, and its word on the processes' ends.
 type Tree struct {
 	PID     int
+	Handle  int // of a Command with Become: a descriptor of the process; the caller's to close
 	limit   *io.LimitedReader
 	reports *json.Decoder
 	pipe    *os.File
@@ -114,9 +123,15 @@ func Start(w Wall, c Command, stdin uintptr, out []Pipes) (*Tree, error) {
 	}
 	r, err := t.next()
 	if err == nil && r.Step == stepStarted {
+		if c.Become {
+			_ = t.pipe.Close()
+		}
 		return t, nil
 	}
 	_ = t.pipe.Close()
+	if c.Become {
+		_ = syscall.Close(t.Handle)
+	}
 	_ = syscall.Kill(t.PID, syscall.SIGKILL) // our own child, not yet reaped
 	_, _ = syscall.Wait4(t.PID, nil, 0, nil)
 	if err != nil {
@@ -198,13 +213,16 @@ func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
 		o.DoorFD = len(files)
 		files = append(files, o.Door.Fd())
 	}
+	sys := &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC}
+	if o.Alone {
+		sys.Cloneflags |= syscall.CLONE_NEWNET
+	}
+	handle := -1
+	if o.Become {
+		sys.PidFD = &handle
+	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{argv0}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"FERMI_REPLICA=" + o.Mark, "GOMAXPROCS=1"},
-		Files: files,
-		Sys: &syscall.SysProcAttr{
-			Setsid:     true,
-			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC,
-		},
+		Dir: "/", Env: []string{"FERMI_REPLICA=" + o.Mark, "GOMAXPROCS=1"}, Files: files, Sys: sys,
 	})
 	if err != nil {
 		_ = hear.Close()
@@ -212,7 +230,7 @@ func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
 	}
 	_ = orders.Close() // or a process 1 that died would leave us writing for ever
 	limit := &io.LimitedReader{R: hear}
-	t := &Tree{PID: pid, pipe: hear, limit: limit, reports: json.NewDecoder(limit)}
+	t := &Tree{PID: pid, Handle: handle, pipe: hear, limit: limit, reports: json.NewDecoder(limit)}
 	// If this fails it has died; the missing report says so.
 	_ = json.NewEncoder(give).Encode(o)
 	return t, nil

@@ -232,7 +232,7 @@ func layOut(ctx context.Context, dir, root string, from source, layers []v1.Laye
 	})
 }
 
-// tame makes an entry one that any project may have: root's, readable, without special rights; false leaves it out.
+// tame makes an entry one that any project may have: its maker's, readable, without special rights; false leaves it out.
 func tame(h *tar.Header) bool {
 	switch h.Typeflag {
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
@@ -241,6 +241,9 @@ func tame(h *tar.Header) bool {
 	h.Mode = h.Mode&0o777 | 0o444
 	if h.Mode&0o111 != 0 {
 		h.Mode |= 0o111
+	}
+	if h.Typeflag == tar.TypeDir {
+		h.Mode |= 0o755 // or its own maker could put nothing in it
 	}
 	h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", ""
 	for name := range h.PAXRecords {
@@ -263,7 +266,7 @@ func layOne(ctx context.Context, blob, root string, keep archive.Filter) error {
 		return err
 	}
 	defer done()
-	_, err = archive.Apply(ctx, root, plain, archive.WithFilter(keep))
+	_, err = archive.Apply(ctx, root, plain, archive.WithFilter(keep), archive.WithNoSameOwner())
 	return err
 }
 

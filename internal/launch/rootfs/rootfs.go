@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"golang.org/x/sys/unix"
 
@@ -26,6 +25,8 @@ type Want struct {
 	Reference string
 	// Accounts are those of the task; the one for the reference's registry is used.
 	Accounts []api.RegistryCredential
+	// Registry is who is asked; nil: that of the reference, by ourselves.
+	Registry Registry
 	// Owner is the uid of the project that asks.
 	Owner int
 	// Known takes what the reference stood for when this project asked last, without asking again.
@@ -47,6 +48,51 @@ type Image struct {
 // Close lets go of it.
 func (i *Image) Close() error { return i.lock.Close() }
 
+// Held holds an image that somebody else, of this uid, brought into dir a moment ago.
+func Held(ctx context.Context, dir, digest string, env []string, uid int) (*Image, error) {
+	key, err := keyOf(digest)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, dirLocks, key), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := take(ctx, lock, unix.LOCK_SH); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	place := filepath.Join(dir, dirRoots, key)
+	for _, folder := range []string{filepath.Join(dir, dirRoots), place, filepath.Join(place, dirRoot)} {
+		var st unix.Stat_t
+		if err := unix.Lstat(folder, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != uid {
+			return nil, errors.Join(fmt.Errorf("%s is not as it was made", folder), err, lock.Close())
+		}
+	}
+	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, Env: env, lock: lock}, nil
+}
+
+// Give makes the node's folder of images, and what an earlier version left there as another uid, one uid's. Nobody but it and root
+// can enter.
+func Give(dir string, uid int) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return err
+	}
+	if int(st.Uid) == uid {
+		return nil
+	}
+	err := filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil || p == dir {
+			return err
+		}
+		return os.Lchown(p, uid, uid)
+	})
+	return errors.Join(err, os.Lchown(dir, uid, uid)) // last: a walk that was cut off is made again
+}
+
 // about is what roots/HEX/image.json says.
 type about struct {
 	Env []string `json:"env"`
@@ -66,9 +112,12 @@ const (
 // Bring makes an image be in the node's folder dir and holds it. Faults are final and for the user; any other
 // error may pass when tried again.
 func Bring(ctx context.Context, dir string, w Want) (*Image, error) {
-	ref, err := name.ParseReference(w.Reference)
+	ref, err := parse(w.Reference)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "BadImage", fault.T("%q is not the name of an image.", "%q 不是镜像名称。", w.Reference)).Because(err)
+		return nil, err
+	}
+	if w.Registry == nil {
+		w.Registry = &Remote{Reference: w.Reference, Accounts: w.Accounts}
 	}
 	for _, sub := range []string{dirRoots, dirBlobs, dirLocks, dirRefs} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -81,7 +130,11 @@ func Bring(ctx context.Context, dir string, w Want) (*Image, error) {
 			return i, nil
 		}
 	}
-	found, err := ask(ctx, ref, w.Accounts)
+	var found source
+	answer, err := w.Registry.Ask(ctx)
+	if err == nil {
+		found, err = believed(ctx, answer, w.Registry, ref.Name())
+	}
 	if err != nil {
 		var f *fault.Error
 		if !errors.As(err, &f) {

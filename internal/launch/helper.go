@@ -1,0 +1,87 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/deed"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/steward"
+)
+
+// helpers are the steward's processes, which belong to no generation. Usually there is one; after one hung there may be
+// another that the kernel does not let die.
+type helpers struct {
+	mu   sync.Mutex
+	list []record.Process
+}
+
+// all are those that may live.
+func (h *helpers) all() []record.Process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.list
+}
+
+func (h *helpers) add(p record.Process) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	alive := make([]record.Process, 0, len(h.list)+1)
+	for _, old := range h.list {
+		if st, err := record.ReadStat(old.PID); err == nil && st.StartTicks == old.StartTicks && st.State != 'Z' {
+			alive = append(alive, old)
+		}
+	}
+	h.list = append(alive, p)
+}
+
+// startHelper starts the steward's process: behind the wall of the ranks and in a pid namespace of its own, it becomes the
+// tenant and this program's steward.
+func (l *launcher) startHelper() (*steward.Helper, error) {
+	wall := l.wall()
+	wall.Net, wall.Alone = 0, true // it speaks to nobody but us
+	ours, theirs, err := steward.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, ours.Close())
+	}
+	defer null.Close()
+	tree, err := inside.Start(wall, inside.Command{
+		Args: []string{deed.Argv0}, File: ownBinary, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true,
+	}, theirs.Fd(), []inside.Pipes{{null.Fd(), null.Fd()}})
+	if err != nil {
+		return nil, errors.Join(wallFault(l.replica, err), ours.Close())
+	}
+	if p, err := record.Describe(tree.PID); err == nil {
+		l.helpers.add(p)
+	}
+	once := sync.OnceFunc(func() {
+		_ = unix.PidfdSendSignal(tree.Handle, unix.SIGKILL, nil, 0)
+		_ = unix.Close(tree.Handle)
+	})
+	return &steward.Helper{Conn: ours, Kill: once}, nil
+}
+
+// dismissFor is how long the end of a killed process is waited for: one that waits for a disk may not be ended.
+const dismissFor = time.Second
+
+// dismiss ends the steward, and waits for its processes: nobody else reaps any more.
+func (l *launcher) dismiss() {
+	l.steward.Close()
+	for _, p := range l.helpers.all() {
+		for late := time.Now().Add(dismissFor); time.Now().Before(late); time.Sleep(time.Millisecond) {
+			if pid, err := unix.Wait4(p.PID, nil, unix.WALL|unix.WNOHANG, nil); pid == p.PID || errors.Is(err, unix.ECHILD) {
+				break
+			}
+		}
+	}
+}
