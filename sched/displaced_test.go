@@ -15,8 +15,8 @@ func TestDisplacedGoesFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(c.SetZone(Zone{Name: "a"}))
-	must(c.SetNode(Node{Number: 1, Name: "n1", Zone: "a", CPU: 64000, Memory: 1 << 40, Disk: 1 << 40, Devices: []string{"A100"}, Islands: []int{0}}))
+	c.SetZone(Zone{Name: "a"})
+	must(c.SetNode(Node{Number: 1, Name: "n1", Zone: "a", CPU: 64000, Memory: 1 << 40, Disk: 1 << 40, Devices: []string{"A100"}}))
 	now := time.Unix(1e9, 0)
 	add := func(id string, priority int, displaced bool, expected time.Duration) {
 		q.Add(&Workload{ID: id, Queue: "default", Priority: priority, Displaced: displaced, Submitted: now, Expected: expected,

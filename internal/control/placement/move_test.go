@@ -275,7 +275,7 @@ func TestDrainMoves(t *testing.T) {
 // TestDrained: a preview says what a drain does, for a node and for one device, and changes nothing.
 func TestDrained(t *testing.T) {
 	s := storetest.Open(t)
-	zones, all := twoZones(2, 1)
+	zones, all := twoZones(3, 0)
 	c := lead(t, s, zones, all)
 	placedIn(t, s, "one", 1, 2)
 	placedIn(t, s, "two", 1, 2)
@@ -307,22 +307,6 @@ func TestDrained(t *testing.T) {
 		if place(s, name).Spec.Evict != nil {
 			t.Errorf("%s was asked to go", name)
 		}
-	}
-}
-
-// TestDrainedComesFirst: what lost its place to an operator is told so to the planner, until it has another.
-func TestDrainedComesFirst(t *testing.T) {
-	tk := task("one", 1, 1)
-	if workload(tk).Displaced {
-		t.Error("a new task")
-	}
-	tk.Status.Phase, tk.Status.Reason = api.PhasePending, reasonDrained
-	if !workload(tk).Displaced {
-		t.Error("it waits as all others do")
-	}
-	tk.Status.Phase = api.PhaseRunning
-	if workload(tk).Displaced {
-		t.Error("it runs")
 	}
 }
 
