@@ -234,5 +234,8 @@ generate: build ## generated code (the link protocol, the console's client)
 	@PATH=$(abspath $(CACHE)/bin):$$PATH go generate ./...
 	@scripts/web.sh generate
 
+sbom: build ## what bin/fermi is made of, as CycloneDX JSON: bin/fermi.cdx.json
+	@go run ./cmd/sbom -version $(VERSION)
+
 clean: ## remove what was built; data in .run and downloaded tools in .cache/bin stay
 	@rm -rf bin $(CACHE)/log $(CACHE)/suites $(CACHE)/deps.stamp $(CACHE)/web.stamp

@@ -20,7 +20,7 @@ type Rotated struct {
 	Message fault.Text `json:"message" doc:"What was done, and what is left to do."`
 }
 
-type rotated struct {
+type rotations struct {
 	Items []Rotated `json:"items"`
 }
 
@@ -32,7 +32,7 @@ func (s *Server) rotateRoute(reg *schemas) *route {
 	return &route{
 		method: http.MethodPost, path: prefix + "/rotate", id: "rotate", tag: "system", long: true,
 		summary: "Replace keys of the server while everything runs; for admins.", verb: "rotate", kind: "Key",
-		data: schemaOf[rotated](reg), handle: s.rotate,
+		data: schemaOf[rotations](reg), handle: s.rotate,
 		body: &bodySpec{schema: schemaOf[RotateWish](reg), media: []string{"application/json"}, required: true},
 	}
 }
@@ -54,7 +54,7 @@ func (s *Server) rotate(ctx context.Context, c *call) (*reply, error) {
 	if s.Rotate == nil {
 		return nil, fault.New(fault.Unavailable, "NoRotation", fault.T("This server holds no keys of its own.", "该服务器没有自己的密钥。"))
 	}
-	out := rotated{Items: []Rotated{}}
+	out := rotations{Items: []Rotated{}}
 	for _, key := range RotatableKeys {
 		if !whole && !slices.Contains(wish.Keys, key) {
 			continue
