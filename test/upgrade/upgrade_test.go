@@ -160,7 +160,7 @@ func upgrade(t *testing.T, w *world, next, way string) {
 		untouched()
 	}
 	w.room(ids["hold"])
-	w.recovers(ids["train"], generation, launchers["train"])
+	w.recovers(ids["train"], generation, launchers["train"], way == "kill")
 	w.reruns(ids)
 	if r := w.run("", "", "audit", "verify"); r.code == 0 {
 		t.Log(strings.TrimSpace(r.out))
@@ -362,9 +362,9 @@ func (w *world) newer(task *api.TrainingTask) {
 	}
 }
 
-// recovers kills a rank of a training whose launchers are older, then these launchers: newer ones go
-// on.
-func (w *world) recovers(id string, generation int, launchers []record.Process) {
+// recovers kills a rank of a training whose launchers are older, then these launchers, or one of
+// them: it goes on, with newer ones in their stead.
+func (w *world) recovers(id string, generation int, launchers []record.Process, whole bool) {
 	w.t.Helper()
 	ranks := harness.Processes("FERMI_TASK_ID="+id, "RANK=3")
 	if len(ranks) == 0 {
@@ -380,23 +380,36 @@ func (w *world) recovers(id string, generation int, launchers []record.Process) 
 	if now := w.launchers(id); !slices.Equal(now, launchers) {
 		w.t.Errorf("the launchers were %v and are %v", launchers, now)
 	}
-	for _, p := range launchers { // and all that is in memory
+	was := w.task("train").Status.Generation
+	if !whole {
+		launchers = launchers[:1]
+	}
+	for _, p := range launchers { // and all that is in its memory
 		if err := p.Signal(syscall.SIGKILL); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	back := w.until("train", "goes on from what older launchers left on the disk", func(t *api.TrainingTask) bool {
-		return t.Status.Phase == api.PhaseRunning && t.Status.Rendezvous != nil && t.Status.Rendezvous.Origin != nil
+	back := w.until("train", "goes on from what older launchers left", func(t *api.TrainingTask) bool {
+		return t.Status.Phase == api.PhaseRunning && t.Status.Generation > was
 	})
-	w.newer(back)
+	if origin := back.Status.Rendezvous.Origin; whole && origin == nil {
+		w.t.Error("it did not go on from the disk")
+	}
+	at = last(w.steps(id))
+	w.until("train", "trains", func(t *api.TrainingTask) bool {
+		return t.Status.Phase == api.PhaseRunning && last(w.steps(id)) > at+10
+	})
+	if whole {
+		w.newer(back)
+	}
 }
 
 // reruns ends what is older; the same again has newer launchers, and then no older one is left.
 func (w *world) reruns(ids map[string]string) {
 	w.t.Helper()
-	w.older(2)
 	w.must(w.bot, "train", "stop", "train")
 	w.phase("train", api.PhaseStopped)
+	w.older(2)
 	w.must(w.bot, "train", "clone", "train", "--name", "again")
 	again := w.until("again", "trains", func(t *api.TrainingTask) bool {
 		return t.Status.Phase == api.PhaseRunning && last(w.steps(t.Meta.ID)) > 10
