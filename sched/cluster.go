@@ -181,7 +181,7 @@ func (c *Cluster) SetNode(n Node) error {
 
 func (c *Cluster) fresh(n Node) *node {
 	n.Devices, n.Islands = slices.Clone(n.Devices), slices.Clone(n.Islands)
-	fresh := &node{Node: n, room: pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory)}, disk: n.Disk}
+	fresh := &node{Node: n, room: pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), WholeOnly: n.WholeOnly}, disk: n.Disk}
 	for i, t := range n.Devices {
 		fresh.room.Types = append(fresh.room.Types, c.internType(t))
 		island := uint8(0)
@@ -202,7 +202,7 @@ func (c *Cluster) fresh(n Node) *node {
 // replace puts fresh where old was; what stands on old stays.
 func (c *Cluster) replace(old, fresh *node) {
 	c.count(old, -1)
-	if old.CPU != fresh.CPU || old.Memory != fresh.Memory || old.Disk != fresh.Disk || !slices.Equal(old.room.Types, fresh.room.Types) {
+	if old.CPU != fresh.CPU || old.Memory != fresh.Memory || old.Disk != fresh.Disk || old.WholeOnly != fresh.WholeOnly || !slices.Equal(old.room.Types, fresh.room.Types) {
 		c.bounds.holds = nil
 	}
 	if old.Rack != fresh.Rack || old.Leaf != fresh.Leaf {

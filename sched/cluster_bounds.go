@@ -84,7 +84,7 @@ func (c *Cluster) emptyZones(k askKey) []int64 {
 	}
 	sums, a := make([]int64, len(t.zones)+1), k.ask()
 	for at, n := range t.nodes {
-		fits := fitsIn(&pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types, Free: free[:len(n.Devices)]}, &a)
+		fits := fitsIn(&pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types, Free: free[:len(n.Devices)], WholeOnly: n.WholeOnly}, &a)
 		if n.Disk > 0 && k.disk > 0 {
 			fits = min(fits, int32(min(n.Disk/k.disk, mostFits)))
 		}

@@ -58,7 +58,7 @@ func (c *Cluster) devicesFor(n *node, need *Need) (uint64, misfit) {
 		if fitsIn(&n.room, &a) > 0 {
 			return n.seat(nil, c.known.demand, &a, 1)[0].Devices, fits
 		}
-		whole := pack.Room{Types: n.room.Types, Free: make([]uint16, len(n.Devices))}
+		whole := pack.Room{Types: n.room.Types, Free: make([]uint16, len(n.Devices)), WholeOnly: n.WholeOnly}
 		for k := range whole.Free {
 			whole.Free[k] = WholeDevice
 		}
@@ -106,6 +106,9 @@ func (n *node) disks(each api.Bytes) int32 {
 // devicesIn counts replicas by devices alone.
 func devicesIn(r *pack.Room, a *pack.Ask) int {
 	if a.Share < WholeDevice {
+		if r.WholeOnly {
+			return 0
+		}
 		n := 0
 		for i, free := range r.Free {
 			if allows(a.Types, r.Types[i]) {

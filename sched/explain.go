@@ -268,7 +268,7 @@ func (n *node) bare(a *pack.Ask, disk api.Bytes, open bool) int {
 		return 0
 	}
 	var free [64]uint16
-	whole := pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types, Free: free[:len(n.Devices)]}
+	whole := pack.Room{CPU: int64(n.CPU), Memory: int64(n.Memory), Types: n.room.Types, Free: free[:len(n.Devices)], WholeOnly: n.WholeOnly}
 	for i := range whole.Free {
 		if open || n.ClosedDevices>>i&1 == 0 {
 			whole.Free[i] = WholeDevice

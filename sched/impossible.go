@@ -22,6 +22,7 @@ const (
 	WrongSurvive  Wrong = "Survive"
 	WrongType     Wrong = "Type"
 	WrongDevices  Wrong = "Devices"
+	WrongShare    Wrong = "Share"
 	WrongCPU      Wrong = "CPU"
 	WrongMemory   Wrong = "Memory"
 	WrongDisk     Wrong = "Disk"
@@ -45,6 +46,7 @@ var Wrongs = []struct {
 	{WrongSurvive, "spec.zones.surviveZoneLoss", api.T("there are not two zones near enough that each could lose the other", "没有两个距离足够近、可互为容灾的可用区")},
 	{WrongType, "spec.roles[].resources.accelerators.type", api.T("no node has such a device", "没有节点带该类型加速卡")},
 	{WrongDevices, "spec.roles[].resources.accelerators.count", api.T("no node has so many devices", "没有节点有这么多加速卡")},
+	{WrongShare, "spec.roles[].resources.accelerators.share", api.T("real cards are given whole, and there is no virtual one", "真实加速卡只整卡分配，且没有虚拟卡")},
 	{WrongCPU, "spec.roles[].resources.cpu", api.T("no node has so much CPU", "没有节点有这么多 CPU")},
 	{WrongMemory, "spec.roles[].resources.memory", api.T("no node has so much memory", "没有节点有这么多内存")},
 	{WrongDisk, "spec.roles[].resources.ephemeralDisk", api.T("no node has so much disk", "没有节点有这么多磁盘")},
@@ -260,6 +262,9 @@ func (x *explainer) tooLarge(role int) (Refusal, bool) {
 	case m.devices < need.Devices:
 		return say(WrongDevices, api.T("No node that it may use has %d × %s; the largest has %d.", "可用的节点中没有一个有 %d × %s；最多的有 %d。", need.Devices, kind, m.devices),
 			api.T("Ask for at most %d [device|devices] a replica, and for more replicas if need be.", "每副本请不要超过 %d 卡；如有需要可增加副本数。", m.devices))
+	case need.Devices > 0 && need.share() < WholeDevice && x.fitsWhole(need):
+		return say(WrongShare, api.T("Parts of real cards are not given out: nothing would hold a process to its part. No virtual %s is there.", "真实加速卡不按份额分配：目前无法把进程限制在其份额内；且没有虚拟的 %s。", kind),
+			api.T("Ask for a whole card: leave share out.", "请申请整卡：去掉 share。"))
 	case m.cpu < need.CPU:
 		return say(WrongCPU, api.T("No node with its devices has %s CPU; the largest has %s.", "带有所需加速卡的节点都没有 %s CPU；最多的有 %s。", need.CPU, m.cpu), atMost(m.cpu))
 	case m.memory < need.Memory:
@@ -269,6 +274,13 @@ func (x *explainer) tooLarge(role int) (Refusal, bool) {
 	}
 	return say(WrongTogether, api.T("No single node has all that a replica of %s asks for, though each is there on some.", "没有一个节点同时满足角色 %s 每副本的全部需求，虽然各项分别有节点满足。", x.w.Roles[role].Name),
 		api.T("Ask for less of one of them.", "请减少其中一项。"))
+}
+
+// fitsWhole says that a node would take a replica that asks for the whole device.
+func (x *explainer) fitsWhole(need *Need) bool {
+	whole := *need
+	whole.Share = 0
+	return x.survey(&whole).fits
 }
 
 // typeText is how a need names its devices.

@@ -32,6 +32,14 @@ var wrongs = map[sched.Wrong]func(s *stage, x *sched.Workload){
 	sched.WrongSurvive: func(_ *stage, x *sched.Workload) { x.Roles[0].Replicas, x.Survive = 2, true },
 	sched.WrongType:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.DeviceType = "H800" },
 	sched.WrongDevices: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Devices = 16 },
+	sched.WrongShare: func(s *stage, x *sched.Workload) {
+		for _, number := range []uint32{1, 2} {
+			n := s.node(number)
+			n.WholeOnly = true
+			s.set(n)
+		}
+		x.Roles[0].Need.Devices, x.Roles[0].Need.Share = 1, 500
+	},
 	sched.WrongCPU:     func(_ *stage, x *sched.Workload) { x.Roles[0].Need.CPU = 1 << 40 },
 	sched.WrongMemory:  func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Memory = 1 << 60 },
 	sched.WrongDisk: func(s *stage, x *sched.Workload) {
@@ -187,4 +195,29 @@ func TestClockGoesBack(t *testing.T) {
 		t.Errorf("%v are left", got)
 	}
 	s.starts("b")
+}
+
+// Parts of devices go only where something holds a process to its part: in a mixed cluster to the virtual node.
+func TestSharesAvoidRealCards(t *testing.T) {
+	s := newStage(t, 2, 4)
+	n := s.node(1)
+	n.WholeOnly = true
+	s.set(n)
+	for i := range 20 {
+		w := s.task(fmt.Sprintf("s%02d", i), 1, 1, 1)
+		w.Roles[0].Need.Share = 500
+		s.q.Add(w)
+	}
+	started := s.plan().Decisions
+	if len(started) != 8 {
+		t.Errorf("%d halves on four virtual cards", len(started))
+	}
+	for _, d := range started {
+		if d.At[0][0].Node != 2 {
+			t.Errorf("%s stands on a real card", d.Workload.ID)
+		}
+	}
+	whole := s.task("whole", 1, 1, 4)
+	s.q.Add(whole)
+	s.starts("whole")
 }

@@ -23,6 +23,8 @@ type Node struct {
 	Devices []string  // type of each device, by index; at most 64
 	// Islands names the fast link each device hangs on, by index; nil is one island.
 	Islands []string
+	// WholeOnly: its devices are given whole, because nothing holds a process to a part of one.
+	WholeOnly bool
 	// Host names the machine whose processes a virtual node's replicas really are; "" counts none.
 	Host string
 	// Closed keeps new work away: cordoned or not ready.

@@ -10,6 +10,7 @@ type Room struct {
 	CPU, Memory int64    // milli-cores, bytes
 	Types       []uint16 // type id of each device; shared, never changed
 	Free        []uint16 // thousandths left of each device, ≤ 1000
+	WholeOnly   bool     // nothing holds a process to a part of a device here: none is shared
 }
 
 // Ask is what one replica takes of one node.
@@ -33,6 +34,9 @@ func choices(r *Room, a *Ask, try func(devices uint64)) {
 	}
 	if a.Devices == 0 {
 		try(0)
+		return
+	}
+	if r.WholeOnly && a.Share < Whole {
 		return
 	}
 	n := min(len(r.Free), 64)

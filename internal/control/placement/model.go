@@ -106,6 +106,7 @@ func (m *model) setNode(n *api.Node) {
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
+		s.WholeOnly = s.WholeOnly || !d.Virtual
 	}
 	for _, i := range n.Spec.CordonedDevices {
 		s.ClosedDevices |= 1 << i
