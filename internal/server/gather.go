@@ -70,7 +70,7 @@ func (s *Server) alsoWrong(ctx context.Context, c *call, row api.KindInfo, data 
 		all.take(fault.New(fault.Invalid, "InvalidField", fault.Text{}).WithFields(also...))
 	}
 	if t, ok := rest.(*api.TrainingTask); ok && s.mayWrite(ctx, c.who, t) == nil {
-		if missing := s.references(ctx, t); fault.Is(missing, fault.Invalid) && len(fault.From(missing).Fields) > 0 {
+		if missing := s.references(ctx, c, t); fault.Is(missing, fault.Invalid) && len(fault.From(missing).Fields) > 0 {
 			all.take(missing)
 		}
 	}

@@ -14,6 +14,7 @@ const places: readonly [RegExp, keyof Form][] = [
   [/^spec\.code\.git\.secret$/, "gitSecret"],
   [/^spec\.code\.git\b/, "gitUrl"],
   [/^spec\.code\.folder$/, "folder"],
+  [/^spec\.code\.requirements$/, "requirements"],
   [/^spec\.code$/, "code"],
   [/^spec\.framework$/, "framework"],
   [/^spec\.hyperParameters\b/, "params"],
