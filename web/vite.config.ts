@@ -9,5 +9,10 @@ export default defineConfig({
   // web/dist also holds the file that keeps the folder; public/ carries it over.
   build: { target: "es2022", sourcemap: false, modulePreload: { polyfill: false } },
   server: { proxy: { "/api": server } },
-  test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"], setupFiles: ["src/test-setup.ts"] },
+  test: {
+    environment: "jsdom",
+    include: ["src/**/*.test.{ts,tsx}"],
+    setupFiles: ["src/test-setup.ts"],
+    testTimeout: 60_000, // a busy machine is no fault of a page
+  },
 });

@@ -27,6 +27,7 @@ async function makeCode() {
   const code = join(root, "code");
   for (const [path, text] of [
     ["train.sh", script],
+    ["train.py", "print(1)\n"],
     ["lib/model.py", "dim = 20\n"],
     ["requirements.txt", "torch\n"],
     [".git/config", "[core]\n"],
@@ -105,6 +106,7 @@ export async function seeMember({ browser, base, words, open, step, must, call, 
     await page.getByRole("navigation").getByRole("link", { name: t["nav.create"] }).click();
     const project = page.getByRole("combobox", { name: t["create.project"], exact: true });
     await project.waitFor();
+    await page.locator(`input[value="${member.displayName}"]`).waitFor();
     must((await project.inputValue()) === member.displayName, `the project is ${await project.inputValue()}`);
     await page.getByText(t["create.nominal"]).waitFor();
     await field("create.memory").fill("lots");
@@ -130,8 +132,11 @@ export async function seeMember({ browser, base, words, open, step, must, call, 
     await field("create.displayName").fill(name);
     await page.locator("input[webkitdirectory]").setInputFiles(code);
     await page.getByText(t["create.leftOut"].replace("{{list}}", ".git/, env/")).waitFor();
-    await page.getByText(t["create.sent_other"].replace("{{count}}", "3").split("{{")[0]).first().waitFor();
-    await button("create.requirementsAdd").waitFor();
+    await page.getByText(t["create.sent_other"].replace("{{count}}", "4").split("{{")[0]).first().waitFor();
+    must((await field("create.command").inputValue()) === "python train.py", "no command is offered");
+    await button("create.requirementsAdd").click();
+    await page.getByText(t["create.requirementsOn"].replace("{{name}}", "requirements.txt")).waitFor();
+    await button("create.requirementsOff").click();
     await field("create.command").fill("sh train.sh");
     await button("create.paramAdd").click();
     await page.getByLabel(t["create.paramName"].replace("{{n}}", "1"), { exact: true }).fill("dim");

@@ -8,6 +8,7 @@ import {
   emptyDraft,
   type Form,
   scalarOf,
+  shownCommand,
   toForm,
   withForm,
   within,
@@ -23,6 +24,7 @@ test("the form writes YAML and reads the same back", () => {
     gitRevision: "v1",
     gitSecret: "deploy",
     folder: "",
+    requirements: "requirements.txt",
     params: [
       { name: "lr", value: "0.10", at: "spec.hyperParameters.lr" },
       { name: "big", value: "12345678901234567890", at: "spec.hyperParameters.big" },
@@ -240,4 +242,25 @@ test("a command that does nothing is known as one", () => {
   for (const yaml of ["spec: {roles: [{image: a}]}", "spec: {roles: {}}", "a: [", "7", "spec: 7"]) {
     expect(blankCommand(yaml), yaml).toBe(false);
   }
+});
+
+test("plain words of Python need no shell; anything else has one", () => {
+  const argv = (command: string) => parse(withForm(emptyDraft, { command })).spec.roles[0].command;
+  expect(argv("python train.py --lr=0.1")).toEqual(["python", "train.py", "--lr=0.1"]);
+  expect(argv("/usr/bin/python3.11  -m  train ")).toEqual(["/usr/bin/python3.11", "-m", "train"]);
+  for (const shell of [
+    "python a.py && echo",
+    "python $X",
+    "python 'a b.py'",
+    "X=1 python a.py",
+    "cd a",
+    "pythonic",
+    "",
+    "python *.py",
+    "python a.py\necho",
+  ]) {
+    expect(argv(shell), shell).toEqual(["sh", "-c", shell]);
+    expect(shownCommand(shell)).toBe(shell);
+  }
+  expect(shownCommand("python  a.py ")).toBe("python a.py");
 });

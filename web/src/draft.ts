@@ -32,6 +32,7 @@ export interface Form {
   gitRevision: string;
   gitSecret: string;
   folder: string;
+  requirements: string;
   params: Param[];
   secrets: SecretUse[];
   displayName: string;
@@ -71,6 +72,7 @@ const where: { [K in keyof Form]: readonly (string | number)[] } = {
   gitRevision: [...code, "git", "revision"],
   gitSecret: [...code, "git", "secret"],
   folder: [...code, "folder"],
+  requirements: [...code, "requirements"],
   params: ["spec", "hyperParameters"],
   secrets: [...role, "env"],
   displayName: ["metadata", "displayName"],
@@ -138,6 +140,7 @@ export function toForm(yaml: string): Form | undefined {
     gitRevision: text("gitRevision"),
     gitSecret: text("gitSecret"),
     folder: text("folder"),
+    requirements: text("requirements"),
     params: paramsOf(doc),
     secrets: secretsOf(at(role)),
     displayName: text("displayName"),
@@ -255,6 +258,26 @@ export function within(inside: string[]): Partial<Form> {
   return { inside, replicas, image: "", devices: 0, deviceType: "", cpu: "", memory: "", zones: [] };
 }
 
+/**
+ * What is typed as a command, as words. Python is started without a shell where the words are plain: then its
+ * requirements can be installed and its next process be kept ready. Everything else is for sh.
+ */
+function argvOf(text: string): string[] {
+  const words = text.trim().split(/ +/);
+  const simple = /^(?:[\w./-]*\/)?python[\d.]*$/.test(words[0] ?? "") && words.every((w) => /^[\w@%+=:,./-]+$/.test(w));
+  return simple ? words : ["sh", "-c", text];
+}
+
+/** How a typed command is shown once it is in the manifest. */
+export function shownCommand(text: string): string {
+  return commandLine(argvOf(text));
+}
+
+/** Whether a command is one of Python's, which packages can be installed for. */
+export function isPython(text: string): boolean {
+  return argvOf(text)[0] !== "sh";
+}
+
 /** sh -c X is shown as X, another command as a shell would need it written. */
 function commandLine(command: unknown): string {
   if (!Array.isArray(command)) return "";
@@ -285,7 +308,7 @@ function edit(doc: Document, patch: Partial<Form>): string {
     const none = value === 0 && (key === "devices" || key === "fromStep");
     const absent = value === "" || none || (Array.isArray(value) && value.length === 0);
     if (key === "command") {
-      doc.setIn(path, doc.createNode(["sh", "-c", value], { flow: true }));
+      doc.setIn(path, doc.createNode(argvOf(String(value)), { flow: true }));
     } else if (key === "params") {
       setParams(doc, value as Param[]);
     } else if (key === "secrets") {

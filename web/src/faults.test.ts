@@ -46,6 +46,17 @@ test("every fault is at its field, and what has none is kept apart", () => {
   expect(got.rest.map((f) => f.path)).toEqual(["spec.code.archive", "spec.roles[1].command", "spec.nonsense", ""]);
 });
 
+test("code that was not chosen is a fault of where it was to come from", () => {
+  for (const [code, key] of [
+    ["none", "code"],
+    ["archive", "archive"],
+    ["git", "gitUrl"],
+    ["folder", "folder"],
+  ] as const) {
+    expect(Object.keys(placeFaults([fault("spec.code")], form({ code })).at)).toEqual([key]);
+  }
+});
+
 test("where the YAML could not be read everything is kept apart", () => {
   expect(placeFaults([fault("spec.queue")], undefined)).toEqual({ at: {}, rows: {}, rest: [fault("spec.queue")] });
 });

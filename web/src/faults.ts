@@ -14,6 +14,7 @@ const places: readonly [RegExp, keyof Form][] = [
   [/^spec\.code\.git\.secret$/, "gitSecret"],
   [/^spec\.code\.git\b/, "gitUrl"],
   [/^spec\.code\.folder$/, "folder"],
+  [/^spec\.code\.requirements$/, "requirements"],
   [/^spec\.code$/, "code"],
   [/^spec\.framework$/, "framework"],
   [/^spec\.hyperParameters\b/, "params"],
@@ -40,6 +41,8 @@ const codeFields: Partial<Record<keyof Form, Form["code"]>> = {
   folder: "folder",
 };
 
+const emptied: Record<Form["code"], keyof Form> = { none: "code", archive: "archive", git: "gitUrl", folder: "folder" };
+
 export interface Faults {
   /** By field; of a list what is about no row of it. */
   at: Partial<Record<keyof Form, string>>;
@@ -53,7 +56,9 @@ export interface Faults {
 export function placeFaults(fields: readonly RefusedField[], sent: Form | undefined): Faults {
   const out: Faults = { at: {}, rows: {}, rest: [] };
   for (const field of fields) {
-    const key = places.find(([path]) => path.test(field.path))?.[1];
+    const place = places.find(([path]) => path.test(field.path))?.[1];
+    // That a source is empty is said of the code as a whole.
+    const key = place === "code" && sent ? emptied[sent.code] : place;
     const source = key && codeFields[key];
     if (!key || !sent || (source && sent.code !== source)) {
       out.rest.push(field);

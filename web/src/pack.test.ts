@@ -30,6 +30,12 @@ test("what is of no use elsewhere stays at home", async () => {
   expect(left).toEqual([".DS_Store", ".git/", "conda/", "data/", "env/", "src/__pycache__/"]);
 });
 
+test("of an environment with code in it the code goes along", async () => {
+  expect(
+    await paths(file("pyvenv.cfg"), file("bin/python"), file("lib/x/y"), file("train.py"), file("src/lib/m.py")),
+  ).toEqual(["pyvenv.cfg", "train.py", "src/lib/m.py"]);
+});
+
 test("rules of an ignore file count, ours before git's", async () => {
   const git = file(".gitignore", "*.log\n/build/\n!keep.log\n");
   expect(await paths(git, file("a.log"), file("keep.log"), file("build/x"), file("src/build/x"))).toEqual([

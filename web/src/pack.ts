@@ -32,7 +32,24 @@ export const maxBytes = 2 * 2 ** 30;
 /** A zip is unpacked in memory. */
 const maxZip = 2 ** 30;
 
-const useless = new Set([".git", ".hg", ".svn", "__pycache__", ".DS_Store", "__MACOSX"]);
+// What programs make by themselves, as the command line leaves it out too.
+const useless = new Set([
+  ".git",
+  ".hg",
+  ".svn",
+  "__pycache__",
+  "node_modules",
+  ".ipynb_checkpoints",
+  ".mypy_cache",
+  ".pytest_cache",
+  ".ruff_cache",
+  ".tox",
+  ".nox",
+  ".DS_Store",
+  "__MACOSX",
+]);
+// Folders of a virtual environment whose own folder was chosen, with code in it.
+const installed = new Set(["bin", "lib", "lib64", "include", "share", "conda-meta", "Lib", "Scripts", "Include"]);
 const ignoreFiles = [".fermiignore", ".gitignore"];
 
 /** What an input for files or folders holds. Names of a folder begin with the folder's, which is dropped. */
@@ -93,9 +110,11 @@ export async function select(chosen: readonly Chosen[]): Promise<{ kept: Chosen[
     rules.add(await file.blob.slice(0, 1 << 20).text());
     break;
   }
+  const within = has("", "pyvenv.cfg") || has("", "conda-meta/history");
   // A virtual environment works only where it was made; a server's data holds its keys.
   const folderIsOut = (folder: string) =>
     useless.has(folder.split("/").at(-1) ?? "") ||
+    (within && installed.has(folder)) ||
     has(folder, "pyvenv.cfg") ||
     has(folder, "conda-meta/history") ||
     (has(folder, "format") && has(folder, "link.key")) ||

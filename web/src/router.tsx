@@ -1,5 +1,11 @@
 import { Anchor, Stack } from "@mantine/core";
-import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  type RouterHistory,
+} from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 import { Overview } from "./pages/overview";
 import { AnchorLink } from "./parts/link";
@@ -71,12 +77,18 @@ const routeTree = root.addChildren([
   }),
 ]);
 
-export const router = createRouter({
-  routeTree,
-  trailingSlash: "never",
-  defaultPendingComponent: () => <Loading rows={8} />,
-  defaultErrorComponent: Broken, // a boundary around every route
-});
+/** The pages; history is the browser's where none is given. */
+export function makeRouter(history?: RouterHistory) {
+  return createRouter({
+    routeTree,
+    history,
+    trailingSlash: "never",
+    defaultPendingComponent: () => <Loading rows={8} />,
+    defaultErrorComponent: Broken, // a boundary around every route
+  });
+}
+
+export const router = makeRouter();
 
 declare module "@tanstack/react-router" {
   interface Register {

@@ -453,12 +453,13 @@ export interface SentCode extends Omit<Packed, "blob"> {
 export function useSendCode() {
   const { t } = useTranslation();
   return useMutation({
-    mutationFn: async ({ files }: { files: readonly File[]; project: string }): Promise<SentCode> => {
+    mutationFn: async ({ files, project }: { files: readonly File[]; project: string }): Promise<SentCode> => {
       const { CantPack, chosenFrom, pack } = await import("../pack");
       try {
         const { blob, ...packed } = await pack(chosenFrom(files));
         const headers = { "Content-Type": "application/octet-stream" };
-        const response = await ask("/api/v1/archives", { method: "POST", body: blob, headers });
+        const of = project === "" ? "" : `?project=${encodeURIComponent(project)}`; // whose members may use it
+        const response = await ask(`/api/v1/archives${of}`, { method: "POST", body: blob, headers });
         const body: { data: { digest: string } } = await response.json();
         return { ...packed, digest: body.data.digest };
       } catch (error) {

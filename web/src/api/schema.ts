@@ -13,7 +13,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Upload a code archive; the same bytes twice are kept once. */
+        /** Upload a code archive, for a project, or for yourself where none is named; the same bytes twice are kept once. */
         post: operations["putArchive"];
         delete?: never;
         options?: never;
@@ -28,7 +28,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether an archive is there. */
+        /** Whether an archive is there for you, or for a project. */
         get: operations["getArchive"];
         put?: never;
         post?: never;
@@ -1566,6 +1566,8 @@ export interface components {
             /** @description Absolute path on the node, used in place. */
             folder?: string;
             git?: components["schemas"]["Git"];
+            /** @description Path in the code of a pip requirements file or a pyproject.toml: what it names is installed before the processes start. For commands that begin with python, on the node's own system. */
+            requirements?: string;
         };
         CodeInfo: {
             /** @description Works once. Put it into the fragment of the console's address: /#code=… */
@@ -2860,6 +2862,8 @@ export interface components {
             below?: {
                 [key: string]: number;
             };
+            /** @description The addresses of its replicas, in rank order, where they have their own and the framework asks. */
+            hosts?: string[] | null;
             /** @description host:port of rank 0. */
             lead: string;
             /** @description Indexes of replicas that were replaced for a fault of their node; they are ended. */
@@ -3450,6 +3454,11 @@ export interface components {
             /** @description Set on tokens handed to a task's processes. */
             task?: string;
             /**
+             * Format: date-time
+             * @description Of a session or code that came from a token with an end: what it makes ends then at the latest.
+             */
+            until?: string;
+            /**
              * @description Absent for programs; session or code are made by signing in.
              * @enum {string}
              */
@@ -3884,7 +3893,10 @@ export type $defs = Record<string, never>;
 export interface operations {
     putArchive: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whose members may use it; only you when absent. */
+                project?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -3916,6 +3928,7 @@ export interface operations {
             400: components["responses"]["Refused"];
             401: components["responses"]["Refused"];
             403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
             409: components["responses"]["Refused"];
             413: components["responses"]["Refused"];
             415: components["responses"]["Refused"];
@@ -3928,7 +3941,10 @@ export interface operations {
     };
     getArchive: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Only as a task of this project would find it. */
+                project?: string;
+            };
             header?: never;
             path: {
                 digest: string;

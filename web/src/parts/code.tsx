@@ -10,10 +10,10 @@ import {
   Text,
   TextInput,
 } from "@mantine/core";
-import { useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { type SentCode, useSendCode } from "../api/queries";
-import type { CodeSource, Form } from "../draft";
+import { type CodeSource, type Form, isPython } from "../draft";
 import type { Faults } from "../faults";
 import { bytes } from "../format";
 import { Failure } from "./states";
@@ -48,6 +48,23 @@ export function CodeFields({ form, change, faults, disabled, folders }: Props) {
           fullWidth
         />
         {form.code === "archive" && <Upload form={form} change={change} error={faults.archive} disabled={disabled} />}
+        {form.requirements !== "" && (
+          <Group justify="space-between" gap="xs">
+            <Text size="sm" className="break">
+              {t("create.requirementsOn", { name: form.requirements })}
+            </Text>
+            <Button
+              size="compact-xs"
+              variant="default"
+              onClick={() => change({ requirements: "" })}
+              disabled={disabled}
+              data-fault={faults.requirements ? true : undefined}
+            >
+              {t("create.requirementsOff")}
+            </Button>
+          </Group>
+        )}
+        {faults.requirements && <Input.Error>{faults.requirements}</Input.Error>}
         {form.code === "git" && (
           <Stack gap="xs">
             <TextInput
@@ -113,31 +130,36 @@ export function suggested(top: readonly string[]): string {
   return /^[\w.-]+$/.test(main) ? `python ${main}` : `python '${main.replaceAll("'", `'\\''`)}'`;
 }
 
-const install = "pip install -r requirements.txt";
-
 function Upload({ form, change, error, disabled }: Omit<Props, "faults" | "folders"> & { error?: string }) {
   const { t } = useTranslation();
   const send = useSendCode();
   const folder = useRef<HTMLInputElement>(null);
   const files = useRef<HTMLInputElement>(null);
   const [sent, setSent] = useState<SentCode>();
+  const last = useRef<{ files: File[]; project: string }>(undefined);
   function take(input: HTMLInputElement) {
     const chosen = [...(input.files ?? [])];
     input.value = ""; // the same choice again is a choice
-    if (chosen.length === 0) return;
-    send.mutate(
-      { files: chosen, project: form.project },
-      {
-        onSuccess: (made) => {
-          setSent(made);
-          const command = form.command.trim() === "" ? suggested(made.top) : "";
-          change(command === "" ? { archive: made.digest } : { archive: made.digest, command });
-        },
-      },
-    );
+    if (chosen.length > 0) put(chosen);
   }
+  function put(chosen: File[]) {
+    last.current = { files: chosen, project: form.project };
+    send.mutate(last.current, {
+      onSuccess: (made) => {
+        setSent(made);
+        const command = form.command.trim() === "" ? suggested(made.top) : "";
+        change(command === "" ? { archive: made.digest } : { archive: made.digest, command });
+      },
+    });
+  }
+  // An archive is its project's: in another one it must be sent again.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only another project asks for it
+  useEffect(() => {
+    if (last.current && last.current.project !== form.project && form.archive !== "") put(last.current.files);
+  }, [form.project]);
   const here = sent?.digest === form.archive ? sent : undefined;
-  const offers = here?.top.includes("requirements.txt") && !form.command.includes("requirements.txt");
+  const packages = ["requirements.txt", "pyproject.toml"].find((name) => here?.top.includes(name));
+  const offers = form.requirements === "" && form.image === "" && isPython(form.command) ? packages : undefined;
   return (
     <Stack gap="xs">
       <input
@@ -195,12 +217,8 @@ function Upload({ form, change, error, disabled }: Omit<Props, "faults" | "folde
       {offers && (
         <Alert color="blue" variant="light" p="xs" role="status">
           <Group justify="space-between" gap="xs">
-            <Text size="sm">{t("create.requirements")}</Text>
-            <Button
-              size="compact-xs"
-              variant="default"
-              onClick={() => change({ command: [install, form.command.trim()].filter(Boolean).join(" && ") })}
-            >
+            <Text size="sm">{t("create.requirements", { name: offers })}</Text>
+            <Button size="compact-xs" variant="default" onClick={() => change({ requirements: offers })}>
               {t("create.requirementsAdd")}
             </Button>
           </Group>

@@ -12,11 +12,11 @@ import {
   Textarea,
   TextInput,
 } from "@mantine/core";
-import { useMemo } from "react";
+import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { Schemas, Zone } from "../api/client";
 import { useNodes, useQueues, useZones } from "../api/queries";
-import { type Form, within } from "../draft";
+import { type Form, shownCommand, within } from "../draft";
 import type { Faults } from "../faults";
 import { title } from "../format";
 import { classesOf, mayUse, type PriorityClass, priorities } from "../project";
@@ -48,6 +48,7 @@ const blank: Form = {
   gitRevision: "",
   gitSecret: "",
   folder: "",
+  requirements: "",
   params: [],
   secrets: [],
   displayName: "",
@@ -93,6 +94,7 @@ export function Fields({ form, change, faults, projects }: Props) {
     [nodes.data],
   );
   const f = form ?? blank;
+  const [typed, setTyped] = useState(""); // with the spaces that the manifest does not keep
   const { at, rows } = faults;
   const disabled = form === undefined;
   const lent = disabled || f.inside.length > 0; // what it has is then that of others
@@ -117,8 +119,11 @@ export function Fields({ form, change, faults, projects }: Props) {
         label={t("create.command")}
         description={t("create.commandHint")}
         placeholder={f.code === "none" ? "fermi sample train" : "python train.py"}
-        value={f.command}
-        onChange={(e) => change({ command: e.currentTarget.value })}
+        value={shownCommand(typed) === f.command ? typed : f.command}
+        onChange={(e) => {
+          setTyped(e.currentTarget.value);
+          change({ command: e.currentTarget.value });
+        }}
         error={at.command}
         disabled={disabled}
         autosize
