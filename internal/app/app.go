@@ -100,16 +100,18 @@ type part struct {
 	checks  *checks
 	tenants *tenant.Register
 	walls   func() walls
-	place   *placement.Controller
-	could   *placement.Possible
-	train   *train.Controller
-	nodes   *node.Controller
-	zones   *zone.Controller
-	api     *server.Server
-	engine  atomic.Pointer[localengine.Engine] // nil while not leading
-	started atomic.Bool
-	collect func()           // ends what collectLater began
-	cert    *tls.Certificate // nil on plain HTTP
+	// admitted is closed when it is known where replicas reach the API.
+	admitted chan struct{}
+	place    *placement.Controller
+	could    *placement.Possible
+	train    *train.Controller
+	nodes    *node.Controller
+	zones    *zone.Controller
+	api      *server.Server
+	engine   atomic.Pointer[localengine.Engine] // nil while not leading
+	started  atomic.Bool
+	collect  func()           // ends what collectLater began
+	cert     *tls.Certificate // nil on plain HTTP
 }
 
 // Serve runs a control-plane process until ctx ends or a part of it dies.
@@ -117,7 +119,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Shared == "" {
 		cfg.Shared = cfg.Data
 	}
-	p := &part{cfg: cfg, collect: collectLater(), checks: newChecks()}
+	p := &part{cfg: cfg, collect: collectLater(), checks: newChecks(), admitted: make(chan struct{})}
 	defer p.collect()
 	defer p.close()
 	if err := p.open(ctx); err != nil {
@@ -322,6 +324,11 @@ func (p *part) campaign(ctx context.Context) error {
 func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	p.cfg.Log.Info("leading", "epoch", epoch.Revision)
 	begun := clock.Real.Now()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.admitted:
+	}
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) { p.train.Notify(o.TaskID, o.Name) },

@@ -2697,6 +2697,8 @@ export interface components {
             below?: {
                 [key: string]: number;
             };
+            /** @description The addresses of its replicas, in rank order, where they have their own and the framework asks. */
+            hosts?: string[] | null;
             /** @description host:port of rank 0. */
             lead: string;
             /** @description Indexes of replicas that were replaced for a fault of their node; they are ended. */
