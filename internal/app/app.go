@@ -103,17 +103,19 @@ type part struct {
 	checks  *checks
 	tenants *tenant.Register
 	walls   func() walls
-	place   *placement.Controller
-	could   *placement.Possible
-	train   *train.Controller
-	nodes   *node.Controller
-	zones   *zone.Controller
-	api     *server.Server
-	engine  atomic.Pointer[localengine.Engine] // nil while not leading
-	started atomic.Bool
-	collect func()                          // ends what collectLater began
-	cert    *tls.Certificate                // nil on plain HTTP
-	served  atomic.Pointer[tls.Certificate] // what new connections get
+	// admitted is closed when it is known where replicas reach the API.
+	admitted chan struct{}
+	place    *placement.Controller
+	could    *placement.Possible
+	train    *train.Controller
+	nodes    *node.Controller
+	zones    *zone.Controller
+	api      *server.Server
+	engine   atomic.Pointer[localengine.Engine] // nil while not leading
+	started  atomic.Bool
+	collect  func()                          // ends what collectLater began
+	cert     *tls.Certificate                // nil on plain HTTP
+	served   atomic.Pointer[tls.Certificate] // what new connections get
 	// secretWait is how long the old secret.key stays after a change.
 	secretWait time.Duration
 }
@@ -123,7 +125,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	if cfg.Shared == "" {
 		cfg.Shared = cfg.Data
 	}
-	p := &part{cfg: cfg, collect: collectLater(), checks: newChecks(), secretWait: secretWait}
+	p := &part{cfg: cfg, collect: collectLater(), checks: newChecks(), secretWait: secretWait, admitted: make(chan struct{})}
 	defer p.collect()
 	defer p.close()
 	if err := p.open(ctx); err != nil {
@@ -327,6 +329,11 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	begun := clock.Real.Now()
 	if err := tenant.Grant(ctx, p.store, epoch); err != nil { // before anybody is refused what their project uses
 		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.admitted:
 	}
 	eng, err := localengine.New(localengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,

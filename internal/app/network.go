@@ -19,19 +19,21 @@ import (
 func (p *part) openToReplicas(ctx context.Context, doors *doors) error {
 	n := p.walls().network
 	if n == nil {
+		close(p.admitted)
 		return nil
 	}
+	port := netip.MustParseAddrPort(doors.Addr().String()).Port()
+	if err := n.Admit(port); err != nil {
+		return err
+	}
+	close(p.admitted)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { _ = n.Keep(ctx) })
-	port := netip.MustParseAddrPort(doors.Addr().String()).Port()
 	at := netip.AddrPortFrom(n.API(), port)
 	for {
 		l, err := net.Listen("tcp4", at.String())
 		if err == nil {
-			if err := n.Admit(port); err != nil {
-				return errors.Join(err, l.Close())
-			}
 			p.cfg.Log.Info("replicas reach the API", "address", at)
 			doors.add(l)
 			<-ctx.Done()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -131,7 +132,7 @@ func (p place) name(dir string, r engine.Replica) (note string, err error) {
 		}
 	}
 	if !found && strings.Contains(resolvers, "nameserver") {
-		note = "the machine's name server listens on its loopback, which replicas can't reach: names are not found; name another one in " + machineResolvers
+		note = "the name server of this machine is the machine itself, whose services replicas can't reach: names are not found; name another one in " + machineResolvers
 	}
 	for file, text := range map[string]string{fileNames: names, fileResolvers: resolvers} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
@@ -177,10 +178,22 @@ func loopbackIP(text string) bool {
 	return ip == nil || ip.IsLoopback()
 }
 
-// reachable says that some name server is not on a loopback.
+// ofMachine says that an address is the machine's own, where replicas reach no service.
+func ofMachine(text string) bool {
+	if loopbackIP(text) {
+		return true
+	}
+	addresses, _ := net.InterfaceAddrs()
+	return slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.Equal(net.ParseIP(text))
+	})
+}
+
+// reachable says that some name server is not the machine itself.
 func reachable(resolvers string) bool {
 	for line := range strings.Lines(resolvers) {
-		if words := strings.Fields(line); len(words) >= 2 && words[0] == "nameserver" && !loopbackIP(strings.SplitN(words[1], "%", 2)[0]) {
+		if words := strings.Fields(line); len(words) >= 2 && words[0] == "nameserver" && !ofMachine(strings.SplitN(words[1], "%", 2)[0]) {
 			return true
 		}
 	}

@@ -62,9 +62,9 @@ func TestRecipe(t *testing.T) {
 		Command: []string{"python", "${FERMI_RECIPE}/x", "${HOME}"}, Env: []api.EnvVar{{Name: "NCCL_DEBUG", Value: "mine"}},
 		Recipe: &engine.Recipe{
 			Env:   []api.EnvVar{{Name: "RANK", Value: "3"}, {Name: "NCCL_DEBUG", Value: "ours"}, {Name: "DUMP", Value: "${FERMI_OUTPUT}/d"}},
-			Files: []api.RecipeFile{{Name: "a.txt", Text: "see ${FERMI_RECIPE}/b at ${FERMI_LEAD_HOST}:${FERMI_LEAD_PORT}, ${FERMI_PORT_1} ${FERMI_PORT_10}"}},
+			Files: []api.RecipeFile{{Name: "a.txt", Text: "see ${FERMI_RECIPE}/b at ${FERMI_LEAD_HOST}:${FERMI_LEAD_PORT}, ${FERMI_PORT_1} ${FERMI_PORT_10} ${FERMI_HOST_0} ${FERMI_HOST_1} ${FERMI_HOST_2} by ${FERMI_INTERFACE}"}},
 			Each:  [][]api.EnvVar{{{Name: "MASTER_PORT", Value: "${FERMI_LEAD_PORT}"}}},
-			Table: 2,
+			Table: 2, Hosts: 3,
 		},
 	}
 	l := &launcher{dir: dir}
@@ -72,14 +72,14 @@ func TestRecipe(t *testing.T) {
 		t.Error("settled without the ports")
 	}
 	for turn, ports := range [][]int{{70, 71}, {80, 81}} { // the next generation replaces what is there
-		got, err := settled(r, dir, "lo", link.Generation{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports})
+		got, err := settled(r, dir, "eth0", link.Generation{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports, Hosts: []string{"100.64.4.2", "100.64.4.3"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := l.writeRecipe(got, "key"); err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("see %s/recipe/b at 127.0.0.1:%d, %d ${FERMI_PORT_10}", dir, turn, ports[1])
+		want := fmt.Sprintf("see %s/recipe/b at 127.0.0.1:%d, %d ${FERMI_PORT_10} 100.64.4.2 100.64.4.3 127.0.0.1 by eth0", dir, turn, ports[1])
 		if data, err := os.ReadFile(filepath.Join(dir, dirRecipe, "a.txt")); err != nil || string(data) != want {
 			t.Errorf("%q %v", data, err)
 		}

@@ -53,12 +53,13 @@ func TestCodeFromGit(t *testing.T) {
 	if task.Status.Failure == nil || task.Status.Failure.Reason != "StartFailed" || !strings.Contains(task.Status.Failure.Message.EN, "refused the credentials") {
 		t.Errorf("%+v", task.Status.Failure)
 	}
-	value := filepath.Join(t.TempDir(), "p")
-	if err := os.WriteFile(value, []byte("pass-word"), 0o600); err != nil {
-		t.Fatal(err)
+	w.must("secret", "set", "word", "--type", "git", "password="+valueFile(t, "pass-word"))
+	if r = w.fermi("train", "run", "--name", "open", "--git", srv.URL+"/code.git", "--git-secret", "word", "--", "true"); r.code != 2 || !strings.Contains(r.err, "use https or ssh") {
+		t.Errorf("a password over plain http: %d %s", r.code, r.err)
 	}
-	w.must("secret", "set", "repo", "--type", "git", "password="+value)
-	r = w.fermi("train", "run", "--name", "allowed", "--git", srv.URL+"/code.git", "--revision", "main", "--git-secret", "repo", "--", "sh", "train.sh")
+	server := harness.NewGitServer(t, root)
+	w.must("secret", "set", "repo", "--type", "git", "ssh-privatekey="+valueFile(t, server.PrivateKey), "known_hosts="+valueFile(t, server.KnownHosts))
+	r = w.fermi("train", "run", "--name", "allowed", "--git", server.URL+"/code.git", "--revision", "main", "--git-secret", "repo", "--", "sh", "train.sh")
 	if r.code != 0 {
 		t.Fatalf("with credentials: %d\n%s\n%s", r.code, r.out, r.err)
 	}

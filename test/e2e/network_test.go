@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -87,7 +88,7 @@ func TestNetwork(t *testing.T) {
 	w := up(t, "--demo")
 	with := func(name, script, at string) *api.TrainingTask {
 		task := shell(name, 1, script)
-		task.Spec.Roles[0].Env = []api.EnvVar{{Name: "AT", Value: at}}
+		task.Spec.Roles[0].Env, task.Spec.Timeouts = []api.EnvVar{{Name: "AT", Value: at}}, &api.Timeouts{StopGrace: api.Duration(100 * time.Millisecond)}
 		w.submit(task)
 		w.phase(name, api.PhaseRunning)
 		return task

@@ -151,7 +151,7 @@ const victim = `umask 0; export BDIR=${FERMI_OUTPUT%/*}
 for d in $FERMI_OUTPUT . $HOME /tmp /var/tmp /dev/shm; do echo mark > $d/mark; done
 sleep 31415.9265 &
 perl -MSocket -e 'defined(shmget($ENV{KEY}, 4096, 01666)) || die;
-	socket(my $tcp, AF_INET, SOCK_STREAM, 0) && bind($tcp, pack_sockaddr_in(` + victimPort + `, INADDR_ANY)) && listen($tcp, 9) || die;
+	my $tcp; socket($tcp, AF_INET, SOCK_STREAM, 0) && bind($tcp, pack_sockaddr_in(` + victimPort + `, INADDR_ANY)) && listen($tcp, 9) || die;
 	for ("$ENV{BDIR}/output/sock", "\0$ENV{ABSTRACT}") { my $s; socket($s, AF_UNIX, SOCK_STREAM, 0) && bind($s, pack_sockaddr_un($_)) && listen($s, 9) || die; push @s, $s }
 	open(F, ">", "/tmp/up"); close(F); sleep 1000' &
 until test -e /tmp/up; do sleep 0.02; done

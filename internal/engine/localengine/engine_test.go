@@ -19,6 +19,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
+	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -95,14 +96,16 @@ func zombies() []int {
 }
 
 // open starts an engine; the function ends it and leaves the launchers.
-func (h *house) open() (*Engine, func()) {
+func (h *house) open() (*Engine, func()) { return h.openOn(nil) }
+
+func (h *house) openOn(n *network.Network) (*Engine, func()) {
 	h.t.Helper()
 	level := slog.LevelWarn
 	if testing.Verbose() {
 		level = slog.LevelDebug
 	}
 	e, err := New(Config{
-		Dir: h.dir, Exe: h.exe, Endpoints: filepath.Join(h.dir, "endpoints"),
+		Dir: h.dir, Exe: h.exe, Endpoints: filepath.Join(h.dir, "endpoints"), Network: n,
 		Mint: func(n engine.Name) string { return "token of " + string(n) },
 		OnChange: func(o engine.Observation) {
 			h.mu.Lock()

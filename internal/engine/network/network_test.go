@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -420,6 +421,49 @@ func TestStrangersSwept(t *testing.T) {
 	}
 	if _, err := netlink.LinkByName(old.apiName()); err == nil {
 		t.Error("it is left")
+	}
+}
+
+// TestOtherFirewalls: a chain of somebody else that drops what it does not know lets our replicas through, as long as
+// there are any.
+func TestOtherFirewalls(t *testing.T) {
+	n := open(t, conf.NetworkAuto)
+	c, err := nftables.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := c.AddTable(&nftables.Table{Name: "ftest" + strconv.Itoa(os.Getpid()), Family: nftables.TableFamilyIPv4})
+	t.Cleanup(func() {
+		c.DelTable(table)
+		_ = c.Flush()
+	})
+	policy := nftables.ChainPolicyDrop
+	var chains []*nftables.Chain
+	for name, hook := range map[string]*nftables.ChainHook{"in": nftables.ChainHookInput, "through": nftables.ChainHookForward} {
+		chain := c.AddChain(&nftables.Chain{Name: name, Table: table, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter, Policy: &policy})
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: accept()}) // or this machine is cut off
+		chains = append(chains, chain)
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (out int) {
+		for _, chain := range chains {
+			rules, err := c.GetRules(table, chain)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out += len(rules)
+		}
+		return out
+	}
+	for range 2 {
+		if err := n.locked(n.ensure); err != nil || count() != 2+3 {
+			t.Error(count(), err)
+		}
+	}
+	if err := n.Leave(); err != nil || count() != 2 {
+		t.Error(count(), err)
 	}
 }
 

@@ -43,10 +43,14 @@ func (n *Network) ensureRules(blocks map[int]int) error {
 	if err != nil {
 		return err
 	}
-	if there, err := n.rulesThere(c); err != nil || there {
+	there, err := n.rulesThere(c)
+	if err == nil && !there {
+		err = n.writeRules(c, blocks)
+	}
+	if err != nil {
 		return err
 	}
-	return n.writeRules(c, blocks)
+	return n.admit(c)
 }
 
 // ruleCount is how many rules the table has.
@@ -158,7 +162,10 @@ func removeRules(table string) error {
 	}
 	t := c.AddTable(&nftables.Table{Name: table, Family: nftables.TableFamilyINet})
 	c.DelTable(t)
-	return c.Flush()
+	if err := c.Flush(); err != nil {
+		return err
+	}
+	return dismiss(c, table)
 }
 
 // join lets a block's bridge and those of the same project reach each other.
