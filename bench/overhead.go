@@ -107,7 +107,7 @@ func againstTorchrun(ctx context.Context, ranks, mib int) (*race, error) {
 
 // round starts both and lets them train until there are so many pairs.
 func (x *race) round(ctx context.Context, until int) error {
-	root, err := os.MkdirTemp("/tmp", "fermi-overhead")
+	root, err := harness.MakeShared()
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ var phases = []string{"detect", "decide", "start", "meet", "restore", "step"}
 // benchRecovery: SIGKILL of one of four ranks → the next optimizer step, under Fermi and under torchrun; then SIGSTOP.
 func benchRecovery(ctx context.Context, r *report) error {
 	trials := harness.EnvInt("FERMI_TRIALS", 20)
-	root, err := os.MkdirTemp("/tmp", "fermi-recovery")
+	root, err := harness.MakeShared()
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,9 @@ func demo(ctx context.Context) (*harness.Cluster, *client.Client, error) {
 		return nil, nil, err
 	}
 	cl, err := c.Client()
+	if err == nil {
+		err = harness.Share(ctx, cl)
+	}
 	if err != nil {
 		c.Cleanup()
 		return nil, nil, err

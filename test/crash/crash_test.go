@@ -175,11 +175,7 @@ func (l *load) check(t *testing.T, c *client.Client, found map[string]*api.Train
 }
 
 func newLoad(t *testing.T, rnd *rand.Rand, restart int) *load {
-	dir, err := os.MkdirTemp("/tmp", "fj")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := harness.Folder(t)
 	own := rand.New(rand.NewPCG(rnd.Uint64(), 2)) // beside the test, which goes on with its own
 	return &load{j: harness.Journal{Path: filepath.Join(dir, "journal")}, acked: map[string]bool{}, rnd: own, restart: restart}
 }
@@ -223,6 +219,9 @@ func launch(t *testing.T, verb string, args ...string) (*harness.Cluster, *clien
 	})
 	start(t, c)
 	cl, err := c.Client()
+	if err == nil {
+		err = harness.Share(t.Context(), cl)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // program is what mpirun does, by the agent that it is told: a command in every replica, each a
@@ -21,11 +22,10 @@ done
 // task's failure, and after a restart of the ranks all is well.
 func TestRsh(t *testing.T) {
 	w := up(t, "--demo")
-	dir, err := os.MkdirTemp("/tmp", "rsh")
-	if err != nil {
+	dir := harness.Folder(t)
+	if err := harness.Share(t.Context(), w.api); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
 	task := `read line; echo "$line: $FERMI_REPLICA of generation $FERMI_GENERATION"
 [ "$FERMI_INDEX" = 0 ] || [ "$FERMI_GENERATION" -gt "${LEAST:-0}" ] || exit 5
 `
@@ -33,9 +33,6 @@ func TestRsh(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
 	}
 	run := func(name, least string, restarts int) *api.TrainingTask {
 		m := shell(name, 3, "")

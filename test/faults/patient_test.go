@@ -10,6 +10,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // patient is a training of Debian's PyTorch that goes wrong as it is told, time and again: scripts/patient.py in two
@@ -25,13 +26,9 @@ type patient struct {
 // folder is one that the tasks may write to, with a script of ours as train.py.
 func (w *world) folder(script string) string {
 	w.t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := harness.Folder(w.t)
 	text, err := os.ReadFile(filepath.Join("scripts", script))
-	if err := errors.Join(err, os.Chmod(dir, 0o777), os.WriteFile(filepath.Join(dir, "train.py"), text, 0o644)); err != nil {
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "train.py"), text, 0o644)); err != nil {
 		w.t.Fatal(err)
 	}
 	return dir

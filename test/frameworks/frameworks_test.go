@@ -100,7 +100,10 @@ var checked = regexp.MustCompile(`CHECK rank=(\d+) world=(\d+) sum=(\d+) replica
 func TestFrameworks(t *testing.T) {
 	only := os.Getenv("FERMI_ONLY") // names, comma-separated; "": all
 	root := home(t)
-	_, cl := harness.Up(t, "--demo")
+	_, cl := harness.Up(t, "--demo", "--folder", "frameworks="+root)
+	if err := harness.Share(t.Context(), cl, "frameworks"); err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range frameworks {
 		t.Run(row.name, func(t *testing.T) {
 			if only != "" && !strings.Contains(","+only+",", ","+row.name+",") {

@@ -10,15 +10,16 @@ export FERMI_DATA=$dir/data FERMI_SERVER=http://127.0.0.1:${PORT:-7171} FERMI_LA
 steps=${STEPS:-120}
 resources=${RESOURCES:-'{cpu: 8, memory: 32Gi, accelerators: {count: 1}}'} # of a machine without a card: {cpu: 1, memory: 4Gi}
 
-"$fermi" up --listen "${FERMI_SERVER#http://}" >"$dir/server.log" 2>&1 &
+mkdir -m 0777 "$dir/code"
+chmod a+rx "$dir"
+"$fermi" up --listen "${FERMI_SERVER#http://}" --folder "code=$dir/code" >"$dir/server.log" 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$dir"' EXIT
 for _ in $(seq 200); do "$fermi" top >/dev/null 2>&1 && break; sleep 0.05; done
 "$fermi" top
 
-mkdir -m 0777 "$dir/code"
 cp "$here/train.py" "$dir/code"
-chmod a+rx "$dir"
+"$fermi" get project default -o yaml | sed 's/^spec:.*/spec:\n  folders: [code]/' | "$fermi" apply -f -
 
 run() { # NAME
 	"$fermi" apply -f - <<EOF
@@ -31,7 +32,7 @@ spec:
     standby: {preload: [${PRELOAD:-torch}]}
     resources: $resources
   checkpoint: {local: {everySteps: 50}}
-  code: {folder: "$dir/code"}
+  code: {folder: code}
   preflight: require
   restartPolicy: {maxRestarts: 20}
 EOF

@@ -100,6 +100,7 @@ func newWorld(t *testing.T, rnd *rand.Rand) *world {
 		n.client = w.connect("http://" + n.Addr)
 	}
 	w.any = w.connect(strings.Join(addresses, ","))
+	must(t, harness.Share(t.Context(), w.any))
 	return w
 }
 
@@ -214,13 +215,5 @@ func (w *world) watchEtcd(ctx context.Context, wg *sync.WaitGroup) {
 // journalDir is a folder that the tasks, which are somebody else, can enter and write to.
 func journalDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "haj")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return harness.Folder(t)
 }

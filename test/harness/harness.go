@@ -94,6 +94,7 @@ func (c *Cluster) Spawn() error {
 	full := append(append([]string{}, c.Wrap...), append([]string{c.Bin}, args...)...)
 	cmd := exec.Command(full[0], full[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), named())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}
 	if err := cmd.Start(); err != nil {
 		return err

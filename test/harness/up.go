@@ -37,6 +37,9 @@ func Up(t testing.TB, args ...string) (*Cluster, *client.Client) {
 	})
 	Ready(t, c)
 	cl, err := c.Client()
+	if err == nil {
+		err = Share(t.Context(), cl)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,11 +45,7 @@ func (w *world) torch(name string, steps int, env ...api.EnvVar) torchRun {
 // torchTask submits a task with the SDK's scripts as its code.
 func (w *world) torchTask(task *api.TrainingTask, steps int) torchRun {
 	w.t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "f")
-	if err == nil {
-		w.t.Cleanup(func() { os.RemoveAll(dir) })
-		err = os.Chmod(dir, 0o777)
-	}
+	dir, err := harness.Folder(w.t), error(nil)
 	for _, name := range []string{"train_ddp.py", "train_virtual.py", "train_unchanged.py"} {
 		script, missing := os.ReadFile("../../sdk/python/tests/" + name)
 		err = errors.Join(err, missing, os.WriteFile(filepath.Join(dir, name), script, 0o644))

@@ -14,6 +14,6 @@
 //	locks/HEX        held shared by who uses the image, alone by who makes or removes it
 //	refs/UID-HEX     what a reference stood for when a project asked for it last
 //
-// Files belong to root and are readable by all: ranks run as their project's uid and see them read-only,
+// Files belong to who made them, a uid that is nobody's, and are readable by all: ranks run as their project's uid and see them read-only,
 // so one copy serves every replica of the node.
 package rootfs
