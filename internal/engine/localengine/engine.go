@@ -94,6 +94,7 @@ type replica struct {
 	inside    engine.Name // "": it has a group of its own
 	uid       int
 	network   record.Network // zero: it uses the machine's, or that of its host
+	renewed   time.Time      // of network; its keeper's, after it was adopted
 
 	poke  chan struct{} // room for one: look again
 	ended chan struct{} // closed when its keeper has ended

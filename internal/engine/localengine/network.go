@@ -1,6 +1,8 @@
 package localengine
 
 import (
+	"time"
+
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 )
@@ -14,11 +16,15 @@ func (e *Engine) lease(r engine.Replica) (record.Network, error) {
 	return e.cfg.Network.Lease(r.UID, string(r.Name))
 }
 
+// renewAfter is how long a renewal is trusted: a replica is adopted and started in one go.
+const renewAfter = 5 * time.Second
+
 // renew sees to it that a replica's address and bridge are there before its launcher wants them.
 func (e *Engine) renew(r *replica) error {
-	if e.cfg.Network == nil {
+	if e.cfg.Network == nil || !r.network.Address.IsValid() || e.cfg.Clock.Now().Sub(r.renewed) < renewAfter {
 		return nil
 	}
+	r.renewed = e.cfg.Clock.Now()
 	return e.cfg.Network.Renew(r.uid, string(r.name), r.network)
 }
 
