@@ -117,7 +117,9 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 	var check func() error
 	switch next := next.(type) {
 	case *api.TrainingTask:
-		check = changeTask(next, current.(*api.TrainingTask), given.(*api.TrainingTask))
+		given := given.(*api.TrainingTask)
+		s.keepFolder(given, current.(*api.TrainingTask))
+		check = changeTask(next, current.(*api.TrainingTask), given)
 	case *api.Zone:
 		next.Spec = given.(*api.Zone).Spec
 	case *api.Queue:

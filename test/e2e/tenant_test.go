@@ -315,8 +315,10 @@ func (w *world) processes(t *testing.T, project, name string) (dir, main, launch
 			launcher = filepath.Base(filepath.Dir(path))
 		}
 	}
-	if c := children(launcher); len(c) == 1 {
-		first = c[0]
+	for _, pid := range children(launcher) { // beside the steward's process
+		if raw, _ := os.ReadFile("/proc/" + pid + "/cmdline"); string(raw) == "fermi-inside\x00" {
+			first = pid
+		}
 	}
 	if c := children(first); len(c) > 0 {
 		main = c[0]

@@ -1501,7 +1501,7 @@ export interface components {
         Code: {
             /** @description Digest of an uploaded archive: sha256:<64 hex>. */
             archive?: string;
-            /** @description Absolute path on the node, used in place. */
+            /** @description A folder of the node, used in place: NAME/path below a folder that the project was granted (project spec.folders). An absolute path below one becomes that; others are refused (FolderNotAllowed). The owner of a single-tenant machine may name any absolute path. */
             folder?: string;
             git?: components["schemas"]["Git"];
         };
@@ -2435,6 +2435,8 @@ export interface components {
         };
         ProjectSpec: {
             description?: string;
+            /** @description Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH). */
+            folders?: string[] | null;
             /** @description User names. */
             members?: string[] | null;
             /** @description default when absent. */
