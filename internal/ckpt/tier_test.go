@@ -26,7 +26,7 @@ func TestNearestTier(t *testing.T) {
 	m := must[*Manifest](t)(save(ctx, near.repo, slots, nil))
 	must[*Manifest](t)(save(ctx, far.repo, slots, nil))
 	both := []*Repo{near.repo, far.repo}
-	targets := []Target{{0, 2, 9, filepath.Join(near.dir, "0")}, {1, 2, 9, filepath.Join(near.dir, "1")}}
+	targets := []Target{{Rank: 0, World: 2, Generation: 9, Path: filepath.Join(near.dir, "0")}, {Rank: 1, World: 2, Generation: 9, Path: filepath.Join(near.dir, "1")}}
 	check := func(what string) {
 		t.Helper()
 		got, err := RestoreNewest(ctx, both, targets)

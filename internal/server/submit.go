@@ -153,6 +153,18 @@ func (s *Server) checkFolder(t *api.TrainingTask, p *api.Project) error {
 	return nil
 }
 
+// keepFolder takes the path that a task was made with for the name that it was given.
+func (s *Server) keepFolder(given, current *api.TrainingTask) {
+	if given.Spec.Code == nil || current.Spec.Code == nil || given.Spec.Code.Folder == "" {
+		return
+	}
+	if in, rest := api.ResolveFolder(given.Spec.Code.Folder, s.Folders); in != nil && api.FolderOf(in, rest) == current.Spec.Code.Folder {
+		code := *given.Spec.Code
+		code.Folder = current.Spec.Code.Folder
+		given.Spec.Code = &code
+	}
+}
+
 // refuse is why a task could never start. Before it says no it looks again at everything written so
 // far, here and on other servers: a limit may have been raised a moment ago.
 func (s *Server) refuse(ctx context.Context, t *api.TrainingTask) error {

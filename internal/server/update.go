@@ -125,7 +125,9 @@ func (s *Server) changed(ctx context.Context, current, given api.Object) (api.Ob
 	var check func() error
 	switch next := next.(type) {
 	case *api.TrainingTask:
-		fixed := changeTask(next, current.(*api.TrainingTask), given.(*api.TrainingTask))
+		given := given.(*api.TrainingTask)
+		s.keepFolder(given, current.(*api.TrainingTask))
+		fixed := changeTask(next, current.(*api.TrainingTask), given)
 		check = func() error {
 			if err := fixed(); err != nil {
 				return err

@@ -328,10 +328,13 @@ func (w *world) processes(t *testing.T, project, name string) (dir, main, launch
 			launcher = filepath.Base(filepath.Dir(path))
 		}
 	}
-	for _, pid := range children(launcher) { // the launcher's helpers have none
-		if c := children(pid); len(c) > 0 {
-			first, main = pid, c[0]
+	for _, pid := range children(launcher) { // beside the steward's process
+		if raw, _ := os.ReadFile("/proc/" + pid + "/cmdline"); string(raw) == "fermi-inside\x00" {
+			first = pid
 		}
+	}
+	if c := children(first); len(c) > 0 {
+		main = c[0]
 	}
 	if main == "" {
 		t.Fatalf("launcher %q, process 1 %q, main process %q", launcher, first, main)

@@ -1563,7 +1563,7 @@ export interface components {
         Code: {
             /** @description Digest of an uploaded archive: sha256:<64 hex>. */
             archive?: string;
-            /** @description Absolute path on the node, used in place. */
+            /** @description A folder of the node, used in place: NAME/path below a folder that the project was granted (project spec.folders). An absolute path below one becomes that; others are refused (FolderNotAllowed). The owner of a single-tenant machine may name any absolute path. */
             folder?: string;
             git?: components["schemas"]["Git"];
             /** @description Path in the code of a pip requirements file or a pyproject.toml: what it names is installed before the processes start. For commands that begin with python, on the node's own system. */
@@ -2558,6 +2558,8 @@ export interface components {
              * @description The highest priority that its work may have; what a kind has by default (training 500) is always allowed, and is the most when absent.
              */
             maxPriority?: number;
+            /** @description Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH). */
+            folders?: string[] | null;
             /** @description User names. */
             members?: string[] | null;
             /** @description User names: they read the audit of the project. Members or not. */
