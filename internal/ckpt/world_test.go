@@ -171,7 +171,7 @@ func (w *world) state(generation, step uint64, ranks int) [][]byte {
 func (w *world) restored(ranks int) (*Restored, []*Slot, error) {
 	var targets []Target
 	for rank := range ranks {
-		targets = append(targets, Target{uint32(rank), uint32(ranks), 99, filepath.Join(w.dir, strconv.Itoa(rank))})
+		targets = append(targets, Target{Rank: uint32(rank), World: uint32(ranks), Generation: 99, Path: filepath.Join(w.dir, strconv.Itoa(rank))})
 	}
 	got, err := RestoreNewest(context.Background(), []*Repo{w.repo}, targets)
 	if err != nil {
