@@ -137,21 +137,26 @@ func TestFetch(t *testing.T) {
 		}
 	}()
 	at := bait.Addr().String()
-	for i, url := range []string{"http://" + at + "/x.git", "ssh://git@" + at + "/x.git", "file://" + w.Dir, w.Dir, "ext::sh -c id"} {
-		task := shell(lab, fmt.Sprintf("git-%d", i), "cat admin.token; true")
+	for i, url := range []string{"file://" + w.Dir, w.Dir, "ext::sh -c id"} {
+		task := shell(lab, fmt.Sprintf("local-%d", i), "cat admin.token; true")
+		task.Spec.Code = &api.Code{Git: &api.Git{URL: url}}
+		_, err := w.mal.Submit(t.Context(), task, false)
+		w.refused("a repository at "+url, err, "spec.code.git.url")
+	}
+	for name, url := range map[string]string{"git-http": "http://" + at + "/x.git", "git-ssh": "ssh://git@" + at + "/x.git"} {
+		task := shell(lab, name, "true")
 		task.Spec.Code = &api.Code{Git: &api.Git{URL: url}}
 		if _, err := w.mal.Submit(t.Context(), task, false); err == nil {
-			defer w.mal.Stop(t.Context(), lab, task.Meta.Name)
+			w.ends(w.mal, lab, name)
 		}
 	}
 	image := shell(lab, "image", "true")
 	image.Spec.Image = at + "/x:1"
-	if _, err := w.mal.Submit(t.Context(), image, false); err == nil {
-		defer w.mal.Stop(t.Context(), lab, "image")
-	}
+	_, err = w.mal.Submit(t.Context(), image, false)
+	w.do(err)
 	w.works("meanwhile")
-	for _, name := range []string{"git-0", "image"} {
-		w.ends(w.mal, lab, name)
+	if done := w.ends(w.mal, lab, "image"); done.Status.Phase != api.PhaseFailed {
+		t.Errorf("an image of the host's loopback: %s", done.Status.Phase)
 	}
 	select {
 	case from := <-came:
