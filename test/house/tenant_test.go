@@ -68,6 +68,8 @@ var ownPaths = map[string]map[string][]string{
 		"makeSharedMemory": {"os.RemoveAll", "os.Mkdir"}, "dropSharedMemory": {"os.RemoveAll"},
 	},
 	"image.go": {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
+	// The machine's own names and name servers, and the replica's folder.
+	"network.go": {"name": {"os.ReadFile", "os.WriteFile"}},
 	// What other launchers handed us, in a folder of root's.
 	"peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
 	// The kernel's: /proc, /dev/null, this program.
