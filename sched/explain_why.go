@@ -89,17 +89,25 @@ func (x *explainer) overLimit() (Explanation, bool) {
 	ex := Explanation{
 		Reason: ReasonQueueLimit,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[5]s and uses %[3]s; this needs %[4]s.", "队列 %[1]s 最多可用 %[2]s %[6]s，已用 %[3]s；该任务需要 %[4]s。",
-			queue, plain(resource, limit), plain(resource, used), plain(resource, need[resource]), unit.EN, unit.ZH),
+			queue, plain(resource, limit), plain(resource, used), plain(resource, need[resource]), single(units(resource, limit), unit.EN), unit.ZH),
 		Evidence: []Evidence{
-			{Fact: "Used", Text: api.T("%s used, and kept for those about to start", "%[2]s已用及为即将启动者保留", unit.EN, unit.ZH), Count: units(resource, used)},
-			{Fact: "Limit", Text: api.T("%s at most", "%[2]s上限", unit.EN, unit.ZH), Count: units(resource, limit)},
-			{Fact: "Needed", Text: api.T("%s needed", "%[2]s所需", unit.EN, unit.ZH), Count: units(resource, need[resource])},
+			{Fact: "Used", Text: api.T("%[1]s used, and kept for those about to start", "%[2]s已用及为即将启动者保留", unit.EN, unit.ZH), Count: units(resource, used)},
+			{Fact: "Limit", Text: api.T("%[1]s at most", "%[2]s上限", single(units(resource, limit), unit.EN), unit.ZH), Count: units(resource, limit)},
+			{Fact: "Needed", Text: api.T("%[1]s needed", "%[2]s所需", single(units(resource, need[resource]), unit.EN), unit.ZH), Count: units(resource, need[resource])},
 		},
 		Impossible: need[resource] > limit,
 	}
 	ex.Change = x.withinLimit(queue, resource, used+need[resource])
 	ex.Action = ex.Change.Text()
 	return ex, true
+}
+
+// single is a unit after a number: 1 device, 2 devices.
+func single(n int, unit string) string {
+	if n == 1 && unit == "devices" {
+		return "device"
+	}
+	return unit
 }
 
 // withinLimit raises the limit, if with that alone it starts, or asks for less.

@@ -131,7 +131,7 @@ func report(w io.Writer, err error, lang string) int {
 	fmt.Fprintf(w, "%s%s%s\n", word.In(lang), sep, message)
 	for _, f := range e.Fields {
 		// A server that refuses one field says it in its message.
-		if line := clean(f.Path) + ": " + clean(f.Message.In(lang)); line != message {
+		if line := clean(f.Path) + ": " + clean(f.Message.In(lang)); line != message && clean(f.Message.In(lang)) != message {
 			fmt.Fprintf(w, "  %s\n", line)
 		}
 	}

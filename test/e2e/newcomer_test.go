@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
 var update = flag.Bool("update", false, "write the golden transcripts anew")
@@ -68,6 +66,7 @@ var newcomerCommands = []string{
 	"fermi train run -- ./start.sh",
 	"fermi train run -- python torchless.py",
 	"fermi train run --queue small --gpus 8 -- python train.py",
+	"fermi train run --priority 9000 -- python train.py",
 	"fermi train run --cpu lots --gpus 200 --requirements none.txt -- python train.py",
 	"fermi stop mat-LANG",
 	"fermi whoami",
@@ -97,14 +96,6 @@ func TestNewcomer(t *testing.T) {
 	w.must("user", "create", "ann", "--role", "member")
 	w.must("queue", "create", "small", "--limit", "devices=1")
 	w.must("project", "create", "lab", "--member", "ann")
-	o, err := w.api.Get(t.Context(), api.KindQueue, "", "small")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.(*api.Queue).Spec.Projects = []string{"lab"}
-	if _, err := w.api.Update(t.Context(), o, false); err != nil {
-		t.Fatal(err)
-	}
 	token := strings.TrimSpace(w.must("token", "create", "bot", "--user", "ann"))
 	dir := t.TempDir()
 	for name, text := range newcomerCode {
