@@ -5,7 +5,6 @@ type ProjectLimits struct {
 	Logs        Bytes `json:"logs,omitempty" doc:"Bytes of its tasks' logs; 200Gi when absent."`
 	Outputs     Bytes `json:"outputs,omitempty" doc:"Bytes of its tasks' outputs; 2Ti when absent."`
 	Archives    Bytes `json:"archives,omitempty" doc:"Bytes of uploaded code; 200Gi when absent."`
-	Images      Bytes `json:"images,omitempty" doc:"Bytes of image layers that it had brought to a node; 2Ti a node when absent."`
 	Checkpoints Bytes `json:"checkpoints,omitempty" doc:"Bytes of its checkpoints in the shared store; 20Ti when absent."`
 	Objects     int   `json:"objects,omitempty" doc:"Tasks that wait, run, or have ended and are not archived yet; 100000 when absent."`
 	Secrets     int   `json:"secrets,omitempty" doc:"Secrets; 1000 when absent."`
@@ -16,7 +15,6 @@ type ProjectUsage struct {
 	Logs        Bytes `json:"logs"`
 	Outputs     Bytes `json:"outputs"`
 	Archives    Bytes `json:"archives"`
-	Images      Bytes `json:"images" doc:"Of the node that has most."`
 	Checkpoints Bytes `json:"checkpoints"`
 	Objects     int   `json:"objects"`
 	Secrets     int   `json:"secrets"`
@@ -24,7 +22,7 @@ type ProjectUsage struct {
 
 // DefaultProjectLimits are for projects that say nothing.
 var DefaultProjectLimits = ProjectLimits{
-	Logs: 200 << 30, Outputs: 2 << 40, Archives: 200 << 30, Images: 2 << 40, Checkpoints: 20 << 40, Objects: 100_000, Secrets: 1000,
+	Logs: 200 << 30, Outputs: 2 << 40, Archives: 200 << 30, Checkpoints: 20 << 40, Objects: 100_000, Secrets: 1000,
 }
 
 const maxLimitObjects = 1_000_000
@@ -37,7 +35,7 @@ func (p *Project) StorageLimits() ProjectLimits {
 	}
 	l := *p.Spec.Limits
 	for _, x := range []struct{ to, from *Bytes }{
-		{&out.Logs, &l.Logs}, {&out.Outputs, &l.Outputs}, {&out.Archives, &l.Archives}, {&out.Images, &l.Images}, {&out.Checkpoints, &l.Checkpoints},
+		{&out.Logs, &l.Logs}, {&out.Outputs, &l.Outputs}, {&out.Archives, &l.Archives}, {&out.Checkpoints, &l.Checkpoints},
 	} {
 		if *x.from > 0 {
 			*x.to = *x.from
@@ -58,7 +56,7 @@ func (f *faults) projectLimits(at string, l *ProjectLimits) {
 	for _, x := range []struct {
 		name string
 		n    Bytes
-	}{{"logs", l.Logs}, {"outputs", l.Outputs}, {"archives", l.Archives}, {"images", l.Images}, {"checkpoints", l.Checkpoints}} {
+	}{{"logs", l.Logs}, {"outputs", l.Outputs}, {"archives", l.Archives}, {"checkpoints", l.Checkpoints}} {
 		if x.n < 0 {
 			f.add(child(at, x.name), "%s is out of range: 0 or more is allowed; 0 is the default.", "%s 超出范围：不能为负；0 表示使用默认值。", x.n)
 		}

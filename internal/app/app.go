@@ -102,6 +102,7 @@ type part struct {
 	shared  func() (ckpt.Store, error) // for checkpoints; nil, nil: there is none
 	checks  *checks
 	tenants *tenant.Register
+	stored  *stored
 	walls   func() walls
 	// admitted is closed when it is known where replicas reach the API.
 	admitted chan struct{}
@@ -212,7 +213,9 @@ func (p *part) openRest(ctx context.Context) (err error) {
 // assemble hands the parts to each other.
 func (p *part) assemble() (err error) {
 	cfg := p.cfg
+	p.stored = newStored(p)
 	p.hub = link.NewHub(link.HubConfig{
+		Keep: p.stored.keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
 		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
 		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
@@ -230,7 +233,7 @@ func (p *part) assemble() (err error) {
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
 	p.train = train.New(train.Config{
-		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo,
+		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.roomForSave,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
 		},
@@ -254,7 +257,7 @@ func (p *part) assemble() (err error) {
 	}
 	p.api, err = server.New(server.Config{
 		Contact: contact,
-		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Imports: imports, Backup: p.backup, Rotate: p.rotate, Box: p.box,
+		Store:   p.store, History: p.history, Blob: p.blob, Logs: p.logs, Live: (*live)(p), Checkpoints: (*vault)(p), Stored: p.stored, Imports: imports, Backup: p.backup, Rotate: p.rotate, Box: p.box,
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Folders: cfg.Folders, Refuse: p.could.Refuse, Console: web.Files(),
 	})
@@ -272,6 +275,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	var base run.Group
 	base.Add("store", p.store.Run)
 	base.Add("logbook", p.logs.Run)
+	base.Add("stored", p.stored.run)
 	base.Add("link", p.serveLink)
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
@@ -415,6 +419,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 	if err := p.logs.Delete(ctx, taskID); err != nil {
 		return err
 	}
+	defer p.stored.ledger.Drop(taskID)
 	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
 }
 

@@ -88,6 +88,9 @@ func (s *session) describe(ctx context.Context, obj api.Object) error {
 			d.add("Launchers", "启动器", launchersLine(l).In(s.lang))
 		}
 	}
+	if p, ok := obj.(*api.Project); ok {
+		s.describeKept(d, p)
+	}
 	var err error
 	if t, ok := obj.(*api.TrainingTask); ok {
 		err = s.describeTask(ctx, d, t)

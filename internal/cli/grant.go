@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -105,7 +106,6 @@ var storeLimits = []struct {
 	{"logs", "bytes of logs that it may keep", "日志", func(l *api.ProjectLimits) *api.Bytes { return &l.Logs }},
 	{"outputs", "bytes of outputs that it may keep", "产出", func(l *api.ProjectLimits) *api.Bytes { return &l.Outputs }},
 	{"archives", "bytes of uploaded code that it may keep", "代码包", func(l *api.ProjectLimits) *api.Bytes { return &l.Archives }},
-	{"images", "bytes of image layers that it may have on a node", "节点上的镜像层", func(l *api.ProjectLimits) *api.Bytes { return &l.Images }},
 	{"checkpoints", "bytes of checkpoints that it may keep in the shared store", "共享存储中的检查点", func(l *api.ProjectLimits) *api.Bytes { return &l.Checkpoints }},
 }
 
@@ -175,4 +175,20 @@ func (a *app) projectSetCommand() *cobra.Command {
 		return err
 	})
 	return cmd
+}
+
+// describeKept shows what a project keeps, of what it may.
+func (s *session) describeKept(d *sheetWriter, p *api.Project) {
+	u, l := p.Status.Usage, p.StorageLimits()
+	if u == nil {
+		return
+	}
+	of := func(used, most any) string { return fmt.Sprintf(s.t("%v of %v", "%v / %v"), used, most) }
+	d.add("Logs", "日志", of(u.Logs, l.Logs))
+	d.add("Outputs", "产出", of(u.Outputs, l.Outputs))
+	d.add("Archives", "代码包", of(u.Archives, l.Archives))
+	d.add("Checkpoints", "检查点", of(u.Checkpoints, l.Checkpoints))
+	d.add("Tasks", "任务", of(u.Objects, l.Objects))
+	d.add("Secrets", "密钥", of(u.Secrets, l.Secrets))
+	d.add("Highest priority", "最高优先级", fmt.Sprint(p.TopPriority(api.KindTrainingTask)))
 }

@@ -166,7 +166,10 @@ func (h *Hub) PutOutput(stream linkpb.Link_PutOutputServer) error {
 	if slot == nil {
 		_, err = io.Copy(io.Discard, body)
 	} else {
-		_, err = h.cfg.Blob.Put(ctx, key, body)
+		err = h.keep(ctx, parts.TaskID, KeptOutputs, head.GetSize()-slot.old.size, func() error {
+			_, err := h.cfg.Blob.Put(ctx, key, body)
+			return err
+		})
 		slot.settle(err == nil)
 	}
 	if err != nil {

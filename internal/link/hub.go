@@ -60,8 +60,35 @@ type HubConfig struct {
 	Tails Tails
 	// Peered: Peers runs on this hub, so that launchers stay while the leader changes.
 	Peered bool
+	// Keep counts bytes of a task that are about to be stored, or refuses them: fault Full where its project
+	// keeps as much as it may. Negative bytes were not stored after all. Nil: nobody counts.
+	Keep func(ctx context.Context, taskID string, what Kept, bytes int64) error
 	// MaxOutputBytes bounds the outputs of one replica; 64 GiB when 0.
 	MaxOutputBytes int64
+}
+
+// Kept is what bytes are that are kept for a task.
+type Kept string
+
+// The sorts.
+const (
+	KeptLogs    Kept = "logs"
+	KeptOutputs Kept = "outputs"
+)
+
+// keep asks for room, stores, and gives the room back when that failed.
+func (h *Hub) keep(ctx context.Context, taskID string, what Kept, bytes int64, store func() error) error {
+	if h.cfg.Keep == nil {
+		return store()
+	}
+	if err := h.cfg.Keep(ctx, taskID, what, bytes); err != nil {
+		return err
+	}
+	err := store()
+	if err != nil {
+		_ = h.cfg.Keep(ctx, taskID, what, -bytes)
+	}
+	return err
 }
 
 // Usage is what a replica's tree uses, as its launcher last said.

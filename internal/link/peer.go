@@ -309,9 +309,11 @@ func (h *Hub) keepLog(p *peer, d *linkpb.LogData) error {
 	task, key := p.parts.TaskID, p.parts.LogKey()
 	var durable int64
 	if len(d.GetData()) > 0 {
-		if err := h.persist(p, func() (err error) {
-			durable, err = h.cfg.Logs.Append(p.ctx, task, key, d.GetOffset(), d.GetData())
-			return err
+		if err := h.persist(p, func() error {
+			return h.keep(p.ctx, task, KeptLogs, int64(len(d.GetData())), func() (err error) {
+				durable, err = h.cfg.Logs.Append(p.ctx, task, key, d.GetOffset(), d.GetData())
+				return err
+			})
 		}); err != nil {
 			return err
 		}

@@ -83,6 +83,9 @@ func (s *Server) putRank(ctx context.Context, c *call) (*reply, error) {
 	if c.r.ContentLength > s.Limits.State {
 		return nil, bodyTooLarge(s.Limits.State)
 	}
+	if err := s.roomForState(ctx, task, c.r.ContentLength); err != nil {
+		return nil, err
+	}
 	defer c.guard(ctx, task)()
 	body := http.MaxBytesReader(c.w, io.NopCloser(stalling{c, c.r.Body}), s.Limits.State)
 	part, err := s.Imports.Receive(ctx, task.Meta.ID, step, rank, body)

@@ -257,7 +257,11 @@ func (s *Server) get(ctx context.Context, c *call, row api.KindInfo) (*reply, er
 	if err != nil {
 		return nil, err
 	}
-	return &reply{data: shown(f.object), revision: f.object.GetMeta().Revision}, nil
+	object, err := s.withUsage(ctx, f.object)
+	if err != nil {
+		return nil, err
+	}
+	return &reply{data: shown(object), revision: f.object.GetMeta().Revision}, nil
 }
 
 // hide removes what nobody may see, without touching the shared object.

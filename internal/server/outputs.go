@@ -172,15 +172,16 @@ func (s *Server) putArchive(ctx context.Context, c *call) (*reply, error) {
 	if n == 0 {
 		return nil, fault.New(fault.Invalid, "BadBody", fault.T("The archive is empty.", "代码包为空。"))
 	}
-	key, err := userGrant(c.who.user.Meta.ID, digest)
 	if project != nil {
 		c.note.project = project.Meta.Name
-		key, err = projectGrant(project.Meta.ID, digest)
+		err = s.giveArchive(ctx, project, digest, n)
+	} else {
+		var key string
+		if key, err = userGrant(c.who.user.Meta.ID, digest); err == nil {
+			err = grant(ctx, s.Blob, key, n)
+		}
 	}
 	if err != nil {
-		return nil, err
-	}
-	if err := grant(ctx, s.Blob, key, n); err != nil {
 		return nil, err
 	}
 	c.note.name, c.note.is = digest, `{"size":`+strconv.FormatInt(n, 10)+`}`

@@ -63,6 +63,9 @@ func (s *Server) forget(ctx context.Context, c *call, o api.Object) (*reply, err
 	if err := s.History.Forget(ctx, o.Kind(), id); err != nil {
 		return nil, err
 	}
+	if s.Stored != nil {
+		s.Stored.Forget(id)
+	}
 	s.tell(c, o, "Deleted", fault.T("Deleted with its logs and outputs.", "已连同日志和产出一起删除。"))
 	return &reply{message: fault.T("Deleted with its logs and outputs", "已连同日志和产出一起删除"), data: hide(o)}, nil
 }

@@ -21,6 +21,11 @@ func (s *Server) admitSecret(ctx context.Context, x, old *api.Secret) ([]store.O
 	if err != nil {
 		return nil, err
 	}
+	if old == nil {
+		if err := s.roomForSecret(ctx, project.(*api.Project)); err != nil {
+			return nil, err
+		}
+	}
 	if old != nil && len(x.Spec.Sealed) > 0 {
 		return nil, immutable([]fault.Field{fixedField("spec.sealed")})
 	}

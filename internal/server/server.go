@@ -132,6 +132,8 @@ type Config struct {
 	Live    Live
 	// Checkpoints are those of tasks; nil: there are none.
 	Checkpoints Checkpoints
+	// Stored is what projects keep; nil: nobody counts bytes.
+	Stored Stored
 	// Imports takes those from elsewhere; nil: there is no shared store.
 	Imports Imports
 	// Backup writes one tar of everything; called by admins only.

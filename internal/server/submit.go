@@ -80,6 +80,9 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if err := s.granted(ctx, t, project.(*api.Project), queue.(*api.Queue)); err != nil {
 		return err
 	}
+	if err := s.roomForTask(ctx, project.(*api.Project)); err != nil {
+		return err
+	}
 	from, err := s.beginsFrom(ctx, c, t)
 	if err != nil {
 		return err
@@ -87,7 +90,7 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if t.Spec.Code != nil && t.Spec.Code.Archive != "" && !dry { // who runs it again need not have sent it
 		info, err := s.archiveFor(ctx, c.who, nil, t.Spec.Code.Archive)
 		if err == nil {
-			err = GrantArchive(ctx, s.Blob, project.GetMeta().ID, t.Spec.Code.Archive, info.Size)
+			err = s.giveArchive(ctx, project.(*api.Project), t.Spec.Code.Archive, info.Size)
 		}
 		if err != nil {
 			return err

@@ -58,6 +58,8 @@ type Config struct {
 	// Repo is the checkpoints of a task in a tier; of link.TierLocal their records. Nil, also for a tier: there
 	// are none.
 	Repo func(tier, taskID string) (*ckpt.Repo, error)
+	// Room says whether another checkpoint of a task may go to the shared store; nil: always. It must not block.
+	Room func(ctx context.Context, task *api.TrainingTask) bool
 	// UID is a project's on machines that keep projects apart; nil or 0: none.
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// Folders are the names of the machines' folders that a project was granted; nil: none.

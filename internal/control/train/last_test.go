@@ -81,19 +81,19 @@ func TestTheLastStepIsDueAtOnce(t *testing.T) {
 	v := newSaving(2, 0, now)
 	task := parted("", "").task
 	later, atOnce := func(string) bool { return false }, func(string) bool { return true }
-	if c.due(task, v, 9, now, later) != nil {
+	if c.due(t.Context(), task, v, 9, now, later) != nil {
 		t.Error("it is not due")
 	}
-	p := c.due(task, v, 9, now, atOnce)
+	p := c.due(t.Context(), task, v, 9, now, atOnce)
 	if p == nil || p.Step != 9 || len(p.Tiers) != 2 {
 		t.Fatalf("%+v", p)
 	}
 	v.last[link.TierLocal] = lastSave{step: 9, at: now}
-	if p := c.due(task, v, 9, now, atOnce); p == nil || len(p.Tiers) != 1 || p.Tiers[0] != link.TierShared {
+	if p := c.due(t.Context(), task, v, 9, now, atOnce); p == nil || len(p.Tiers) != 1 || p.Tiers[0] != link.TierShared {
 		t.Errorf("%+v", p)
 	}
 	task.Spec.Checkpoint = &api.Checkpoints{Shared: &api.CheckpointTier{Disabled: true}}
-	if p := c.due(task, v, 9, now, atOnce); p != nil {
+	if p := c.due(t.Context(), task, v, 9, now, atOnce); p != nil {
 		t.Errorf("%+v", p)
 	}
 }

@@ -90,7 +90,7 @@ func (c *Controller) persist(ctx context.Context, w *watermarks, s *seen, mark *
 	if v.order == nil && end != hopeless && mark.Step > s.task.Status.Rendezvous.Restore {
 		atOnce := func(tier string) bool { return end == complete || want[tier] > 0 && mark.Step >= want[tier] }
 		v.ordered = now
-		if v.order = c.due(s.task, v, mark.Step, now, atOnce); v.order != nil && end == complete {
+		if v.order = c.due(ctx, s.task, v, mark.Step, now, atOnce); v.order != nil && end == complete {
 			v.urgent = mark.Step
 		}
 	}
@@ -104,7 +104,7 @@ func (c *Controller) persist(ctx context.Context, w *watermarks, s *seen, mark *
 }
 
 // due is the next order; nil: none yet. What is wanted in a tier at once does not wait for its interval.
-func (c *Controller) due(task *api.TrainingTask, v *saving, step int64, now time.Time, atOnce func(tier string) bool) *link.Persist {
+func (c *Controller) due(ctx context.Context, task *api.TrainingTask, v *saving, step int64, now time.Time, atOnce func(tier string) bool) *link.Persist {
 	p := link.Persist{Step: step}
 	for _, tier := range tiers {
 		t, last := tierOf(task, tier), v.last[tier]
@@ -114,6 +114,9 @@ func (c *Controller) due(task *api.TrainingTask, v *saving, step int64, now time
 		}
 		if repo, err := c.cfg.Repo(tier, task.Meta.ID); err != nil || repo == nil {
 			continue
+		}
+		if tier == link.TierShared && c.cfg.Room != nil && !c.cfg.Room(ctx, task) {
+			continue // it stays in memory and on the nodes
 		}
 		p.Tiers = append(p.Tiers, tier)
 		p.Full = p.Full || last.count%fullEvery == fullEvery-1
