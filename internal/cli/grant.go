@@ -183,7 +183,7 @@ func (s *session) describeKept(d *sheetWriter, p *api.Project) {
 	if u == nil {
 		return
 	}
-	of := func(used, most any) string { return fmt.Sprintf(s.t("%v of %v", "%v / %v"), used, most) }
+	of := func(used, most any) string { return fmt.Sprint(used) + s.t(" of ", " / ") + fmt.Sprint(most) }
 	d.add("Logs", "日志", of(u.Logs, l.Logs))
 	d.add("Outputs", "产出", of(u.Outputs, l.Outputs))
 	d.add("Archives", "代码包", of(u.Archives, l.Archives))
