@@ -112,6 +112,7 @@ var storeLimits = []struct {
 // projectSetCommand changes what an operator says about a project; flags that are not given change nothing.
 func (a *app) projectSetCommand() *cobra.Command {
 	var queue, description string
+	var folders []string
 	var priority, objects, secrets int
 	bytes := map[string]*string{}
 	cmd := &cobra.Command{
@@ -122,6 +123,7 @@ func (a *app) projectSetCommand() *cobra.Command {
 	flags.StringVar(&queue, "queue", "", Both("queue of its tasks", "任务使用的队列"))
 	flags.StringVar(&description, "description", "", Both("what it is for", "说明"))
 	flags.IntVar(&priority, "max-priority", 0, Both("highest priority that its tasks may have; 0 is what a kind has by default", "任务可用的最高优先级；0 为该类任务的默认优先级"))
+	flags.StringSliceVar(&folders, "folders", nil, Both("names of folders of the machines that its tasks may use, as an operator gave them; empty is none", "任务可使用的机器文件夹名称（由运维人员命名）；空为无"))
 	for _, l := range storeLimits {
 		bytes[l.name] = flags.String("max-"+l.name, "", Both(l.en+", as 500Gi; 0 is the default", l.zh+"的字节上限，如 500Gi；0 为默认值"))
 	}
@@ -150,6 +152,9 @@ func (a *app) projectSetCommand() *cobra.Command {
 			}
 			if flags.Changed("max-priority") {
 				p.Spec.MaxPriority = priority
+			}
+			if flags.Changed("folders") {
+				p.Spec.Folders = slices.DeleteFunc(folders, func(name string) bool { return name == "" })
 			}
 			if p.Spec.Limits == nil {
 				p.Spec.Limits = &api.ProjectLimits{}
@@ -183,7 +188,7 @@ func (s *session) describeKept(d *sheetWriter, p *api.Project) {
 	if u == nil {
 		return
 	}
-	of := func(used, most any) string { return fmt.Sprintf(s.t("%v of %v", "%v / %v"), used, most) }
+	of := func(used, most any) string { return fmt.Sprint(used) + s.t(" of ", " / ") + fmt.Sprint(most) }
 	d.add("Logs", "日志", of(u.Logs, l.Logs))
 	d.add("Outputs", "产出", of(u.Outputs, l.Outputs))
 	d.add("Archives", "代码包", of(u.Archives, l.Archives))

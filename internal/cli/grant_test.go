@@ -26,8 +26,8 @@ func TestQueueAndProjectRules(t *testing.T) {
 
 	check(t, f.fermi(t, "", "project", "create", "lab", "--member", "li"), result{out: "project/lab created\n"})
 	project := func() *api.Project { return f.objects[api.KindProject][0].(*api.Project) }
-	check(t, f.fermi(t, "", "project", "set", "lab", "--max-priority", "700", "--max-outputs", "4Ti", "--max-secrets", "5"), result{out: "project/lab changed\n"})
-	want := api.ProjectSpec{Queue: "default", Members: []string{"li"}, MaxPriority: 700, Limits: &api.ProjectLimits{Outputs: 4 << 40, Secrets: 5}}
+	check(t, f.fermi(t, "", "project", "set", "lab", "--max-priority", "700", "--max-outputs", "4Ti", "--max-secrets", "5", "--folders", "data,home"), result{out: "project/lab changed\n"})
+	want := api.ProjectSpec{Queue: "default", Members: []string{"li"}, MaxPriority: 700, Limits: &api.ProjectLimits{Outputs: 4 << 40, Secrets: 5}, Folders: []string{"data", "home"}}
 	if diff := cmp.Diff(want, project().Spec); diff != "" {
 		t.Error(diff)
 	}

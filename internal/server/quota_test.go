@@ -10,19 +10,19 @@ import (
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
 
-// tally is what projects keep, in memory.
-type tally struct {
+// keptBytes is what projects keep, in memory.
+type keptBytes struct {
 	mu       sync.Mutex
 	archives map[string]int64
 }
 
-func (y *tally) Used(p *api.Project, into *api.ProjectUsage) {
+func (y *keptBytes) Used(p *api.Project, into *api.ProjectUsage) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	into.Archives = api.Bytes(y.archives[p.Meta.Name])
 }
 
-func (y *tally) KeepArchive(p *api.Project, bytes int64) error {
+func (y *keptBytes) KeepArchive(p *api.Project, bytes int64) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if most, used := p.StorageLimits().Archives, api.Bytes(y.archives[p.Meta.Name]); used+api.Bytes(bytes) > most {
@@ -32,20 +32,20 @@ func (y *tally) KeepArchive(p *api.Project, bytes int64) error {
 	return nil
 }
 
-func (y *tally) RoomForCheckpoint(p *api.Project, bytes int64) error {
+func (y *keptBytes) RoomForCheckpoint(p *api.Project, bytes int64) error {
 	if most := p.StorageLimits().Checkpoints; api.Bytes(bytes) > most {
 		return OverLimit(p.Meta.Name, "checkpoints", 0, api.Bytes(bytes), most)
 	}
 	return nil
 }
 
-func (y *tally) Forget(string) {}
+func (y *keptBytes) Forget(string) {}
 
 // A project keeps no more tasks, secrets and bytes than its limits; refusals say which, how much, and what to do.
 func TestProjectLimits(t *testing.T) {
 	box, err := seal.New(make([]byte, 32))
 	must(t, err)
-	w := newWorld(t, func(c *Config) { c.Stored, c.Box = &tally{archives: map[string]int64{}}, box })
+	w := newWorld(t, func(c *Config) { c.Stored, c.Box = &keptBytes{archives: map[string]int64{}}, box })
 	li := w.user("li", api.RoleMember)
 	w.put(&api.Project{Meta: api.Meta{Name: "lab"}, Spec: api.ProjectSpec{Members: []string{"li"}, Limits: &api.ProjectLimits{Objects: 2, Secrets: 1, Archives: 1000, Checkpoints: 10}}})
 	in := func(t *api.TrainingTask) { t.Meta.Project = "lab" }
