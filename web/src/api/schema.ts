@@ -215,7 +215,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** Where each task that stands on this node would go if it were drained now, or why it would wait. Nothing changes. */
+        get: operations["previewDrain"];
         put?: never;
         /** Keep new work away and make what runs there leave; it is placed elsewhere. */
         post: operations["drainNode"];
@@ -2212,6 +2213,8 @@ export interface components {
              * @description Tasks that would start elsewhere at once.
              */
             move: number;
+            /** @description Of a drain: the node, or node/device. */
+            node?: string;
             /**
              * Format: int64
              * @description Tasks that would wait.
@@ -2223,7 +2226,7 @@ export interface components {
             action?: components["schemas"]["Text"];
             /**
              * Format: int64
-             * @description Replicas that stand in the zone.
+             * @description Replicas that stand in the zone, or on the node.
              */
             lost: number;
             message?: components["schemas"]["Text"];
@@ -2568,6 +2571,8 @@ export interface components {
         };
         ProjectSpec: {
             description?: string;
+            /** @description Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH). */
+            folders?: string[] | null;
             /** @description How much it may keep stored, and how many objects it may have; generous when absent. */
             limits?: components["schemas"]["ProjectLimits"];
             /**
@@ -2575,8 +2580,6 @@ export interface components {
              * @description The highest priority that its work may have; what a kind has by default (training 500) is always allowed, and is the most when absent.
              */
             maxPriority?: number;
-            /** @description Names of folders of the machines that its tasks may use, as operators gave them (fermi up --folder NAME=PATH). */
-            folders?: string[] | null;
             /** @description User names. */
             members?: string[] | null;
             /** @description User names: they read the audit of the project. Members or not. */
@@ -4470,6 +4473,48 @@ export interface operations {
             503: components["responses"]["Refused"];
             504: components["responses"]["Refused"];
             507: components["responses"]["Refused"];
+        };
+    };
+    previewDrain: {
+        parameters: {
+            query?: {
+                /** @description Only this device, by index; the whole node when absent. */
+                device?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: components["schemas"]["Outage"];
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
         };
     };
     drainNode: {
