@@ -98,6 +98,7 @@ function Editor({ draft, projects, note }: { draft: string; projects: readonly S
   const page = useRef<HTMLFormElement>(null);
   const blank = useMemo(() => blankCommand(yaml), [yaml]);
   const faults = useFaults(submit.error, sent, yaml);
+  if (faults.at.displayName && form?.displayName.trim() === "") faults.at.displayName = t("create.nameEmpty");
   if (sent !== undefined && blank) faults.at.command ??= t("create.commandEmpty");
   const marked = Object.keys(faults.at).length + Object.keys(faults.rows).length;
 

@@ -32,6 +32,7 @@ export function Overview() {
   const queues = useQueues();
   const live = useTaskStream(running.data?.pages[0]?.revision);
   const who = useWhoami();
+  const all = who.data === undefined || who.data.seesAll === true;
   const count = (what: "running" | "pending") => queues.data?.items.reduce((n, q) => n + (q.status?.[what] ?? 0), 0);
   return (
     <Stack>
@@ -48,7 +49,7 @@ export function Overview() {
           read={running}
           whole={who.data && Boolean(who.data.seesAll)}
           phase={active}
-          empty={t("overview.nothingRunning")}
+          empty={all ? t("overview.nothingRunning") : t("overview.mineRunning")}
           now={now}
           offer
         />
@@ -58,14 +59,14 @@ export function Overview() {
           read={waiting}
           whole={who.data && Boolean(who.data.seesAll)}
           phase={["Pending"]}
-          empty={t("overview.nothingWaiting")}
+          empty={all ? t("overview.nothingWaiting") : t("overview.mineWaiting")}
           now={now}
         />
         <Short
           title={t("overview.failed")}
           read={failed}
           phase={["Failed"]}
-          empty={t("overview.nothingFailed")}
+          empty={all ? t("overview.nothingFailed") : t("overview.mineFailed")}
           now={now}
         />
       </SimpleGrid>

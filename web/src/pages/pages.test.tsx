@@ -116,7 +116,7 @@ test("everything that is wrong is marked at once, and the first has the focus", 
   await showAt("/create");
   await screen.findByRole("combobox", { name: "项目" });
   fireEvent.click(screen.getByRole("button", { name: "提交" }));
-  await screen.findByText("没有名称");
+  await screen.findByText("请填写名称。");
   expect(screen.getByText("内存有误")).toBeTruthy();
   expect(screen.getByText("请填写要运行的命令。")).toBeTruthy();
   expect(screen.getByText("请修改标出的 3 处。")).toBeTruthy();
@@ -125,7 +125,7 @@ test("everything that is wrong is marked at once, and the first has the focus", 
   const name = screen.getByRole("textbox", { name: "名称" });
   await waitFor(() => expect(document.activeElement).toBe(name));
   fireEvent.change(name, { target: { value: "x" } });
-  await waitFor(() => expect(screen.queryByText("没有名称")).toBeNull());
+  await waitFor(() => expect(screen.queryByText("请填写名称。")).toBeNull());
   expect(screen.getByText("内存有误")).toBeTruthy();
 });
 
@@ -149,7 +149,7 @@ test("a failed task leads with the line that decided, and is run again", async (
   answers["GET /api/v1/training-tasks/task-1/why"] = () =>
     ok({
       reason: "ExitedNonZero",
-      message: { zh: "进程失败" },
+      message: { zh: "RuntimeError: mat1 —— 进程失败" },
       evidence: [{ zh: "RuntimeError: mat1" }, { zh: "另一点" }],
     });
   await showAt("/tasks/task-1");

@@ -168,6 +168,12 @@ export function Timeline({ task, now }: { task: TaskObject; now: number }) {
   );
 }
 
+/** A sentence without the line that stands above it already. */
+export function unsaid(text: string, line: string): string {
+  if (line === "" || !text.startsWith(line)) return text;
+  return text.slice(line.length).replace(/^[\s—–:：-]+/, "") || text;
+}
+
 /**
  * Why the task is where it is: the explanation while it lives, its first failure afterwards. The line of the
  * log that decided leads: it is what people look for.
@@ -195,7 +201,7 @@ function Why({ name, task }: { name: string; task: TaskObject }) {
           </Code>
         )}
         <Text size="sm" className="break">
-          {said(message, lang)}
+          {unsaid(said(message, lang), line)}
         </Text>
         {advice !== "" && advice !== help && (
           <Text size="sm" className="break">
