@@ -415,6 +415,10 @@ func (w *world) reruns(ids map[string]string) {
 		return t.Status.Phase == api.PhaseRunning && last(w.steps(t.Meta.ID)) > 10
 	})
 	w.newer(again)
+	// Where folders need a name and a grant, what runs keeps its folder; the next run needs both.
+	if r := w.run(w.bot, "", "train", "clone", "folder", "--name", "folder-again"); r.code == 0 || !strings.Contains(r.err, w.code) || !strings.Contains(r.err, "spec.code.folder") {
+		w.t.Errorf("a folder that nobody granted: %+v", r)
+	}
 	for _, name := range []string{"secret", "folder", "again"} {
 		w.must(w.bot, "train", "stop", name)
 		w.phase(name, api.PhaseStopped)
