@@ -77,8 +77,11 @@ func (c credentials) write(dir string, own func(string) error) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(dir, name)
-		for folder, mode := range map[string]os.FileMode{dir: 0o755, filepath.Dir(path): 0o700} { // what lies around it is closed
-			if err := os.Mkdir(folder, mode); err != nil && !errors.Is(err, os.ErrExist) {
+		for _, folder := range []struct {
+			path string
+			mode os.FileMode
+		}{{dir, 0o755}, {filepath.Dir(path), 0o700}} { // in this order; what lies around it is closed
+			if err := os.Mkdir(folder.path, folder.mode); err != nil && !errors.Is(err, os.ErrExist) {
 				return err
 			}
 		}
