@@ -155,10 +155,3 @@ func (f *faults) relative(at, p string) {
 		f.add(at, "%s must be a relative path without \"..\", \"//\" or a slash at its end, such as src/train.", "%s 应为相对路径，不能包含 \"..\"、\"//\" 或以斜杠结尾，例如 src/train。", quote(p))
 	}
 }
-
-// absolute checks a path on the node.
-func (f *faults) absolute(at, p string) {
-	if len(p) > maxPath || strings.ContainsRune(p, 0) || !path.IsAbs(p) || path.Clean(p) != p {
-		f.add(at, "%s must be an absolute path without \"..\", \"//\" or a slash at its end, such as /home/li/train.", "%s 应为绝对路径，不能包含 \"..\"、\"//\" 或以斜杠结尾，例如 /home/li/train。", quote(p))
-	}
-}

@@ -42,8 +42,8 @@ func (s *Settings) Validate() []fault.Field {
 	if s.Processes < 0 || s.Processes > 1_000_000 {
 		add("processes", "%d is out of range: 0 to 1000000 are allowed.", "%d 超出范围：允许 0 到 1000000。", s.Processes)
 	}
-	if r := s.TenantUIDs; r != (Range{}) && (r.First < minUID || r.Last > maxUID || r.First > r.Last) {
-		add("tenants.uids", "%d-%d is out of range: a first and a last number from %d to %d are allowed.", "%d-%d 超出范围：起止编号须在 %d 到 %d 之间。", r.First, r.Last, minUID, maxUID)
+	if r := s.TenantUIDs; r != (Range{}) && (r.First < minUID || r.Last > maxUID || r.First >= r.Last) {
+		add("tenants.uids", "%d-%d is out of range: two numbers from %d to %d, the second larger, are allowed; the last one keeps images.", "%d-%d 超出范围：起止编号须在 %d 到 %d 之间且后者更大；最后一个用于保管镜像。", r.First, r.Last, minUID, maxUID)
 	}
 	return slices.Concat(out, s.network(), s.etcd(), s.past(), s.checkpoints(), s.folders(), s.doors())
 }

@@ -73,14 +73,15 @@ func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []
 		third = other.Fd()
 	}
 	e := &errand{in: give, out: hear}
-	if e.pid, e.handle, err = startChore(wall, walled, env, read.Fd(), write.Fd(), third); err == nil {
-		err = chore.Send(give, o)
-		if err != nil {
-			_, err = e.result() // it ended before it had heard all
-		}
-	}
-	if err != nil {
+	if e.pid, e.handle, err = startChore(wall, walled, env, read.Fd(), write.Fd(), third); err != nil {
 		return nil, errors.Join(err, give.Close(), hear.Close())
+	}
+	_, _ = read.Close(), write.Close() // or we would not hear of its end
+	if sent := chore.Send(give, o); sent != nil { // it ended before it had heard all
+		if _, err := e.result(); err != nil {
+			return nil, err
+		}
+		return nil, sent
 	}
 	return e, nil
 }

@@ -85,7 +85,11 @@ func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int
 	}
 	defer ours.Close()
 	defer theirs.Close()
-	asks, err := l.sendTo(l.choreWall(), chore.Order{Fetch: &chore.Fetch{Reference: l.replica.Image, Accounts: l.creds.registries}}, ours)
+	fetch := &chore.Fetch{Reference: l.replica.Image}
+	for _, a := range l.creds.registries {
+		fetch.Accounts = append(fetch.Accounts, chore.Account(a))
+	}
+	asks, err := l.sendTo(l.choreWall(), chore.Order{Fetch: fetch}, ours)
 	if err != nil {
 		return nil, err
 	}

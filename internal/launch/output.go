@@ -238,7 +238,7 @@ func markOf(f *os.File) (mark, error) {
 	return mark{info.Size(), info.ModTime()}, nil
 }
 
-// open never follows a link, on no part of the way out of the folder.
+// open follows no link out of the folder.
 func (o *outputs) open(name string) (*os.File, error) {
 	err := error(fs.ErrNotExist)
 	for _, src := range o.sources {

@@ -31,9 +31,9 @@ func TestFolders(t *testing.T) {
 		}
 	}
 	for _, folder := range []string{"/data/team/../other", "team/../other", "team//x", "team/", "../team", "Team/x"} {
-		w.refusedTo(ann, "POST", path, inFolder(folder), 400, "Invalid")
+		w.refusedTo(ann, "POST", path, inFolder(folder), 400, "InvalidField")
 	}
-	w.refusedTo(ann, "POST", path, inFolder("sets/x", "ckpt"), 400, "Invalid")
+	w.refusedTo(ann, "POST", path, inFolder("sets/x", "ckpt"), 400, "InvalidField")
 	for given, want := range map[string]string{
 		"team": "team", "team/li/x": "team/li/x", "/data/team": "team", "/data/team/li": "team/li", "/data/team/inner/x": "inner/x", "/data/sets": "sets",
 	} {
@@ -53,7 +53,7 @@ func TestFolders(t *testing.T) {
 	// What a member may use is not a member's to say.
 	changed := *project.(*api.Project)
 	changed.Spec.Folders = []string{"other"}
-	w.refusedTo(ann, "PUT", "/api/v1/projects/p", &changed, 403, "Forbidden")
+	w.refusedTo(ann, "PUT", "/api/v1/projects/p", &changed, 403, "NotAllowed")
 }
 
 // TestFoldersOfTheOwner: the owner of a machine that keeps nobody apart may use any path.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -18,7 +19,7 @@ import (
 func owners(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	for _, name := range []string{"", "admin.token", "secret.key", "link.key", "engine", "engine/replicas", "blob", "etcd"} {
+	for _, name := range []string{"", "admin.token", "secret.key", "link.key", "engine", "engine/replicas", "blobs", "etcd"} {
 		var st syscall.Stat_t
 		if err := syscall.Lstat(filepath.Join(dir, name), &st); err == nil {
 			out[name] = fmt.Sprintf("%o %d:%d", st.Mode, st.Uid, st.Gid)
@@ -85,8 +86,11 @@ func TestFolderAttacks(t *testing.T) {
 		}
 	}
 	canary := secretOf(t, w.Dir)
-	for _, dir := range []string{filepath.Join(w.Dir, "blob"), shared} {
+	for _, dir := range []string{filepath.Join(w.Dir, "blobs"), filepath.Join(w.Dir, "checkpoints"), shared} {
 		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // nothing was stored there
+			}
 			if err != nil || !d.Type().IsRegular() {
 				return err
 			}

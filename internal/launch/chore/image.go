@@ -19,8 +19,11 @@ import (
 // Fetch asks the registry of an image for somebody else, over a socket, until that hangs up. It speaks HTTP/2 there, so that several layers come at once.
 type Fetch struct {
 	Reference string
-	Accounts  []api.RegistryCredential
+	Accounts  []Account
 }
+
+// Account is an api.RegistryCredential, whose password is in no JSON.
+type Account struct{ Server, Username, Password string }
 
 // Keep brings an image into the node's folder; it asks over a socket and believes what has the right digest.
 type Keep struct {
@@ -60,7 +63,10 @@ func (f *Fetch) serve(socket *os.File) error {
 	if err != nil {
 		return err
 	}
-	registry := &rootfs.Remote{Reference: f.Reference, Accounts: f.Accounts}
+	registry := &rootfs.Remote{Reference: f.Reference}
+	for _, a := range f.Accounts {
+		registry.Accounts = append(registry.Accounts, api.RegistryCredential(a))
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc(pathAsk, func(w http.ResponseWriter, r *http.Request) {
 		a, err := registry.Ask(context.WithoutCancel(r.Context())) // layers are fetched with it later

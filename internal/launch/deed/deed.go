@@ -241,9 +241,6 @@ func (w *where) lstat(name string) (fs.FileInfo, error) {
 // openAll opens what is there already, regular files alone.
 func (w *where) openAll(r Request) (a Answer, files []*os.File) {
 	flags := map[string]int{Read: os.O_RDONLY, Write: os.O_WRONLY, Both: os.O_RDWR}[r.How] | syscall.O_NONBLOCK
-	if w.root != nil {
-		flags |= syscall.O_NOFOLLOW
-	}
 	for _, name := range r.Names {
 		f, err := regular(w.openFile(string(name), flags, 0))
 		if err == nil {
