@@ -40,8 +40,8 @@ var wrongs = map[sched.Wrong]func(s *stage, x *sched.Workload){
 		}
 		x.Roles[0].Need.Devices, x.Roles[0].Need.Share = 1, 500
 	},
-	sched.WrongCPU:     func(_ *stage, x *sched.Workload) { x.Roles[0].Need.CPU = 1 << 40 },
-	sched.WrongMemory:  func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Memory = 1 << 60 },
+	sched.WrongCPU:    func(_ *stage, x *sched.Workload) { x.Roles[0].Need.CPU = 1 << 40 },
+	sched.WrongMemory: func(_ *stage, x *sched.Workload) { x.Roles[0].Need.Memory = 1 << 60 },
 	sched.WrongDisk: func(s *stage, x *sched.Workload) {
 		for i := range 2 {
 			n := s.node(uint32(i + 1))

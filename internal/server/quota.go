@@ -30,15 +30,15 @@ var limitHints = map[string]fault.Text{
 }
 
 var limitNames = map[string]fault.Text{
-	"logs": fault.T("of logs", "日志"), "outputs": fault.T("of outputs", "产出"), "archives": fault.T("of uploaded code", "代码包"),
-	"checkpoints": fault.T("of checkpoints in the shared store", "共享存储检查点"), "objects": fault.T("tasks", "任务"), "secrets": fault.T("secrets", "密钥"),
+	"logs": fault.T("logs", "日志"), "outputs": fault.T("outputs", "产出"), "archives": fault.T("uploaded code", "代码包"),
+	"checkpoints": fault.T("checkpoints in the shared store", "共享存储检查点"), "objects": fault.T("tasks", "任务"), "secrets": fault.T("secrets", "密钥"),
 }
 
 // OverLimit is the refusal of what would go over a limit of a project: which limit, what is used, and what
 // to delete. The amounts are api.Bytes or int.
 func OverLimit[T api.Bytes | int](project, field string, used, more, most T) *fault.Error {
 	what, hint := limitNames[field], limitHints[field]
-	text := fault.T("The project %[1]q may keep at most %[2]v %[5]s; it has %[3]v, and this would add %[4]v.",
+	text := fault.T("The project %[1]q may keep at most %[2]v (%[5]s); it has %[3]v, and this would add %[4]v.",
 		"项目 %[1]q 的%[6]s上限为 %[2]v，已有 %[3]v，本次还需 %[4]v。", project, most, used, more, what.EN, what.ZH)
 	return fault.New(fault.Full, "ProjectLimit", text).
 		WithFields(fault.Field{Path: "project.spec.limits." + field, Message: text}).

@@ -58,7 +58,7 @@ func TestProjectLimits(t *testing.T) {
 		return w.do("POST", "/api/v1/training-tasks?dryRun=true", li, manifest("t2", in)).status == 507
 	})
 	a := w.refusedTo(li, "POST", "/api/v1/training-tasks", manifest("t2", in), 507, "ProjectLimit")
-	if len(a.Fields) != 1 || a.Fields[0].Path != "project.spec.limits.objects" || !strings.Contains(a.Message, `"lab" may keep at most 2 tasks; it has 2`) || !strings.Contains(a.Hint, "--max-objects") {
+	if len(a.Fields) != 1 || a.Fields[0].Path != "project.spec.limits.objects" || !strings.Contains(a.Message, `"lab" may keep at most 2 (tasks); it has 2`) || !strings.Contains(a.Hint, "--max-objects") {
 		t.Errorf("%s", a.raw)
 	}
 	secret := func(name string) string {

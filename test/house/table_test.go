@@ -47,7 +47,7 @@ var table = []row{
 	{"3 blob, adapters and what stands on the port", []string{"internal/blob/..."}, join(foundation, vocabulary, []string{"internal/blob"})},
 	{"3 engine", []string{"internal/engine"}, join(foundation, vocabulary)},
 	{"3 engine, records", []string{"internal/engine/record"}, join(foundation, vocabulary, []string{"internal/engine"})},
-	{"3 engine, the machine's groups", []string{"internal/engine/cgroup"}, join(foundation, vocabulary)},
+	{"3 engine, the machine's groups", []string{"internal/engine/cgroup", "internal/engine/disk"}, join(foundation, vocabulary)},
 	{"3 engine, the machine's network", []string{"internal/engine/network"}, join(foundation, vocabulary, []string{"internal/engine/record"})},
 	{"3 engine, the machine's parts", []string{"internal/engine/inventory"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup",
@@ -60,7 +60,7 @@ var table = []row{
 	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the local engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/network", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},

@@ -47,9 +47,11 @@ func reasonText(m *member, e *engine.Exit) fault.Text {
 	case engine.ReasonOutOfMemory:
 		return fault.T("%s used more memory than it asked for and was killed.", "%s 内存超限，已被终止。", who)
 	case engine.ReasonProcessLimit:
-		return fault.T("%s could make no more processes and ended with exit code %d. %s", "%s 无法再创建进程，以退出码 %d 结束。%s", who, e.Code, e.Message)
+		why := fault.Unpack(e.Message)
+		return fault.T("%[1]s could make no more processes and ended with exit code %[2]d. %[3]s", "%[1]s 无法再创建进程，以退出码 %[2]d 结束。%[4]s", who, e.Code, why.EN, why.In("zh"))
 	case engine.ReasonDiskLimit:
-		return fault.T("%s wrote more than its ephemeralDisk and was ended. %s", "%s 写入的数据超过 ephemeralDisk，已被结束。%s", who, e.Message)
+		why := fault.Unpack(e.Message)
+		return fault.T("%[1]s kept more on disk than it may and was ended. %[2]s", "%[1]s 磁盘用量超限，已被结束。%[3]s", who, why.EN, why.In("zh"))
 	case engine.ReasonTimedOut:
 		return fault.T("%s ran longer than its time limit.", "%s 运行超时。", who)
 	case engine.ReasonLauncherLost:

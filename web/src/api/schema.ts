@@ -2544,11 +2544,6 @@ export interface components {
              */
             checkpoints?: string;
             /**
-             * @description Bytes of image layers that it had brought to a node; 2Ti a node when absent.
-             * @example 16Gi
-             */
-            images?: string;
-            /**
              * @description Bytes of its tasks' logs; 200Gi when absent.
              * @example 16Gi
              */
@@ -2612,11 +2607,6 @@ export interface components {
              * @example 16Gi
              */
             checkpoints: string;
-            /**
-             * @description Of the node that has most.
-             * @example 16Gi
-             */
-            images: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi
