@@ -19,6 +19,9 @@ type NamedFolder struct {
 	Name     string `json:"name"`
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
+	// Real is where Path led, without links, when the server started. What leads elsewhere by now is not the operator's word any more: another folder
+	// may lie around it, and be a project's.
+	Real string `json:"real,omitempty"`
 }
 
 const maxFolders = 64

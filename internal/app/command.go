@@ -104,6 +104,10 @@ func folders(s *conf.Settings) (out []api.NamedFolder, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if f.Real, err = filepath.EvalSymlinks(f.Path); err != nil {
+			return nil, fault.New(fault.Invalid, "NoFolder", fault.T("The folder %s=%s is not there, or can't be entered.", "目录 %s=%s 不存在或无法进入。", f.Name, f.Path)).
+				WithHint(fault.T("Make it, or leave --folder %s out.", "请创建该目录，或去掉 --folder %s。", f.Name)).Because(err)
+		}
 		out = append(out, f)
 	}
 	return out, nil

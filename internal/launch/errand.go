@@ -76,7 +76,7 @@ func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []
 	if e.pid, e.handle, err = startChore(wall, walled, env, read.Fd(), write.Fd(), third); err != nil {
 		return nil, errors.Join(err, give.Close(), hear.Close())
 	}
-	_, _ = read.Close(), write.Close() // or we would not hear of its end
+	_, _ = read.Close(), write.Close()            // or we would not hear of its end
 	if sent := chore.Send(give, o); sent != nil { // it ended before it had heard all
 		if _, err := e.result(); err != nil {
 			return nil, err

@@ -86,7 +86,7 @@ func (l *launcher) wall() inside.Wall {
 	}
 	if c := l.replica.Code; c != nil && c.Folder != "" {
 		if in, _ := api.ResolveFolder(c.Folder, l.folders); in != nil { // otherwise nothing starts, see codeBase
-			w.Folders = []inside.Folder{{Path: in.Path, ReadOnly: in.ReadOnly}}
+			w.Folders = []inside.Folder{{Path: in.Path, Real: in.Real, ReadOnly: in.ReadOnly}}
 		}
 	}
 	if l.image != nil {

@@ -122,7 +122,7 @@ func TestFaultsThroughTheWall(t *testing.T) {
 	if err := errors.Join(os.Chmod(home, 0o755), os.MkdirAll(closed, 0o700), os.Mkdir(filepath.Join(home, "closed"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	w.folders = []api.NamedFolder{{Name: "home", Path: home}, {Name: "own", Path: closed}, {Name: "tmp", Path: filepath.Dir(w.dir)}, {Name: "still", Path: home, ReadOnly: true}}
+	w.folders = []api.NamedFolder{{Name: "home", Path: home}, {Name: "own", Path: closed}, {Name: "tmp", Path: filepath.Dir(w.dir)}, {Name: "still", Path: home, ReadOnly: true}, {Name: "moved", Path: home, Real: "/var/elsewhere"}}
 	for _, c := range []struct {
 		change func(*engine.Replica)
 		want   string
@@ -140,6 +140,7 @@ func TestFaultsThroughTheWall(t *testing.T) {
 		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "home/closed"} }, "code folder", 126},
 		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "own"} }, "code folder", 126},   // in what is hidden
 		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "tmp/x"} }, "code folder", 126}, // has in it what is hidden
+		{func(s *engine.Replica) { s.Code = &api.Code{Folder: "moved"} }, "code folder", 126},
 		{func(s *engine.Replica) { s.Code, s.CheckpointFolder = &api.Code{Folder: "still"}, "ckpt" }, "read-only", 126},
 	} {
 		r := w.walled(c.change, "true")

@@ -94,6 +94,9 @@ func (c *Cluster) Spawn() error {
 	full := append(append([]string{}, c.Wrap...), append([]string{c.Bin}, args...)...)
 	cmd := exec.Command(full[0], full[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
+	if err := os.MkdirAll(SharedRoot(), 0o755); err != nil {
+		return err
+	}
 	cmd.Env = append(os.Environ(), named())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: c.Credential}
 	if err := cmd.Start(); err != nil {
@@ -209,6 +212,7 @@ func (c *Cluster) Cleanup() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	_ = os.RemoveAll(filepath.Dir(c.Dir))
+	_ = os.Remove(SharedRoot()) // if nobody has anything there
 }
 
 // KillMarked kills every process whose command line or environment names the folder: launchers and

@@ -170,6 +170,9 @@ func (w *Wall) openFolder(f Folder) (opened, error) {
 	if err != nil {
 		return o, err
 	}
+	if f.Real != "" && o.path != f.Real {
+		return o, errors.New("it leads elsewhere than when it was named")
+	}
 	o.whole, o.closed = true, f.ReadOnly
 	never := append([]string{"/", "/proc", "/sys", "/dev"}, privates...)
 	for _, dir := range w.Hide {

@@ -45,6 +45,7 @@ type Wall struct {
 // Folder is a folder of the machine. Its path is an operator's word: root opens it.
 type Folder struct {
 	Path     string
+	Real     string // where it must lead, without links; "": nobody knows
 	ReadOnly bool
 }
 
