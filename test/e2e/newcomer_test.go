@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write the golden transcripts anew")
 // newcomerCode is what a newcomer has in the folder.
 var newcomerCode = map[string]string{
 	"train.py": "print(\"done\")\n",
-	"mat.py": `print("epoch 1")
+	"mat.py": `import sys; sys.stderr.write("epoch 1\n")  # where its traceback goes too: two pipes have no order
 
 
 def forward(x):
@@ -32,8 +32,7 @@ forward(1)
 for i in range(101):
     sys.stderr.write("\r%3d%%|%-10s|" % (i, "#" * (i // 10)))
     sys.stderr.flush()
-sys.stderr.write("\n")
-print("trained")
+sys.stderr.write("\ntrained\n")
 `,
 	"shadow.py":           "open(\"/etc/shadow\")\n",
 	"torchless.py":        "import torch_of_another_machine\n",
