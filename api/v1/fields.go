@@ -53,10 +53,10 @@ func (f *faults) enough() bool { return f.extra > 0 }
 // found is how many were noticed so far.
 func (f *faults) found() int { return len(f.list) + f.extra }
 
-// notBuilt refuses by name what a later part brings, so that nothing is accepted and ignored.
+// notBuilt refuses by name what is not there yet, so that nothing is accepted and ignored.
 // The text always begins with "not built yet" / "尚未支持".
-func (f *faults) notBuilt(path string, part int, en, zh string) {
-	f.add(path, "not built yet: %[2]s come with part %[1]d; leave this field out.", "尚未支持：%[3]s将在第 %[1]d 部分提供，请去掉此字段。", part, en, zh)
+func (f *faults) notBuilt(path string, en, zh string) {
+	f.add(path, "not built yet: %[1]s; leave this field out.", "尚未支持%[2]s，请去掉此字段。", en, zh)
 }
 
 // err is one error with all fields; nil when there are none.

@@ -439,16 +439,16 @@ func isImage(image string) bool {
 func (f *faults) assets(s *TrainingTaskSpec) {
 	f.image("spec.image", s.Image)
 	if len(s.Datasets) > 0 {
-		f.notBuilt("spec.datasets", 7, "data sets", "数据集")
+		f.notBuilt("spec.datasets", "data sets", "数据集")
 	}
 	if len(s.Models) > 0 {
-		f.notBuilt("spec.models", 8, "models", "模型")
+		f.notBuilt("spec.models", "models", "模型")
 	}
 	if s.Outputs == nil {
 		return
 	}
 	if s.Outputs.Model != "" {
-		f.notBuilt("spec.outputs.model", 8, "registered models", "模型注册")
+		f.notBuilt("spec.outputs.model", "registered models", "模型注册")
 	}
 	f.relative("spec.outputs.logs", s.Outputs.Logs)
 	f.span("spec.outputs.keep", s.Outputs.Keep)

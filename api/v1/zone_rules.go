@@ -67,7 +67,7 @@ func (z *Zone) Validate() []fault.Field {
 	switch s.Engine {
 	case engineLocal:
 	case engineKubernetes:
-		f.notBuilt("spec.engine", 6, "zones on Kubernetes", "Kubernetes 可用区")
+		f.notBuilt("spec.engine", "zones on Kubernetes", "Kubernetes 可用区")
 	default:
 		f.add("spec.engine", "%s is no engine; use local, which runs processes on this machine.", "%s 不是已知的引擎，请使用 local，在本机运行进程。", quote(s.Engine))
 	}

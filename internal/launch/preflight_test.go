@@ -2,7 +2,6 @@ package launch
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -182,13 +181,6 @@ func TestFactsOfTheSystem(t *testing.T) {
 	}
 	if got := cudaIn([]byte(`{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}, "more": []}`)); got != "12.4.1" {
 		t.Error(got)
-	}
-}
-
-func put(t *testing.T, file, text string) {
-	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -107,7 +107,7 @@ func TestAnEndedTaskComesBackOnlyWhereItMay(t *testing.T) {
 	w := newWorld(t)
 	w.put(&api.Queue{Meta: api.Meta{Name: "big"}, Spec: api.QueueSpec{Projects: []string{"default"}}})
 	task := w.submit("ended", func(t *api.TrainingTask) { t.Spec.Queue = "big" })
-	task = w.change(task, func(t *api.TrainingTask) { t.Status.Phase = api.PhaseStopped })
+	w.change(task, func(t *api.TrainingTask) { t.Status.Phase = api.PhaseStopped })
 	var queue api.Queue
 	w.ok("GET", "/api/v1/queues/big", nil, &queue)
 	queue.Spec.Projects = nil

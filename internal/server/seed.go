@@ -30,23 +30,22 @@ type flatTask struct {
 	Replicas         int            `json:"replicas,omitempty"`
 	Resources        api.Resources  `json:"resources,omitzero"`
 	HyperParameters  map[string]any `json:"hyperParameters,omitempty"`
-	DatasetID        string         `json:"datasetId,omitempty" doc:"Not built yet: part 7."`
-	DatasetVersionID string         `json:"datasetVersionId,omitempty" doc:"Not built yet: part 7."`
-	ModelID          string         `json:"modelId,omitempty" doc:"Not built yet: part 8."`
-	LaunchMode       string         `json:"launchMode,omitempty" doc:"Not built yet: part 6."`
-	Distributed      map[string]any `json:"distributedConfig,omitempty" doc:"Not built yet: part 4."`
+	DatasetID        string         `json:"datasetId,omitempty" doc:"Not built yet."`
+	DatasetVersionID string         `json:"datasetVersionId,omitempty" doc:"Not built yet."`
+	ModelID          string         `json:"modelId,omitempty" doc:"Not built yet."`
+	LaunchMode       string         `json:"launchMode,omitempty" doc:"Not built yet."`
+	Distributed      map[string]any `json:"distributedConfig,omitempty" doc:"Not built yet."`
 }
 
-// later names the fields of the flat form that wait for their part.
+// later names the fields of the flat form that are not built yet.
 var later = map[string]struct {
-	part   int
 	en, zh string
 }{
-	"datasetId":         {7, "data sets", "数据集"},
-	"datasetVersionId":  {7, "data sets", "数据集"},
-	"modelId":           {8, "the model registry", "模型仓库"},
-	"launchMode":        {6, "development environments", "开发环境"},
-	"distributedConfig": {4, "distributed training", "分布式训练"},
+	"datasetId":         {"data sets", "数据集"},
+	"datasetVersionId":  {"data sets", "数据集"},
+	"modelId":           {"the model registry", "模型仓库"},
+	"launchMode":        {"development environments", "开发环境"},
+	"distributedConfig": {"distributed training", "分布式训练"},
 }
 
 // flatPaths say where a flat field lands in the manifest.
@@ -82,8 +81,8 @@ func decodeTask(data []byte) (api.Object, error) {
 		case notBuilt:
 			reason = "NotBuilt"
 			fields = append(fields, fault.Field{Path: name, Message: fault.Text{
-				EN: fmt.Sprintf("not built yet: %s come with part %d; leave the field out.", wait.en, wait.part),
-				ZH: fmt.Sprintf("尚未支持：%s将在第 %d 部分提供，请删除该字段。", wait.zh, wait.part),
+				EN: fmt.Sprintf("not built yet: %s; leave the field out.", wait.en),
+				ZH: fmt.Sprintf("尚未支持%s，请删除该字段。", wait.zh),
 			}})
 		default:
 			fields = append(fields, fault.Field{Path: clip(name, 64), Message: fault.T("Unknown field.", "未知字段。")})

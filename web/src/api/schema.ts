@@ -1838,12 +1838,12 @@ export interface components {
             args?: string[] | null;
             code?: components["schemas"]["Code"];
             command?: string[] | null;
-            /** @description Not built yet: part 7. */
+            /** @description Not built yet. */
             datasetId?: string;
-            /** @description Not built yet: part 7. */
+            /** @description Not built yet. */
             datasetVersionId?: string;
             description?: string;
-            /** @description Not built yet: part 4. */
+            /** @description Not built yet. */
             distributedConfig?: {
                 [key: string]: unknown;
             };
@@ -1856,9 +1856,9 @@ export interface components {
             hyperParameters?: {
                 [key: string]: unknown;
             };
-            /** @description Not built yet: part 6. */
+            /** @description Not built yet. */
             launchMode?: string;
-            /** @description Not built yet: part 8. */
+            /** @description Not built yet. */
             modelId?: string;
             /** @description Made from taskName when absent. */
             name?: string;
