@@ -64,15 +64,11 @@ func hostile(t *testing.T, say func(c *net.UnixConn)) (*Steward, *atomic.Int32) 
 	return s, &starts
 }
 
-func answer(c *net.UnixConn, a deed.Answer, files ...*os.File) {
+func answer(c *net.UnixConn, a deed.Answer, descriptors ...int) {
 	frame, _ := deed.Frame(a)
 	var oob []byte
-	if len(files) > 0 {
-		var fds []int
-		for _, f := range files {
-			fds = append(fds, int(f.Fd()))
-		}
-		oob = syscall.UnixRights(fds...)
+	if len(descriptors) > 0 {
+		oob = syscall.UnixRights(descriptors...)
 	}
 	_, _, _ = c.WriteMsgUnix(frame, oob, nil)
 }
@@ -94,11 +90,12 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	defer fifo.Close()
 	long := strings.Repeat("x", deed.MaxPath+1)
+	aFolder, aPipe := int(dir.Fd()), int(fifo.Fd()) // asked for here: who answers may outlive its test
 	for name, say := range map[string]func(c *net.UnixConn){
-		"a folder for a file": func(c *net.UnixConn) { answer(c, deed.Answer{Errnos: []syscall.Errno{0}}, dir) },
-		"a pipe for a file":   func(c *net.UnixConn) { answer(c, deed.Answer{Errnos: []syscall.Errno{0}}, fifo) },
+		"a folder for a file": func(c *net.UnixConn) { answer(c, deed.Answer{Errnos: []syscall.Errno{0}}, aFolder) },
+		"a pipe for a file":   func(c *net.UnixConn) { answer(c, deed.Answer{Errnos: []syscall.Errno{0}}, aPipe) },
 		"no file":             func(c *net.UnixConn) { answer(c, deed.Answer{Errnos: []syscall.Errno{0}}) },
-		"too many files":      func(c *net.UnixConn) { answer(c, deed.Answer{Errnos: []syscall.Errno{0}}, dir, dir, dir) },
+		"too many files":      func(c *net.UnixConn) { answer(c, deed.Answer{Errnos: []syscall.Errno{0}}, aFolder, aFolder, aFolder) },
 		"no word of it":       func(c *net.UnixConn) { answer(c, deed.Answer{}) },
 		"words of others":     func(c *net.UnixConn) { answer(c, deed.Answer{Errnos: []syscall.Errno{2, 2, 2}}) },
 		"a name too long": func(c *net.UnixConn) {
