@@ -185,6 +185,9 @@ bench-chronus: ## waits and completion times of a recorded trace; its data by FE
 bench-backlog: ## what 100,000 tasks that can't start add to a decision
 	@go run ./bench backlog
 
+bench-mind: ## the planner on data it was not tuned on, beside its rivals; FERMI_SIZE=small takes a minute, FERMI_MIND names parts (traces by FERMI_TRACES)
+	@go run ./bench mind
+
 bench-ha: build ## how long the API is away when a server or etcd member is killed, paused or cut off (root)
 	@scripts/install-deps.sh ip:iproute2
 	@go run ./bench ha

@@ -9,8 +9,9 @@ import (
 type Policy struct {
 	// MaxDecisions bounds one call, so that the caller can commit in between; 0 is 256.
 	MaxDecisions int
-	// LongestWait is when a workload is overdue and goes before all others of its priority; 0 is
-	// three days. It is not a promise of a start, only of the first place.
+	// LongestWait is when a workload is overdue and goes before all others of its priority, as long as
+	// the overdue have no more than their share; 0 is three days. It is not a promise of a start, only
+	// of the first place.
 	LongestWait time.Duration
 	// Quantum is for how long a gang stands before its equals may ask for its place, and how often
 	// victims are looked for when none were found; 0 is ten minutes.
@@ -99,10 +100,16 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 	q.tree.SetTotal(c.Total())
 	q.letGo(now, c)
+	q.longest = t.p.LongestWait
+	for _, name := range q.names {
+		q.lanes[name].fade(now)
+	}
 	q.age(now, t.p.LongestWait)
-	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool { // nothing is kept for who may not start
+	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool {
+		// Nothing is kept for who may not start, nor for one that others now go before: who comes to its
+		// turn is looked at every quantum, and has its reservation worked out again.
 		_, paused := q.tree.Paused(r.queue)
-		return paused
+		return paused || now.After(r.replan.Add(2*t.p.Quantum))
 	})
 	swept := t.sweep()
 	t.serveClaims()
@@ -112,8 +119,8 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 			break
 		}
 		l := q.lanes[name]
-		if cl, ok := l.shelf.Best(); ok {
-			t.serve(l, cl)
+		if cl, urgent, ok := q.best(l); ok {
+			t.serve(l, cl, urgent)
 		}
 	}
 	t.grow()
@@ -153,8 +160,9 @@ func (t *turn) sweep() bool {
 }
 
 // serve tries the head of the best class.
-func (t *turn) serve(l *lane, cl *class) {
+func (t *turn) serve(l *lane, cl *class, urgent bool) {
 	e := cl.entries[0]
+	e.urgent = urgent
 	at, ok := t.room(e)
 	if ok {
 		if at, e.home = t.besideData(e, at); e.home == nil {
@@ -172,7 +180,7 @@ func (t *turn) serve(l *lane, cl *class) {
 		t.reserve(e, e.w)
 	}
 	cl.refused = true
-	l.shelf.Park(cl)
+	l.park(cl)
 	t.q.count(l)
 }
 
@@ -182,12 +190,11 @@ func (t *turn) start(e *entry, at Assignment) {
 	if err := t.c.Hold(w.ID, w.Roles, at); err != nil {
 		panic("sched: placed what can't be held: " + err.Error())
 	}
-	overdue := e.age < 0
 	if !e.told.at.IsZero() {
 		t.q.foresight.add(e.told, t.now)
 	}
 	t.q.unwait(w.ID)
-	t.q.run(t.now, t.c, w, at, t.now).overdue = overdue
+	t.q.run(t.now, t.c, w, at, t.now, e.urgent)
 	t.res.Decisions = append(t.res.Decisions, Decision{w, at})
 	t.useful = t.useful || e.class.refused
 	e.class.refused = false
