@@ -12,6 +12,7 @@ import (
 // mindParts of `bench mind`: the planner on data nobody tuned it on, beside its rivals.
 var mindParts = []benchmark{
 	{"overload", mindOverload},
+	{"backlog", mindBacklog},
 }
 
 // benchMind runs the parts that FERMI_MIND names, all without it. FERMI_SIZE=small takes a small

@@ -43,8 +43,10 @@ func (p Policy) withDefaults() Policy {
 }
 
 const (
-	// maxTries bounds the refusals of one call.
-	maxTries = 4096
+	// maxWork bounds what one call does for those that don't start, so that a long backlog can't hold up
+	// who comes next: a refusal is one, and what looks at runs is one for every workRuns of them.
+	// What is left over is done by the next call, which goes on where this one ended.
+	maxWork, workRuns = 160, 128
 	// maxSearches bounds how often one call looks for victims, maxForecasts how often for a time.
 	maxSearches, maxForecasts = 16, 16
 	// After idleSweeps sweeps over the refused that let nobody start, the next ones are at least
@@ -86,7 +88,7 @@ type turn struct {
 	// only where others are expected.
 	noRoom, kept map[string]bool
 	ends         []ending // of runs, soonest first; nil before somebody asks
-	tries        int
+	work         int      // see maxWork
 	searches     int
 	forecasts    int
 	useful       bool // somebody started who had been refused
@@ -113,9 +115,11 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	})
 	swept := t.sweep()
 	t.serveClaims()
+	t.serveArrivals()
 	for t.bounded() {
 		name, ok := q.tree.Next(now)
 		if !ok {
+			q.unfinished = false
 			break
 		}
 		l := q.lanes[name]
@@ -136,10 +140,11 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 
 // bounded says whether the turn may go on.
 func (t *turn) bounded() bool {
-	if len(t.res.Decisions)+len(t.res.Evictions) < t.p.MaxDecisions && t.tries < maxTries {
+	if len(t.res.Decisions)+len(t.res.Evictions) < t.p.MaxDecisions && t.work < maxWork {
 		return true
 	}
 	t.res.More = t.q.ready() > 0
+	t.q.unfinished = t.res.More
 	return false
 }
 
@@ -150,6 +155,9 @@ func (t *turn) sweep() bool {
 	if q.swept == t.c.freed && !due {
 		return false
 	}
+	if q.unfinished && q.ready() > 0 { // those that the last sweep did not come to have their turn first
+		return false
+	}
 	if q.idle >= idleSweeps && t.now.Before(q.pausedTo) && !due {
 		return false
 	}
@@ -157,6 +165,32 @@ func (t *turn) sweep() bool {
 	q.patience = time.Time{}
 	q.unpark()
 	return true
+}
+
+// maxArrivals is how many of those that came last are looked at before their turn.
+const maxArrivals = 16
+
+// serveArrivals starts those that came since the last turn and fit, when that turn did not come to
+// everybody: they don't wait until all who can't start have been refused once more.
+func (t *turn) serveArrivals() {
+	q := t.q
+	if q.unfinished {
+		for _, id := range q.arrived[max(len(q.arrived)-maxArrivals, 0):] {
+			e := q.waiting[id]
+			if e == nil || e.at < 0 || e.class.entries[0] != e {
+				continue
+			}
+			if _, paused := q.tree.Paused(e.w.Queue); paused {
+				continue
+			}
+			if at, ok := t.room(e); ok && t.staysAt(e, at) {
+				if at, e.home = t.besideData(e, at); e.home == nil {
+					t.start(e, at)
+				}
+			}
+		}
+	}
+	q.arrived = q.arrived[:0]
 }
 
 // serve tries the head of the best class.
@@ -170,7 +204,7 @@ func (t *turn) serve(l *lane, cl *class, urgent bool) {
 			return
 		}
 	}
-	t.tries++
+	t.work++
 	switch {
 	case ok:
 		t.stayHome(e)

@@ -217,6 +217,7 @@ func (t *turn) preempt(e *entry) bool {
 		return false
 	}
 	t.searches++
+	t.work += len(t.q.runs) / workRuns
 	e.class.searchAt = t.now.Add(t.p.Quantum)
 	w := smallest(e.w)
 	h := &hunt{turn: t, e: e, w: w, need: t.c.Need(w), firm: t.firm()}

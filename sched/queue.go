@@ -43,6 +43,9 @@ type Queues struct {
 	swept    uint64    // the cluster's freed count when the refused were last made ready
 	sweepAt  time.Time // when they are again, whatever happens
 	idle     int       // sweeps in a row that let nobody start
+	// unfinished: the last turn ended before it came to all that were ready.
+	unfinished bool
+	arrived    []string // since then
 	// pausedTo is when the next is allowed after too many of those.
 	pausedTo time.Time
 }
@@ -203,6 +206,9 @@ func (q *Queues) Add(w *Workload) {
 	}
 	heap.Push(&q.ageing, e)
 	q.file(e, false)
+	if q.unfinished {
+		q.arrived = append(q.arrived, w.ID)
+	}
 }
 
 // file puts an entry into the class it belongs to now.

@@ -80,6 +80,7 @@ func (t *turn) reserve(e *entry, w *Workload) {
 		return
 	}
 	t.forecasts++
+	t.work += min(len(q.runs), maxAhead) / workRuns
 	if i >= 0 {
 		q.reserved = slices.Delete(q.reserved, i, i+1)
 	}
