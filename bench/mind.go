@@ -13,6 +13,7 @@ import (
 var mindParts = []benchmark{
 	{"overload", mindOverload},
 	{"backlog", mindBacklog},
+	{"topology", mindTopology},
 }
 
 // benchMind runs the parts that FERMI_MIND names, all without it. FERMI_SIZE=small takes a small
