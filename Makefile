@@ -191,8 +191,11 @@ bench-rates: ## the planner alone: decisions a second on 12,500 nodes, half full
 bench-chronus: ## waits and completion times of a recorded trace; its data by FERMI_TRACES
 	@go run ./bench chronus
 
-bench-backlog: ## what 100,000 tasks that can't start add to a decision
+bench-backlog: ## what 100,000 tasks that can't start add to a decision, and turns before 100,000 that could (FERMI_SIZE=small: 5,000)
 	@go run ./bench backlog
+
+bench-mind: ## the planner on data it was not tuned on, beside its rivals; FERMI_SIZE=small takes a minute, FERMI_MIND names parts (traces by FERMI_TRACES)
+	@go run ./bench mind
 
 bench-ha: build ## how long the API is away when a server or etcd member is killed, paused or cut off (root)
 	@scripts/install-deps.sh ip:iproute2

@@ -63,9 +63,19 @@ type outcome struct{ finish time.Duration }
 // chronusCase is one way to run the trace through the planner.
 type chronusCase struct {
 	name      string
-	nodes     int // of 960 devices in all
+	nodes     int
+	devices   int // in all; 0 is 960
 	preempt   bool
 	deadlines bool // the planner sees the declared deadline
+	byUser    bool // every user has a queue
+}
+
+// each is how many devices a node has.
+func (cs chronusCase) each() int {
+	if cs.devices == 0 {
+		return 960 / cs.nodes
+	}
+	return cs.devices / cs.nodes
 }
 
 // restart is what a preempted job loses: its checkpoint was asked for and written, the rest is
@@ -94,12 +104,12 @@ func benchChronus(_ context.Context, r *report) error {
 		r.exactly("harness: "+name+" ≥8 longest wait [min]", s.maxGang, ref.wait)
 	}
 	for i, cs := range []chronusCase{
-		{"Fermi: 120 nodes × 8, durations learned", 120, true, false},
-		{"Fermi: the same without preemption", 120, false, false},
-		{"Fermi: durations learned and deadlines declared", 120, true, true},
-		{"Fermi: the same without preemption", 120, false, true},
-		{"Fermi: devices counted, durations learned", 960, true, false},
-	} {
+		{"Fermi: 120 nodes × 8, durations learned", 120, 0, true, false, false},
+		{"Fermi: the same without preemption", 120, 0, false, false, false},
+		{"Fermi: durations learned and deadlines declared", 120, 0, true, true, false},
+		{"Fermi: the same without preemption", 120, 0, false, true, false},
+		{"Fermi: devices counted, durations learned", 960, 0, true, false, false},
+	}[:chronusCases()] {
 		begin := time.Now()
 		m, err := replay(jobs, cs)
 		if err != nil {
@@ -109,11 +119,19 @@ func benchChronus(_ context.Context, r *report) error {
 		s.print(cs.name, m.evicted)
 		fmt.Printf("  %d turns in %s; %s\n", m.plans, time.Since(begin).Round(time.Millisecond), m.told)
 		if i == 0 {
-			r.atMost("mean JCT without oracle durations [min]", s.jct, 450)
+			r.atMost("mean JCT without oracle durations [min]", s.jct, 445)
 			r.atMost("longest wait of a gang of ≥ 8 devices [min]", s.maxGang, 5200)
 		}
 	}
 	return nil
+}
+
+// chronusCases is how many ways are tried: with FERMI_SIZE=small only the one that is checked.
+func chronusCases() int {
+	if small() {
+		return 1
+	}
+	return 5
 }
 
 // exactly adds a check that a known figure is met when rounded.
@@ -150,7 +168,7 @@ func replay(jobs []job, cs chronusCase) (*replayer, error) {
 	}
 	for i := range cs.nodes {
 		n := sched.Node{Number: uint32(i + 1), Name: fmt.Sprintf("n%d", i), Zone: "z", CPU: 1 << 30, Memory: 1 << 50}
-		for range 960 / cs.nodes {
+		for range cs.each() {
 			n.Devices = append(n.Devices, "A100")
 		}
 		if err := m.c.SetNode(n); err != nil {
@@ -176,7 +194,13 @@ type replayer struct {
 	done    int
 	first   map[string]sched.Reservation // as first told, of who has not started yet
 	told    coverage
+	busy    int           // devices in use
+	idle    time.Duration // × devices, while somebody waits
+	needed  time.Duration // × devices, the same time
 }
+
+// idleShare is the share of the devices that were idle while somebody waited.
+func (m *replayer) idleShare() float64 { return float64(m.idle) / float64(max(m.needed, 1)) }
 
 // coverage counts how starts lie to the interval first told.
 type coverage struct{ early, within, late int }
@@ -235,6 +259,11 @@ func (m *replayer) runAll() error {
 		if at == 1<<63-1 {
 			return fmt.Errorf("%d jobs can never start", len(m.jobs)-m.done)
 		}
+		if m.q.Len() > 0 {
+			all := m.cs.nodes * m.cs.each()
+			m.idle += (at - m.now) / time.Second * time.Duration(all-m.busy)
+			m.needed += (at - m.now) / time.Second * time.Duration(all)
+		}
 		m.now = at
 		m.finish()
 		for ; m.next < len(m.jobs) && m.jobs[m.next].submit <= m.now; m.next++ {
@@ -253,6 +282,7 @@ func (m *replayer) finish() {
 		t := heap.Pop(&m.ends).(*trial)
 		m.out[t.job].finish = m.now
 		m.done++
+		m.busy -= m.jobs[t.job].devices
 		m.c.Release(t.w.ID)
 		m.q.Stop(m.time(), t.w.ID, true)
 	}
@@ -268,11 +298,14 @@ func (m *replayer) submit(i int) {
 			w.Roles = append(w.Roles, sched.Role{Name: name, Replicas: replicas, Need: sched.Need{CPU: api.MilliCPU(1000), Memory: 1 << 30, Devices: devices}})
 		}
 	}
-	each := 960 / m.cs.nodes
+	each := m.cs.each()
 	role("worker", j.devices/each, each)
 	role("rest", 1, j.devices%each)
 	if m.cs.deadlines {
 		w.Deadline = w.Submitted.Add(j.deadline)
+	}
+	if m.cs.byUser {
+		w.Queue = j.user
 	}
 	m.by[j.id] = &trial{job: i, w: w, left: j.duration, at: -1, fresh: true}
 	m.q.Add(w)
@@ -286,6 +319,7 @@ func (m *replayer) plan() (wake time.Duration, err error) {
 		for _, d := range res.Decisions {
 			t := m.by[d.Workload.ID]
 			t.began, t.fresh = m.now, false
+			m.busy += m.jobs[t.job].devices
 			heap.Push(&m.ends, t)
 			m.note(d.Workload.ID)
 		}
@@ -303,6 +337,7 @@ func (m *replayer) plan() (wake time.Duration, err error) {
 			heap.Remove(&m.ends, t.at)
 			t.left += restart - (m.now - t.began)
 			m.evicted++
+			m.busy -= m.jobs[t.job].devices
 			m.c.Release(e.ID)
 			m.q.Stop(m.time(), e.ID, false)
 			m.q.Add(t.w)

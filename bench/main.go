@@ -30,6 +30,7 @@ var benchmarks = []benchmark{
 	{"backlog", benchBacklog},
 	{"chronus", benchChronus},
 	{"openb", benchOpenB},
+	{"mind", benchMind},
 	{"ha", benchHA},
 	{"recovery", benchRecovery},
 	{"rendezvous", benchRendezvous},
@@ -41,7 +42,7 @@ var benchmarks = []benchmark{
 
 func main() {
 	if len(os.Args) != 2 {
-		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|ha|recovery|overhead|saving|rendezvous|preflight|checkpoint")
+		fail("usage: bench start|submit|archive|sched (rates, backlog, chronus and openb)|rates|backlog|chronus|openb|mind|ha|recovery|overhead|saving|rendezvous|preflight|checkpoint")
 	}
 	i := slices.IndexFunc(benchmarks, func(b benchmark) bool { return b.name == os.Args[1] })
 	if i < 0 {

@@ -99,6 +99,7 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool
 	}
 	x := newExplainer(q.notBefore(now), c, q, e.w)
 	ex := x.explain(e)
+	ex.Evidence = append(ex.Evidence, q.overdueEvidence(e)...)
 	if e.class != nil {
 		for _, other := range e.class.entries {
 			if other.w.ID < id {
@@ -168,11 +169,10 @@ func (x *explainer) entry(w *Workload) *entry {
 	if e, ok := x.q.waiting[w.ID]; ok && e.class != nil {
 		overdue = e.class.overdue
 	}
-	key := classKey{queue: w.Queue, priority: w.Priority, shape: w.shape(), first: w.Displaced, overdue: overdue}
-	if !overdue {
-		key.level = x.q.level(w, x.q.ran(w.ID))
-	}
-	return &entry{w: w, class: &class{classKey: key}, at: -1, age: -1}
+	key := classKey{queue: w.Queue, priority: w.Priority, shape: w.shape(), first: w.Displaced, overdue: overdue, level: x.q.level(w, x.q.ran(w.ID))}
+	e := &entry{w: w, class: &class{classKey: key}, at: -1, age: -1}
+	e.urgent = overdue && x.q.goesFirst(x.q.lane(w.Queue), e)
+	return e
 }
 
 func (x *explainer) turn() *turn {

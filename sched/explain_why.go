@@ -131,7 +131,7 @@ func (x *explainer) soon(e *entry) Explanation {
 			Action:  Change{}.Text(),
 		}
 	}
-	if best, ok := x.q.lane(x.w.Queue).shelf.Best(); ok && best.entries[0] != e {
+	if best, _, ok := x.q.best(x.q.lane(x.w.Queue)); ok && best.entries[0] != e {
 		first := best.entries[0].w
 		ch := Change{Kind: ChangePriority, Value: int64(first.Priority) + 1}
 		return Explanation{

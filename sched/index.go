@@ -21,11 +21,15 @@ type known struct {
 	seen    bool // something arrived: before that the demand makes nothing of nodes
 }
 
-// An index of 12,500 nodes is about 400 kB.
 const (
-	maxIndexes = 512
+	// maxIndexed bounds the nodes in all indexes together, about 32 bytes each: 512 indexes of 12,500
+	// nodes, or 3,200 of 2,000. There are at least minIndexes.
+	maxIndexed = 512 * 12_500
+	minIndexes = 64
 	maxLog     = 1 << 16
 )
+
+func maxIndexes(nodes int) int { return max(maxIndexed/max(nodes, 1), minIndexes) }
 
 // nodesMade is how many nodes of a make came, or went, since the demand was last told: it thinks for
 // a while whenever it hears of some, and there is a time when all come at once.
@@ -107,7 +111,7 @@ func (c *Cluster) index(key askKey) *index {
 	ix := k.indexes[key]
 	if ix == nil {
 		ix = newIndex(t, key)
-		if len(k.indexes) >= maxIndexes {
+		for len(k.indexes) >= maxIndexes(len(t.nodes)) {
 			k.dropOldest()
 		}
 		k.indexes[key] = ix

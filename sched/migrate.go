@@ -277,9 +277,11 @@ func (s *shuffle) moved(set []*mover, kept []*Reservation, avoid []uint32) (at A
 		placed = append(placed, m)
 	}
 	s.lift(set)
-	at, ok = s.turn().room(s.entry(s.w))
-	s.put(set)
-	return at, ok
+	defer s.put(set)
+	t = s.turn()
+	e := s.entry(s.w)
+	at, ok = t.room(e)
+	return at, ok && t.staysAt(e, at)
 }
 
 func (s *shuffle) lift(set []*mover) {

@@ -185,8 +185,9 @@ func (s *search) candidates(level int, zones []*zone) []int32 {
 		}
 	}
 	type candidate struct {
-		id  int32
-		sum int64
+		id     int32
+		sum    int64
+		around int64 // the room of what it is part of: of two equal holes the one with less beside it is taken
 	}
 	var list []candidate
 	one := len(s.wants) == 1 && !s.limited // whatever is counted can be placed
@@ -195,7 +196,11 @@ func (s *search) candidates(level int, zones []*zone) []int32 {
 	next:
 		for id := lo; id < hi; id++ {
 			first := s.sum(0, level, id)
-			if first < int64(s.wants[0].count) || (one && len(list) > 0 && first >= list[0].sum) {
+			if first < int64(s.wants[0].count) || (one && len(list) > 0 && first > list[0].sum) {
+				continue
+			}
+			around := s.roomAround(level, id)
+			if one && len(list) > 0 && first == list[0].sum && around >= list[0].around {
 				continue
 			}
 			for i := 1; i < len(s.wants); i++ {
@@ -206,10 +211,12 @@ func (s *search) candidates(level int, zones []*zone) []int32 {
 			if one {
 				list = list[:0]
 			}
-			list = append(list, candidate{id, first})
+			list = append(list, candidate{id, first, around})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.sum, b.sum) })
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.sum, b.sum), cmp.Compare(a.around, b.around))
+	})
 	out := make([]int32, 0, min(len(list), tries))
 	for _, c := range list[:min(len(list), tries)] {
 		out = append(out, c.id)
@@ -233,7 +240,51 @@ func (s *search) bestNode(zones []*zone) []int32 {
 	if best < 0 {
 		return nil
 	}
+	if w.ix.fits[best] == w.count {
+		best = s.beside(zones, best)
+	}
 	return []int32{best}
+}
+
+// roomAround is how much room of the first role there is in the domain that a domain is part of.
+func (s *search) roomAround(level int, id int32) int64 {
+	if level+1 >= levels {
+		return 0
+	}
+	at := id
+	if level > nodal {
+		at = s.t.levels[level][id].lo
+	}
+	return s.wants[0].ix.sum[level+1][s.t.of[level+1][at]]
+}
+
+// beside is for a gang that fills a node: of the nodes as good as the best the one in the tightest
+// rack, and of those the one in the tightest leaf, so that larger holes stay whole.
+func (s *search) beside(zones []*zone, best int32) int32 {
+	const rack, leaf = small, large
+	w := &s.wants[0]
+	ix := w.ix
+	room := func(at int32) (int64, int64) { return ix.sum[rack][s.t.of[rack][at]], ix.sum[leaf][s.t.of[leaf][at]] }
+	r, l := room(best)
+	for _, z := range zones {
+		lo, hi := s.t.inside(rack, z)
+		for id := lo; id < hi; id++ {
+			sum := ix.sum[rack][id]
+			if sum < int64(w.count) || sum > r {
+				continue
+			}
+			d := &s.t.levels[rack][id]
+			around := ix.sum[leaf][s.t.of[leaf][d.lo]]
+			if sum == r && around >= l {
+				continue
+			}
+			at := ix.best(d.lo, d.hi, w.count)
+			if at >= 0 && ix.grade[at] == ix.grade[best] && ix.fits[at] == ix.fits[best] && ix.score[at] == ix.score[best] {
+				best, r, l = at, sum, around
+			}
+		}
+	}
+	return best
 }
 
 // inside is the range of domains of a level in a zone.

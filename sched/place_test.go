@@ -125,15 +125,30 @@ func (s *slow) order(p, q *area, count int64) int {
 }
 
 func (s *slow) within(zones []*area, count int64) (map[*node]int64, bool) {
+	up := map[*area]*area{} // what an area is part of; zones are of nothing
+	for depth := range 3 {
+		for _, a := range atDepth(zones, depth) {
+			for _, p := range a.parts {
+				up[p] = a
+			}
+		}
+	}
+	for _, z := range zones {
+		up[z] = &area{}
+	}
 	for depth := 3; depth >= 0; depth-- {
 		var best *area
 		for _, a := range atDepth(zones, depth) {
 			if s.room(a) < count {
 				continue
 			}
-			tighter := best == nil || s.room(a) < s.room(best)
+			tighter := best == nil || cmp.Or(cmp.Compare(s.room(a), s.room(best)), cmp.Compare(s.room(up[a]), s.room(up[best]))) < 0
 			if depth == 3 && best != nil {
-				tighter = s.order(a, best, count) < 0
+				c := s.order(a, best, count)
+				if c == 0 && s.room(a) == count && s.room(best) == count { // it fills the node
+					c = cmp.Or(cmp.Compare(s.room(up[a]), s.room(up[best])), cmp.Compare(s.room(up[up[a]]), s.room(up[up[best]])))
+				}
+				tighter = c < 0
 			}
 			if tighter {
 				best = a

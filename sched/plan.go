@@ -9,8 +9,9 @@ import (
 type Policy struct {
 	// MaxDecisions bounds one call, so that the caller can commit in between; 0 is 256.
 	MaxDecisions int
-	// LongestWait is when a workload is overdue and goes before all others of its priority; 0 is
-	// three days. It is not a promise of a start, only of the first place.
+	// LongestWait is when a workload is overdue and goes before all others of its priority, as long as
+	// the overdue have no more than their share; 0 is three days. It is not a promise of a start, only
+	// of the first place.
 	LongestWait time.Duration
 	// Quantum is for how long a gang stands before its equals may ask for its place, and how often
 	// victims are looked for when none were found; 0 is ten minutes.
@@ -42,8 +43,10 @@ func (p Policy) withDefaults() Policy {
 }
 
 const (
-	// maxTries bounds the refusals of one call.
-	maxTries = 4096
+	// maxWork bounds what one call does for those that don't start, so that a long backlog can't hold up
+	// who comes next: a refusal is one, and what looks at runs is one for every workRuns of them.
+	// What is left over is done by the next call, which goes on where this one ended.
+	maxWork, workRuns = 160, 128
 	// maxSearches bounds how often one call looks for victims, maxForecasts how often for a time.
 	maxSearches, maxForecasts = 16, 16
 	// After idleSweeps sweeps over the refused that let nobody start, the next ones are at least
@@ -85,7 +88,7 @@ type turn struct {
 	// only where others are expected.
 	noRoom, kept map[string]bool
 	ends         []ending // of runs, soonest first; nil before somebody asks
-	tries        int
+	work         int      // see maxWork
 	searches     int
 	forecasts    int
 	useful       bool // somebody started who had been refused
@@ -99,21 +102,29 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 	t := &turn{now: now, c: c, q: q, p: p.withDefaults(), noRoom: map[string]bool{}, kept: map[string]bool{}}
 	q.tree.SetTotal(c.Total())
 	q.letGo(now, c)
+	q.longest = t.p.LongestWait
+	for _, name := range q.names {
+		q.lanes[name].fade(now)
+	}
 	q.age(now, t.p.LongestWait)
-	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool { // nothing is kept for who may not start
+	q.reserved = slices.DeleteFunc(q.reserved, func(r *Reservation) bool {
+		// Nothing is kept for who may not start, nor for one that others now go before: who comes to its
+		// turn is looked at every quantum, and has its reservation worked out again.
 		_, paused := q.tree.Paused(r.queue)
-		return paused
+		return paused || now.After(r.replan.Add(2*t.p.Quantum))
 	})
 	swept := t.sweep()
 	t.serveClaims()
+	t.serveArrivals()
 	for t.bounded() {
 		name, ok := q.tree.Next(now)
 		if !ok {
+			q.unfinished = false
 			break
 		}
 		l := q.lanes[name]
-		if cl, ok := l.shelf.Best(); ok {
-			t.serve(l, cl)
+		if cl, urgent, ok := q.best(l); ok {
+			t.serve(l, cl, urgent)
 		}
 	}
 	t.grow()
@@ -129,10 +140,11 @@ func Plan(now time.Time, c *Cluster, q *Queues, p Policy) Result {
 
 // bounded says whether the turn may go on.
 func (t *turn) bounded() bool {
-	if len(t.res.Decisions)+len(t.res.Evictions) < t.p.MaxDecisions && t.tries < maxTries {
+	if len(t.res.Decisions)+len(t.res.Evictions) < t.p.MaxDecisions && t.work < maxWork {
 		return true
 	}
 	t.res.More = t.q.ready() > 0
+	t.q.unfinished = t.res.More
 	return false
 }
 
@@ -141,6 +153,9 @@ func (t *turn) sweep() bool {
 	q := t.q
 	due := !t.now.Before(q.sweepAt) || !q.patience.IsZero() && !t.now.Before(q.patience)
 	if q.swept == t.c.freed && !due {
+		return false
+	}
+	if q.unfinished && q.ready() > 0 { // those that the last sweep did not come to have their turn first
 		return false
 	}
 	if q.idle >= idleSweeps && t.now.Before(q.pausedTo) && !due {
@@ -152,9 +167,36 @@ func (t *turn) sweep() bool {
 	return true
 }
 
+// maxArrivals is how many of those that came last are looked at before their turn.
+const maxArrivals = 16
+
+// serveArrivals starts those that came since the last turn and fit, when that turn did not come to
+// everybody: they don't wait until all who can't start have been refused once more.
+func (t *turn) serveArrivals() {
+	q := t.q
+	if q.unfinished {
+		for _, id := range q.arrived[max(len(q.arrived)-maxArrivals, 0):] {
+			e := q.waiting[id]
+			if e == nil || e.at < 0 || e.class.entries[0] != e {
+				continue
+			}
+			if _, paused := q.tree.Paused(e.w.Queue); paused {
+				continue
+			}
+			if at, ok := t.room(e); ok && t.staysAt(e, at) {
+				if at, e.home = t.besideData(e, at); e.home == nil {
+					t.start(e, at)
+				}
+			}
+		}
+	}
+	q.arrived = q.arrived[:0]
+}
+
 // serve tries the head of the best class.
-func (t *turn) serve(l *lane, cl *class) {
+func (t *turn) serve(l *lane, cl *class, urgent bool) {
 	e := cl.entries[0]
+	e.urgent = urgent
 	at, ok := t.room(e)
 	if ok {
 		if at, e.home = t.besideData(e, at); e.home == nil {
@@ -162,7 +204,7 @@ func (t *turn) serve(l *lane, cl *class) {
 			return
 		}
 	}
-	t.tries++
+	t.work++
 	switch {
 	case ok:
 		t.stayHome(e)
@@ -172,7 +214,7 @@ func (t *turn) serve(l *lane, cl *class) {
 		t.reserve(e, e.w)
 	}
 	cl.refused = true
-	l.shelf.Park(cl)
+	l.park(cl)
 	t.q.count(l)
 }
 
@@ -182,12 +224,11 @@ func (t *turn) start(e *entry, at Assignment) {
 	if err := t.c.Hold(w.ID, w.Roles, at); err != nil {
 		panic("sched: placed what can't be held: " + err.Error())
 	}
-	overdue := e.age < 0
 	if !e.told.at.IsZero() {
 		t.q.foresight.add(e.told, t.now)
 	}
 	t.q.unwait(w.ID)
-	t.q.run(t.now, t.c, w, at, t.now).overdue = overdue
+	t.q.run(t.now, t.c, w, at, t.now, e.urgent)
 	t.res.Decisions = append(t.res.Decisions, Decision{w, at})
 	t.useful = t.useful || e.class.refused
 	e.class.refused = false

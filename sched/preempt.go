@@ -12,12 +12,12 @@ import (
 // Who is asked to go is (1) of lower priority in the same queue; (2) of lower priority in a queue
 // that still has its guarantee without it; (3) in a queue that uses more than its guarantee, while
 // the other's stays within its own; or (4) an equal of the same queue that has stood for a quantum
-// and has at least four times as much left to do, or any such equal when the other is overdue.
+// and has at least twice as much to do until it may be over, or any such equal when the other is overdue.
 //
 // Why this never goes round in circles: each kind alone only goes one way ((1) and (2) raise the
 // priority of what runs; after (3) the taker's queue is within its guarantee, and neither (2) nor
 // (3) touches such; in (4) the taker must first get on with its work for a quantum, and who was
-// overdue is never asked again). Together they could turn, because gangs come in lumps: hence the
+// overdue is asked again only when the overdue have more than their share, or for one that waited longer). Together they could turn, because gangs come in lumps: hence the
 // bound that needs no argument. Nobody is ever asked to go twice for the same workload, nor are
 // others asked for one workload more than maxClaims times. What they leave is kept for it by a
 // claim, so no third one profits and has to be asked again.
@@ -44,7 +44,7 @@ const (
 
 const (
 	// turnGap is how many levels more a run has left to do than who takes its place: two are at
-	// least four times as much. One only trades restarts for nothing.
+	// least twice as much.
 	turnGap = 2
 	// maxTurns is how often a workload gives way to its equals.
 	maxTurns = 16
@@ -168,9 +168,9 @@ func (t *turn) may(e *entry, r *run, need Vector) EvictionReason {
 	switch {
 	case w.Priority > v.Priority:
 		return EvictPriority
-	case w.Priority < v.Priority || t.p.NoTurns || r.overdue || r.evicted >= maxTurns || t.now.Sub(r.Since) < t.p.Quantum:
+	case w.Priority < v.Priority || t.p.NoTurns || t.q.keepsPlace(r) && !(e.urgent && e.since.Before(r.since)) || r.evicted >= maxTurns || t.now.Sub(r.Since) < t.p.Quantum:
 		return ""
-	case e.class.overdue:
+	case e.urgent:
 		return EvictOverdue
 	case t.runLevel(r) >= e.class.level+turnGap:
 		return EvictTurn
@@ -179,7 +179,7 @@ func (t *turn) may(e *entry, r *run, need Vector) EvictionReason {
 }
 
 // runLevel is the level of what a run has left to do.
-func (t *turn) runLevel(r *run) int { return levelOf(r.estimate.Mean(r.ran(t.now)), r.devices) }
+func (t *turn) runLevel(r *run) int { return levelOf(r.estimate.Index(r.ran(t.now)), r.devices) }
 
 // victim is a run that may have to go, or to shrink.
 type victim struct {
@@ -217,6 +217,7 @@ func (t *turn) preempt(e *entry) bool {
 		return false
 	}
 	t.searches++
+	t.work += len(t.q.runs) / workRuns
 	e.class.searchAt = t.now.Add(t.p.Quantum)
 	w := smallest(e.w)
 	h := &hunt{turn: t, e: e, w: w, need: t.c.Need(w), firm: t.firm()}

@@ -16,7 +16,8 @@ import (
 type Queues struct {
 	tree    *fair.Tree
 	learned *predict.Predictor
-	now     time.Time // of the last turn
+	now     time.Time     // of the last turn
+	longest time.Duration // wait, as the last turn had it
 
 	waiting map[string]*entry
 	classes map[classKey]*class
@@ -42,6 +43,9 @@ type Queues struct {
 	swept    uint64    // the cluster's freed count when the refused were last made ready
 	sweepAt  time.Time // when they are again, whatever happens
 	idle     int       // sweeps in a row that let nobody start
+	// unfinished: the last turn ended before it came to all that were ready.
+	unfinished bool
+	arrived    []string // since then
 	// pausedTo is when the next is allowed after too many of those.
 	pausedTo time.Time
 }
@@ -54,6 +58,7 @@ const HalfLife = 24 * time.Hour
 type class struct {
 	classKey
 	spot    order.Spot
+	dueSpot order.Spot // among the overdue
 	entries entryHeap
 	// searchAt is when victims are looked for again after none were found, forecastAt when a time
 	// is after there was none.
@@ -72,7 +77,7 @@ type classKey struct {
 
 // Rank is the head's.
 func (c *class) Rank() order.Rank {
-	return order.Rank{Priority: c.priority, First: c.first, Overdue: c.overdue, Level: c.level, Age: c.entries[0].w.ID}
+	return order.Rank{Priority: c.priority, First: c.first, Level: c.level, Age: c.entries[0].w.ID}
 }
 
 // Where is for the shelf.
@@ -82,8 +87,16 @@ func (c *class) Where() *order.Spot { return &c.spot }
 type lane struct {
 	name  string
 	shelf order.Shelf[*class]
-	ready int // as the tree knows it
-	count int // waiting workloads
+	due   order.Shelf[dueClass] // those of them that are overdue
+	ready int                   // as the tree knows it
+	count int                   // waiting workloads
+	// held is how many devices its runs hold, heldDue those that went first because they were overdue;
+	// recent is the share of these in the last hours, as of faded.
+	held, heldDue int
+	recent        float64
+	faded         time.Time
+	// overdueWork is what the overdue that wait are expected to take, in device seconds.
+	overdueWork int64
 }
 
 type entry struct {
@@ -93,7 +106,10 @@ type entry struct {
 	since time.Time // waiting began, had it never run
 	age   int       // in ageing, -1 when not there
 	claim *claim    // it starts as soon as others have gone
-	told  telling
+	// urgent: when it was last looked at it went first because it was overdue.
+	urgent bool
+	work   int64 // counted in its lane's overdueWork
+	told   telling
 
 	home   *homing // it waits for room where its data lies
 	state  entryState
@@ -191,14 +207,14 @@ func (q *Queues) Add(w *Workload) {
 	}
 	heap.Push(&q.ageing, e)
 	q.file(e, false)
+	if q.unfinished {
+		q.arrived = append(q.arrived, w.ID)
+	}
 }
 
 // file puts an entry into the class it belongs to now.
 func (q *Queues) file(e *entry, overdue bool) {
-	key := classKey{queue: e.w.Queue, priority: e.w.Priority, shape: e.w.shape(), first: e.w.Displaced, overdue: overdue}
-	if !overdue {
-		key.level = q.level(e.w, q.ran(e.w.ID))
-	}
+	key := classKey{queue: e.w.Queue, priority: e.w.Priority, shape: e.w.shape(), first: e.w.Displaced, overdue: overdue, level: q.level(e.w, q.ran(e.w.ID))}
 	c, ok := q.classes[key]
 	if !ok {
 		c = &class{classKey: key}
@@ -208,16 +224,16 @@ func (q *Queues) file(e *entry, overdue bool) {
 	heap.Push(&c.entries, e)
 	l := q.lane(key.queue)
 	if ok {
-		l.shelf.Fix(c)
+		l.fix(c)
 	} else {
-		l.shelf.Put(c)
+		l.put(c)
 	}
 	q.count(l)
 }
 
 // level is the size of what a workload has left to do, having run for a while.
 func (q *Queues) level(w *Workload, ran time.Duration) int {
-	return levelOf(q.estimate(w).Mean(ran), devicesOf(w))
+	return levelOf(q.estimate(w).Index(ran), devicesOf(w))
 }
 
 func levelOf(left time.Duration, devices int) int {
@@ -279,6 +295,7 @@ func (q *Queues) unwait(id string) {
 	}
 	delete(q.waiting, id)
 	q.lane(e.w.Queue).count--
+	q.lane(e.w.Queue).overdueWork -= e.work
 	if e.age >= 0 {
 		heap.Remove(&q.ageing, e.age)
 	}
@@ -296,12 +313,12 @@ func (q *Queues) leave(e *entry) {
 	c := e.class
 	l := q.lane(c.queue)
 	if len(c.entries) == 1 {
-		l.shelf.Drop(c)
+		l.drop(c)
 		delete(q.classes, c.classKey)
 	}
 	heap.Remove(&c.entries, e.at)
 	if len(c.entries) > 0 {
-		l.shelf.Fix(c)
+		l.fix(c)
 	}
 	q.count(l)
 }
@@ -342,6 +359,8 @@ func (q *Queues) age(now time.Time, longest time.Duration) {
 			return
 		}
 		heap.Pop(&q.ageing)
+		e.work = int64(q.estimate(e.w).Mean(q.ran(e.w.ID))/time.Second) * int64(max(devicesOf(e.w), 1))
+		q.lane(e.w.Queue).overdueWork += e.work
 		if e.claim == nil {
 			q.leave(e)
 			q.file(e, true)
@@ -370,7 +389,7 @@ func (q *Queues) parked() (n int) {
 func (q *Queues) unpark() {
 	for _, name := range q.names {
 		if l := q.lanes[name]; l.shelf.Parked() > 0 {
-			l.shelf.Unpark()
+			l.unpark()
 			q.count(l)
 		}
 	}

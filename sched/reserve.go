@@ -22,12 +22,13 @@ type Reservation struct {
 	// or, with too few of them, by the 10 and 90 % marks of the run whose end it waits for.
 	Start, Early, Late time.Time
 
-	queue  string
-	rank   order.Rank
-	roles  []Role
-	nodes  map[uint32]bool
-	replan time.Time
-	firm   bool // somebody was asked to go for it: nobody else may have the room
+	queue   string
+	rank    order.Rank
+	roles   []Role
+	devices int
+	nodes   map[uint32]bool
+	replan  time.Time
+	firm    bool // somebody was asked to go for it: nobody else may have the room
 }
 
 const (
@@ -79,6 +80,7 @@ func (t *turn) reserve(e *entry, w *Workload) {
 		return
 	}
 	t.forecasts++
+	t.work += min(len(q.runs), maxAhead) / workRuns
 	if i >= 0 {
 		q.reserved = slices.Delete(q.reserved, i, i+1)
 	}
@@ -96,7 +98,7 @@ func (t *turn) reserve(e *entry, w *Workload) {
 }
 
 func (e *entry) rank() order.Rank {
-	return order.Rank{Priority: e.class.priority, First: e.class.first, Overdue: e.class.overdue, Level: e.class.level, Age: e.w.ID}
+	return order.Rank{Priority: e.class.priority, First: e.class.first, Overdue: e.urgent, Level: e.class.level, Age: e.w.ID}
 }
 
 // outranks says that one goes before a reservation: in its own queue by rank, elsewhere by priority.
@@ -312,7 +314,7 @@ func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
 }
 
 func newReservation(w *Workload, at Assignment, rank order.Rank) *Reservation {
-	r := &Reservation{ID: w.ID, At: at, queue: w.Queue, rank: rank, roles: w.Roles, nodes: map[uint32]bool{}}
+	r := &Reservation{ID: w.ID, At: at, queue: w.Queue, rank: rank, roles: w.Roles, devices: devicesOf(w), nodes: map[uint32]bool{}}
 	for _, slots := range at {
 		for _, s := range slots {
 			r.nodes[s.Node] = true

@@ -89,7 +89,9 @@ func Resized(now time.Time, c *Cluster, q *Queues, id string, at Assignment) err
 	c.freed++
 	sized := resized(w, at)
 	q.tree.Refund(now, w.Queue, r.need)
+	q.weigh(r, -1)
 	r.At, r.need, r.devices, r.resized, r.leaving = at, c.Need(sized), devicesOf(sized), now, false
+	q.weigh(r, +1)
 	q.tree.Charge(now, w.Queue, r.need)
 	q.gone(r)
 	return nil

@@ -14,6 +14,7 @@ type run struct {
 	devices  int           // it stands on
 	before   time.Duration // it ran before this time
 	evicted  int           // times it had to go
+	since    time.Time     // its waiting began, had it never run
 	overdue  bool          // it had waited for too long: its turn is not taken away again
 	leaving  bool          // it was asked to go, or to shrink
 	going    Vector        // noted as such while leaving
@@ -28,7 +29,7 @@ func (q *Queues) Run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 		return
 	}
 	q.unwait(w.ID)
-	q.run(q.notBefore(now), c, w, at, since)
+	q.run(q.notBefore(now), c, w, at, since, false)
 }
 
 // notBefore holds a clock that went back, or is not there, to the last turn.
@@ -39,7 +40,7 @@ func (q *Queues) notBefore(now time.Time) time.Time {
 	return now
 }
 
-func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, since time.Time) *run {
+func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, since time.Time, overdue bool) {
 	var p past
 	if known := q.past[w.ID]; known != nil {
 		p = *known
@@ -47,15 +48,16 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 	sized := resized(w, at)
 	r := &run{
 		Running: Running{Workload: w, At: at, Since: since}, at: len(q.runs), need: c.Need(sized), devices: devicesOf(sized),
-		before: p.ran, evicted: p.evicted, resized: since, estimate: q.estimate(w),
+		before: p.ran, evicted: p.evicted, resized: since, estimate: q.estimate(w), overdue: overdue,
+		since: w.Submitted.Add(p.ran),
 	}
 	q.running[w.ID] = r
 	q.runs = append(q.runs, r)
 	q.tree.Charge(now, w.Queue, r.need)
+	q.weigh(r, +1)
 	if elastic(w) {
 		q.elastic++
 	}
-	return r
 }
 
 // SetPast says what a workload did before this process knew it: a new leader reads it from history.
@@ -109,6 +111,7 @@ func (q *Queues) unrun(now time.Time, id string) *run {
 	q.runs[last] = nil
 	q.runs = q.runs[:last]
 	q.tree.Refund(now, r.Workload.Queue, r.need)
+	q.weigh(r, -1)
 	q.gone(r)
 	return r
 }

@@ -344,21 +344,36 @@ func (t *Tree) Borrows(queue, other string, v, gives []int64) bool {
 // part finds where two paths part: the two children of the lowest common ancestor. A queue above
 // or equal to the other has none.
 func (t *Tree) part(a, b string) (*node, *node, bool) {
-	up := func(n *node) []*node {
-		var path []*node
-		for ; n != nil; n = n.parent {
-			path = append(path, n)
-		}
-		slices.Reverse(path)
-		return path
+	x, y := t.node(a), t.node(b)
+	dx, dy := x.depth(), y.depth()
+	if dx > dy {
+		x = x.above(dx - dy)
+	} else {
+		y = y.above(dy - dx)
 	}
-	x, y := up(t.node(a)), up(t.node(b))
-	for i := range min(len(x), len(y)) {
-		if x[i] != y[i] {
-			return x[i], y[i], true
+	for x != y {
+		if x.parent == y.parent {
+			return x, y, true
 		}
+		x, y = x.parent, y.parent
 	}
 	return nil, nil, false
+}
+
+// depth is how many queues are above one.
+func (n *node) depth() (d int) {
+	for ; n.parent != nil; n = n.parent {
+		d++
+	}
+	return d
+}
+
+// above is the queue so many above one.
+func (n *node) above(count int) *node {
+	for ; count > 0; count-- {
+		n = n.parent
+	}
+	return n
 }
 
 // within says that the guarantee covers what is used and v, of everything it names; it must name

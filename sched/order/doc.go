@@ -8,8 +8,8 @@
 // ever; an order that turns on noise in the estimates.
 //
 // The simple story: priority comes first. Within one priority it is value density, most value for
-// least machine time: the level is the expected remaining time × devices in steps of four, so that
-// estimates need only be roughly right, and equals go by age. Ageing is a promise instead of a
-// formula: who has waited for the policy's longest wait is overdue, goes before all others of its
-// priority, oldest first, and nothing may overtake it any more.
+// least machine time: the level is the time to be spent for one end (predict.Estimate.Index) × devices in steps of two,
+// so that estimates need only be roughly right, and equals go by age. Ageing is a promise instead of a
+// formula: who has waited for the policy's longest wait is overdue and goes before all others of its
+// priority, oldest first, as long as the queue can bear that.
 package order

@@ -40,8 +40,8 @@ func (a Rank) Compare(b Rank) int {
 	return cmp.Compare(a.Age, b.Age)
 }
 
-// Level is the size of what is left to do, in steps of four.
-func Level(deviceSeconds int64) int { return bits.Len64(uint64(max(deviceSeconds, 1))) / 2 }
+// Level is the size of what is left to do, in steps of two.
+func Level(deviceSeconds int64) int { return bits.Len64(uint64(max(deviceSeconds, 1))) }
 
 // Ranked is what a Shelf holds. Where is the place for the shelf's notes.
 type Ranked interface {

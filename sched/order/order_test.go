@@ -28,9 +28,9 @@ func TestRankIsByPriorityThenOverdueThenLevelThenAge(t *testing.T) {
 	}
 }
 
-func TestLevelsAreStepsOfFour(t *testing.T) {
+func TestLevelsAreStepsOfTwo(t *testing.T) {
 	for i := range 30 {
-		if a, b := order.Level(int64(1)<<(2*i+1)), order.Level(int64(1)<<(2*i+3)); b != a+1 {
+		if a, b := order.Level(int64(1)<<(2*i)), order.Level(int64(1)<<(2*i+1)); b != a+1 {
 			t.Errorf("%d: %d, %d", i, a, b)
 		}
 	}

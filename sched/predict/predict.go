@@ -107,6 +107,8 @@ type Estimate struct {
 	s     *sketch
 	scale time.Duration // what one of the sketch's units is worth
 	guess time.Duration // where s has nothing to say
+	// unknown: the guess is nobody's word.
+	unknown bool
 }
 
 // Estimate finds the steadier of what is known of its like and of what its user declares.
@@ -123,7 +125,7 @@ func (p *Predictor) Estimate(k Key, declared time.Duration) Estimate {
 			return e
 		}
 	}
-	return Estimate{s: ran, scale: time.Second, guess: Unknown}
+	return Estimate{s: ran, scale: time.Second, guess: Unknown, unknown: true}
 }
 
 // Mean is how much longer it runs on average, having run for a while already. One that outlived
@@ -133,6 +135,22 @@ func (e Estimate) Mean(already time.Duration) time.Duration {
 		if x, ok := e.s.residual(int64(already / e.scale)); ok {
 			return max(times(x, e.scale), time.Second)
 		}
+	}
+	return e.beyond(already)
+}
+
+// Index is how much time has to be spent for one end, if the time is spent as well as it can be: of
+// all times one might give it before it is looked at again, the least expected time by the share of
+// cases in which it ends within it (Gittins' index, turned over). Of something that is usually over in minutes and at
+// times takes days it is minutes at first, and days after those minutes. Where nothing is known it
+// is as long as it ran: whoever has run for t runs as long again.
+func (e Estimate) Index(already time.Duration) time.Duration {
+	if e.s != nil {
+		if x, ok := e.s.index(int64(already / e.scale)); ok {
+			return max(times(x, e.scale), time.Second)
+		}
+	} else if e.unknown {
+		return max(already, time.Second)
 	}
 	return e.beyond(already)
 }

@@ -76,6 +76,27 @@ func (s *sketch) residual(x int64) (int64, bool) {
 	return int64(sum / float64(n)), true
 }
 
+// index is the least, over all numbers d, of the mean of what is above x, less x and at most d, by
+// the share of it that is at most d; ok is false when nothing is above x.
+func (s *sketch) index(x int64) (int64, bool) {
+	var all uint64
+	s.after(x, func(_, _ int64, c uint64) bool { all += c; return true })
+	if all == 0 {
+		return 0, false
+	}
+	var ended uint64
+	var sum, best float64
+	s.after(x, func(lo, hi int64, c uint64) bool {
+		ended += c
+		sum += float64(c) * float64((lo+hi)/2-x)
+		if spent := (sum + float64(all-ended)*float64(hi-x)) / float64(ended); best == 0 || spent < best {
+			best = spent
+		}
+		return true
+	})
+	return int64(best), true
+}
+
 // quantile is the number below which the share q (in 1/1024) of what is above x lies.
 func (s *sketch) quantile(q int64, x int64) (int64, bool) {
 	var n uint64

@@ -12,7 +12,7 @@ import (
 // moved, the workload starts.
 func TestMigrations(t *testing.T) {
 	asked, found, moves := 0, 0, 0
-	for seed := range number(t, "FERMI_MIGRATIONS", 40) {
+	for seed := range number(t, "FERMI_MIGRATIONS", 200) {
 		w := settled(t, seed)
 		for _, id := range sorted(w.b.waits) {
 			asked++
