@@ -65,7 +65,7 @@ func TestAudit(t *testing.T) {
 	}
 	harness.Eventually(t, "the audit has the failed sign-ins, the refused tokens and the reads", func() bool {
 		all := w.must("audit", "export", "-")
-		return strings.Contains(all, "vic") && strings.Contains(all, "logs") && strings.Contains(all, "session")
+		return strings.Contains(all, "sign-in") && strings.Contains(all, "authenticate") && strings.Contains(all, "BadSignIn") && strings.Contains(all, "talk")
 	})
 	if strings.Contains(w.must("audit", "export", "-"), "guess") {
 		t.Error("a password is in the audit")

@@ -151,7 +151,7 @@ func TestFetch(t *testing.T) {
 		}
 	}
 	image := shell(lab, "image", "true")
-	image.Spec.Image = at + "/x:1"
+	image.Spec.Image = at + "/team/thing:1"
 	_, err = w.mal.Submit(t.Context(), image, false)
 	w.do(err)
 	w.works("meanwhile")

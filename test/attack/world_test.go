@@ -232,7 +232,7 @@ func (w *world) hold(attack string) {
 		}
 	}
 	for file, is := range now {
-		if _, old := w.before[file]; !old && is.uid != 0 && !strings.Contains(file, "/images/") {
+		if _, old := w.before[file]; !old && is.uid != 0 && !strings.Contains(file+"/", "/engine/images/") {
 			w.t.Errorf("%s: %s is new and belongs to %d", attack, file, is.uid)
 		}
 	}

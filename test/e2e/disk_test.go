@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,7 +68,9 @@ func TestDiskFillsDuringUpload(t *testing.T) {
 			t.Errorf("%s: %d %s", lang, status, answer)
 		}
 	}
-	if left := append(files(t, blobs, "objects"), files(t, blobs, "tmp")...); len(left) > 0 {
+	left := append(files(t, blobs, "objects"), files(t, blobs, "tmp")...)
+	left = slices.DeleteFunc(left, func(f string) bool { return strings.HasSuffix(f, "/granted/archives.complete") }) // the first start's note
+	if len(left) > 0 {
 		t.Errorf("left of refused uploads: %v", left)
 	}
 	if status, answer := w.upload(8<<20, "en"); status != http.StatusOK {
