@@ -149,10 +149,33 @@ async function open(browser, options = {}) {
   // A stream that is closed because its page is left is no failure.
   page.on("requestfailed", (r) => {
     const why = r.failure()?.errorText ?? "";
-    if (why !== "net::ERR_ABORTED") complaints.push(`request: ${r.method()} ${r.url()} ${why}`);
+    if (why !== "net::ERR_ABORTED" && why !== networkChanged) complaints.push(`request: ${r.method()} ${r.url()} ${why}`);
   });
+  reloading(page);
   page.on("response", (r) => r.status() >= 400 && complaints.push(`status: ${r.status()} ${r.url()}`));
   return { context, page, complaints };
+}
+
+// A browser drops what it loads when an address of its machine comes or goes, as with the first task of a project.
+const networkChanged = "net::ERR_NETWORK_CHANGED";
+
+// reloading does what people do then: load the page again.
+function reloading(page) {
+  const load = page.goto.bind(page);
+  page.goto = async (...to) => {
+    for (let tries = 1; ; tries++) {
+      let dropped = false;
+      const look = (r) => (dropped ||= r.failure()?.errorText === networkChanged);
+      page.on("requestfailed", look);
+      const answer = await load(...to).catch((e) => {
+        if (!String(e).includes(networkChanged)) throw e;
+        dropped = true;
+      });
+      page.off("requestfailed", look);
+      if (!dropped) return answer;
+      must(tries < 3, "the network changed under three loads of a page");
+    }
+  };
 }
 
 async function signIn(page, lang) {

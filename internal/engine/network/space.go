@@ -86,9 +86,10 @@ func (s *Space) plug(within *netlink.Handle, lease record.Network) error {
 	if err := within.LinkSetUp(eth); err != nil {
 		return fmt.Errorf("%s: %w", Inner, err)
 	}
+	// An address that comes with each replica makes browsers on this machine drop what they load.
 	outer, err := netlink.LinkByName(lease.Link)
 	if err == nil {
-		err = netlink.LinkSetUp(outer)
+		err = errors.Join(noIPv6(lease.Link), netlink.LinkSetUp(outer))
 	}
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", lease.Link, err)
