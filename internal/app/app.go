@@ -26,6 +26,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/control/save"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/control/train"
 	"github.com/fermi-cluster/fermi/internal/control/zone"
@@ -108,15 +109,18 @@ type part struct {
 	admitted chan struct{}
 	place    *placement.Controller
 	could    *placement.Possible
-	train    *train.Controller
-	nodes    *node.Controller
-	zones    *zone.Controller
-	api      *server.Server
-	engine   atomic.Pointer[localengine.Engine] // nil while not leading
-	started  atomic.Bool
-	collect  func()                          // ends what collectLater began
-	cert     *tls.Certificate                // nil on plain HTTP
-	served   atomic.Pointer[tls.Certificate] // what new connections get
+	train    struct {
+		*train.Controller
+		save *save.Controller // of its checkpoints
+	}
+	nodes   *node.Controller
+	zones   *zone.Controller
+	api     *server.Server
+	engine  atomic.Pointer[localengine.Engine] // nil while not leading
+	started atomic.Bool
+	collect func()                          // ends what collectLater began
+	cert    *tls.Certificate                // nil on plain HTTP
+	served  atomic.Pointer[tls.Certificate] // what new connections get
 	// secretWait is how long the old secret.key stays after a change.
 	secretWait time.Duration
 }
@@ -217,7 +221,7 @@ func (p *part) assemble() (err error) {
 	p.hub = link.NewHub(link.HubConfig{
 		Keep: p.stored.keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.save.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
 		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
 	})
 	if err := p.openPeers(); err != nil {
@@ -232,19 +236,14 @@ func (p *part) assemble() (err error) {
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
-	p.train = train.New(train.Config{
-		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.roomForSave,
-		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
-			return p.place.Away(ctx, t, node, kind)
-		},
-
-		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real,
-		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
-		Recoveries: telemetry.NewRecoveries(cfg.Registry),
+	gangs := train.NewGangs(p.store, (*current)(p), p.hub)
+	p.train.save = save.New(save.Config{Store: p.store, Hub: p.hub, Events: p.history, Gangs: gangs, Repo: p.repo, Room: p.stored.roomForSave, Clock: clock.Real, Log: cfg.Log.With("part", "save")})
+	p.train.Controller = train.New(train.Config{
+		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Gangs: gangs, Checkpoints: p.train.save, Clock: clock.Real, Log: cfg.Log.With("part", "train"), Workers: 8,
+		UID: p.uid, Folders: p.tenants.Folders, Away: p.place.Away, EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Recoveries: telemetry.NewRecoveries(cfg.Registry),
 	})
 	p.nodes = node.New(node.Config{
-		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
-		Version: cfg.Version, Launchers: p.launchers,
+		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory, Version: cfg.Version, Launchers: p.launchers,
 	})
 	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone")})
 	var contact func() error
@@ -374,6 +373,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		var c run.Group
 		c.Add("placement", func(ctx context.Context) error { return p.place.Run(ctx, epoch) })
 		c.Add("train", func(ctx context.Context) error { return p.train.Run(ctx, epoch) })
+		c.Add("save", func(ctx context.Context) error { return p.train.save.Run(ctx, epoch) })
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)
