@@ -63,7 +63,7 @@ func covers(list []link.Source, world, times int) bool {
 func (l Members) Covered(world int) int64 {
 	return l.newestOf(func(step int64) bool {
 		missed := func(m *Member) bool { return m.Said.Missed == step }
-		return !l.some(missed) && covers(l.Where(step, 0, world), world, 1)
+		return !l.Any(missed) && covers(l.Where(step, 0, world), world, 1)
 	})
 }
 

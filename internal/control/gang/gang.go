@@ -160,7 +160,7 @@ func (g *Gang) Seating() (out []int) {
 
 // Coming says that somebody may still take a place that is vacant.
 func (g *Gang) Coming() bool {
-	return g.Joining.some(func(m *Member) bool { return !m.Leaving }) || g.Spares.some(func(m *Member) bool { return !m.Ended() && !m.Leaving })
+	return g.Joining.Any(func(m *Member) bool { return !m.Leaving }) || g.Spares.Any(func(m *Member) bool { return !m.Ended() && !m.Leaving })
 }
 
 // Addresses is what every rank is told about the roles, and its hash.
@@ -197,7 +197,7 @@ func (g *Gang) Addresses() (roles []link.Role, hash string) {
 // Hosts is the addresses of all members in rank order, for a framework that names them; none where all are
 // on the loopback.
 func (g *Gang) Hosts() (out []string) {
-	if !recipe.Needed(&g.Task.Spec) || !g.Members.some(func(m *Member) bool { return m.Said.Address != "" }) {
+	if !recipe.Needed(&g.Task.Spec) || !g.Members.Any(func(m *Member) bool { return m.Said.Address != "" }) {
 		return nil
 	}
 	for _, i := range g.Order {

@@ -98,3 +98,39 @@ func TestGuestRanks(t *testing.T) {
 		t.Errorf("%d ranks without a device", n)
 	}
 }
+
+// TestUnits: each has the attempt, generation, rendezvous and members of its roles, and writes them back there and nowhere else.
+func TestUnits(t *testing.T) {
+	tk := task(api.PhaseRunning, 2, 2)
+	g := Gang{Terms: Terms{Task: tk, Placement: placed()}}
+	for i, role := range []string{"worker", "reward", "worker", "reward", "reward"} {
+		m := at(i, 2, engine.StateRunning, true)
+		m.Role = role
+		g.Members = append(g.Members, m)
+	}
+	g.Rank()
+	whole := g.Units(&tk.Status)
+	if len(whole) != 1 || !whole[0].Whole() || !whole[0].Main() || whole[0].World != 5 || whole[0].At(3) != 3 || whole[0].Once("x") != "x" {
+		t.Fatalf("%+v", whole)
+	}
+	status := tk.Status
+	status.Roles = []api.RoleStatus{{Name: "reward", Attempt: 7, Generation: 9, Rendezvous: &api.Rendezvous{World: 3}}}
+	units := g.Units(&status)
+	if len(units) != 2 || len(units[0].Members) != 2 || units[0].World != 2 || units[0].Whole() || units[0].Generation != 2 {
+		t.Fatalf("%+v", units)
+	}
+	own := units[1]
+	if own.Role != "reward" || own.Main() || own.Attempt != 7 || own.Generation != 9 || own.Rendezvous.World != 3 || own.World != 3 || own.At(1) != 3 || own.Once("x") != "reward-x" {
+		t.Fatalf("%+v", own)
+	}
+	own.Attempt, own.Generation, own.Rendezvous = 8, 10, nil
+	own.Write(&status)
+	if r := status.Roles[0]; r.Attempt != 8 || r.Generation != 10 || r.Rendezvous != nil || status.Generation != 2 || status.Rendezvous == nil {
+		t.Errorf("%+v", status)
+	}
+	units[0].Generation++
+	units[0].Write(&status)
+	if status.Generation != 3 || status.Roles[0].Generation != 10 {
+		t.Errorf("%+v", status)
+	}
+}

@@ -13,8 +13,8 @@ import (
 // Members is a list of members, in the placement's order.
 type Members []Member
 
-// some says that one of them is so.
-func (l Members) some(is func(m *Member) bool) bool {
+// Any says that one of them is so.
+func (l Members) Any(is func(m *Member) bool) bool {
 	for i := range l {
 		if is(&l[i]) {
 			return true
@@ -90,12 +90,12 @@ func (l Members) Hash() string {
 
 // AllReady says that every launcher is attached and has told what a generation needs to know.
 func (l Members) AllReady() bool {
-	return !l.some(func(m *Member) bool { return !m.Attached || m.Said.Port == 0 })
+	return !l.Any(func(m *Member) bool { return !m.Attached || m.Said.Port == 0 })
 }
 
 // AnyEnded says that one has ended, or is about to: it can't be of another generation.
 func (l Members) AnyEnded() bool {
-	return l.some(func(m *Member) bool { return m.Ended() || m.Waits() })
+	return l.Any(func(m *Member) bool { return m.Ended() || m.Waits() })
 }
 
 // held are the steps that each of them holds who holds any.
@@ -133,7 +133,7 @@ func (l Members) DifferFrom(r *api.Rendezvous) bool {
 // Reachable says that every launcher has told where its ranks may be reached. A task of one role has
 // nobody who asks.
 func (l Members) Reachable(spec *api.TrainingTaskSpec) bool {
-	return len(spec.Roles) < 2 || !l.some(func(m *Member) bool { return m.Said.Serve == 0 && !m.Ended() })
+	return len(spec.Roles) < 2 || !l.Any(func(m *Member) bool { return m.Said.Serve == 0 && !m.Ended() })
 }
 
 // TooFew says that fewer take part than the task can do with.

@@ -177,7 +177,7 @@ func (g *Gang) RollCall() Gang {
 
 // Settled says that everything that a smaller task gives up has ended.
 func (g *Gang) Settled() bool {
-	return !g.Surplus.some(func(m *Member) bool { return m.State != "" && !m.Ended() })
+	return !g.Surplus.Any(func(m *Member) bool { return m.State != "" && !m.Ended() })
 }
 
 // inspect judges one that has no rank yet by what its launcher said.

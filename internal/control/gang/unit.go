@@ -70,7 +70,7 @@ func (u *Unit) Restorable() int64 {
 // start that fails again and again.
 func (u *Unit) Progressed() bool {
 	from := u.Rendezvous.Restore
-	return !u.Members.some(func(m *Member) bool {
+	return !u.Members.Any(func(m *Member) bool {
 		return m.Said.Generation != int64(u.Generation) || m.Said.Step <= from && (len(m.Said.Held) == 0 || slices.Max(m.Said.Held) <= from)
 	})
 }

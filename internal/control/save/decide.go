@@ -221,7 +221,7 @@ func (d *decision) rise(unit string, generation, step int64) int64 {
 
 // allIn says that all launchers are of the generation.
 func allIn(members gang.Members, generation int64) bool {
-	return !slices.ContainsFunc(members, func(m gang.Member) bool { return m.Said.Generation != generation })
+	return !members.Any(func(m *gang.Member) bool { return m.Said.Generation != generation })
 }
 
 // watermark is the newest step that all hold, and how many offers are known with it. One that anybody was told stays

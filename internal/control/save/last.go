@@ -27,8 +27,7 @@ const (
 
 // partingOf judges who waits, common being the newest step that all hold.
 func partingOf(u *gang.Unit, generation, common int64) parting {
-	waiting := func(m gang.Member) bool { return m.Waits() }
-	if !slices.ContainsFunc(u.Members, waiting) {
+	if !u.Members.Any(func(m *gang.Member) bool { return m.Waits() }) {
 		return nobodyParts
 	}
 	newest, all, patient := int64(0), true, true

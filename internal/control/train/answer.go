@@ -108,7 +108,7 @@ func (a answer) follow() {
 // failure of the ranks, and costs no restart.
 func (a answer) reopen() bool {
 	r := a.u.Rendezvous
-	if r == nil || r.Origin == nil || !slices.ContainsFunc(a.u.Members, func(m gang.Member) bool {
+	if r == nil || r.Origin == nil || !a.u.Members.Any(func(m *gang.Member) bool {
 		return m.Said.Refused != nil && m.Said.Refused.Name == r.Origin.Name && m.Said.Refused.TaskID == r.Origin.TaskID && m.Said.Generation < int64(a.u.Generation)
 	}) {
 		return false
@@ -280,7 +280,7 @@ func (a answer) relieve(recent []time.Time, fail *api.ReplicaFailure) bool {
 		return false
 	}
 	guilty := slices.IndexFunc(s.Members, func(m gang.Member) bool { return string(m.Name) == fail.Replica })
-	if guilty < 0 || !slices.ContainsFunc(s.Spares, func(m gang.Member) bool { return m.Ready() && m.Number != s.Members[guilty].Number }) {
+	if guilty < 0 || !s.Spares.Any(func(m *gang.Member) bool { return m.Ready() && m.Number != s.Members[guilty].Number }) {
 		return false
 	}
 	vacate(p, s.Members[guilty].Seat, s.Members[guilty].Index)

@@ -79,7 +79,7 @@ type Controller struct {
 	mu    sync.Mutex
 	loop  *reconcile.Loop // nil while not leading
 	kept  *memory         // of this leadership
-	book  *bill.Book      // likewise
+	book  *bill.Book
 }
 
 // NewGangs makes what looks at the replicas of tasks, for this controller and for that of their checkpoints: both must see the same.
@@ -96,7 +96,8 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	defer feed.Close()
 	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
 	c.mu.Lock()
-	c.epoch, c.loop, c.kept, c.book = epoch, loop, newMemory(), bill.NewBook(c.cfg.Store, c.cfg.History, c.cfg.Gangs.Node)
+	c.epoch, c.loop, c.book = epoch, loop, bill.NewBook(c.cfg.Store, c.cfg.History, c.cfg.Gangs.Node)
+	c.kept.reset()
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()

@@ -68,7 +68,7 @@ func (s *snapshot) tune(status *api.TrainingTaskStatus, now time.Time) {
 	if !s.Task.Spec.Tunes(api.MemoryTier) || status.Phase != api.PhaseRunning || status.Pace == nil || status.Pace == s.Task.Status.Pace {
 		return
 	}
-	if slices.ContainsFunc(s.Members, func(m gang.Member) bool { return m.Said.Printed }) {
+	if s.Members.Any(func(m *gang.Member) bool { return m.Said.Printed }) {
 		return // scripts without the SDK save nothing here
 	}
 	status.Intervals = save.Intervals(save.Measured{Spec: &s.Task.Spec, Status: status, Members: s.Members, Nodes: s.Everybody().Nodes(), Took: s.took}, now)

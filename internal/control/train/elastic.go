@@ -44,7 +44,7 @@ func (s resizing) spared(p *plan, now time.Time) (names []engine.Name) {
 	if s.Members.AnyEnded() { // it is about to end anyway
 		return nil
 	}
-	if !s.Members.DifferFrom(p.status.Rendezvous) && !slices.ContainsFunc(s.Members, func(m gang.Member) bool { return !m.Ended() && m.Said.Generation < int64(p.status.Generation) }) {
+	if !s.Members.DifferFrom(p.status.Rendezvous) && !s.Members.Any(func(m *gang.Member) bool { return !m.Ended() && m.Said.Generation < int64(p.status.Generation) }) {
 		return nil
 	}
 	p.wake = switchFor
@@ -134,7 +134,7 @@ func (s resizing) reshape(p *plan, now time.Time) bool {
 		return true // they run on while what they hold is put in safety
 	}
 	was := p.status.Rendezvous
-	if slices.ContainsFunc(s.Members, func(m gang.Member) bool { return newIn(was, &m) && blame.InTrouble(&p.status, &m) }) {
+	if s.Members.Any(func(m *gang.Member) bool { return newIn(was, m) && blame.InTrouble(&p.status, m) }) {
 		answer{s.snapshot, s.main(p), p, now}.tellKept(p.status.Generation)
 	}
 	answer{s.snapshot, s.main(p), p, now}.open(s.World)
@@ -174,7 +174,7 @@ func (s resizing) askToFreeze(p *plan) bool {
 // calm says that nobody was lost and nothing failed: who is of the open generation can still make a step, and save.
 func (s resizing) calm() bool {
 	return s.Placement.Spec.Lost == nil && !s.Reserves() &&
-		!slices.ContainsFunc(s.Members, func(m gang.Member) bool { return m.Said.Failed != nil || len(m.Said.Hung) > 0 })
+		!s.Members.Any(func(m *gang.Member) bool { return m.Said.Failed != nil || len(m.Said.Hung) > 0 })
 }
 
 // thaw takes it back where no other generation is opened after all.
@@ -243,9 +243,7 @@ func (s resizing) lose(p *plan, now time.Time) bool {
 		next.Lost.Of = lost[0].Number
 	}
 	for _, m := range lost {
-		left := *m
-		left.Usable = m.Usable && !blame.InTrouble(&p.status, m)
-		s.substitute(&next, &left)
+		substitute(&next, m, m.Usable && !blame.InTrouble(&p.status, m))
 	}
 	if slices.ContainsFunc(next.Roles, func(r api.RoleAssignment) bool { return len(r.Slots) == 0 }) {
 		p.status.Faults = faults // it is answered otherwise
@@ -267,10 +265,10 @@ func (s resizing) lose(p *plan, now time.Time) bool {
 	return true
 }
 
-// substitute gives another replica the slot of a lost one, or has placement look for a slot.
-func (s resizing) substitute(next *api.PlacementSpec, m *gang.Member) {
+// substitute gives another replica the slot of a lost one if its node is usable, else has placement look for a slot.
+func substitute(next *api.PlacementSpec, m *gang.Member, usable bool) {
 	slot := drop(next.Roles, m)
-	if !m.Usable {
+	if !usable {
 		next.Lost.Roles[m.Role]++
 		return
 	}

@@ -39,10 +39,9 @@ func (s resizing) checkLate(p *plan, m *gang.Member, at int) {
 // on another node; where the task only grew the slot is kept for a while, so that it does not grow there again at once.
 func (s resizing) turnAway(p *plan, next *api.PlacementSpec, m *gang.Member, now time.Time) {
 	if lost := next.Lost; lost != nil && now.Before(lost.Until) {
-		m.Usable = false
 		next.Lost = lossAgain(lost)
 		next.Lost.Avoid = append(next.Lost.Avoid, m.Number)
-		s.substitute(next, m)
+		substitute(next, m, false)
 	} else if left := s.pauseAfter(m, now); left > 0 {
 		p.wake = left
 		return

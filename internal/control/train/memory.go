@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -20,7 +21,17 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{keys: map[string]api.Key{}, lent: map[string]api.Key{}, stays: map[string]int{}, rates: map[api.Key]rate{}, bases: map[string]figure.Base{}}
+	m := &memory{}
+	m.reset()
+	return m
+}
+
+// reset forgets what another leadership knew.
+func (m *memory) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keys, m.lent, m.stays = map[string]api.Key{}, map[string]api.Key{}, map[string]int{}
+	m.rates, m.bases = map[api.Key]rate{}, map[string]figure.Base{}
 }
 
 // note files a task as it is now.
@@ -156,10 +167,7 @@ func (m *memory) lend(ch store.Change) (news []api.Key) {
 		}
 	})
 	each(is, func(id string) { m.lent[id] = guest })
-	if p := is; p != nil || was != nil { // of an environment: it may have been asked to leave
-		if p == nil {
-			p = was
-		}
+	if p := cmp.Or(is, was); p != nil { // of an environment: it may have been asked to leave
 		if inside, ok := m.lent[p.Spec.TaskID]; ok {
 			news = append(news, inside)
 		}

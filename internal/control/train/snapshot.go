@@ -43,7 +43,7 @@ func (s *snapshot) isFresh() bool {
 	if s.Placement == nil || status.Phase.Finished() || status.Rendezvous != nil {
 		return false
 	}
-	return status.Phase == api.PhasePending || !s.tooFew() && slices.ContainsFunc(s.Members, func(m gang.Member) bool { return m.State == "" })
+	return status.Phase == api.PhasePending || !s.tooFew() && s.Members.Any(func(m *gang.Member) bool { return m.State == "" })
 }
 
 // tooFew says that fewer take part than the task can do with.

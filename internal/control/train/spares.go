@@ -74,18 +74,17 @@ func (s resizing) keepSpares(p *plan, now time.Time) {
 			p.start = append(p.start, len(s.Members)+len(s.Joining)+k)
 		case !m.Ended():
 			s.checkLate(p, m, len(s.Members)+len(s.Joining)+k)
-			if m.Leaving && !s.Members.DifferFrom(p.status.Rendezvous) && !slices.ContainsFunc(s.Members, func(m gang.Member) bool { return m.Lags(&p.status) }) {
+			if m.Leaving && !s.Members.DifferFrom(p.status.Rendezvous) && !s.Members.Any(func(m *gang.Member) bool { return m.Lags(&p.status) }) {
 				p.stop = append(p.stop, m.Name)
 			}
 		case m.Leaving:
-			m.Usable = false
 			next.Lost.Avoid = append(next.Lost.Avoid, m.Number)
-			s.substitute(&next, m)
+			substitute(&next, m, false)
 			p.resize, p.commit, p.usage = &next, true, true
 		case m.Exit != nil && now.Before(m.Exit.At.Add(pause)):
 			p.wake = m.Exit.At.Add(pause).Sub(now)
 		default:
-			s.substitute(&next, m)
+			substitute(&next, m, m.Usable)
 			p.resize, p.commit, p.usage = &next, true, true
 			p.tell(true, "SpareLost", "lost-"+string(m.Name), fault.T("The spare %s-%d ended; another is looked for. The training is not touched.", "备用副本 %s-%d 已结束，正在安排新的备用副本；训练不受影响。", m.Role, m.Index))
 		}

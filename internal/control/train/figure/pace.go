@@ -1,7 +1,6 @@
 package figure
 
 import (
-	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -55,7 +54,7 @@ func (t *Turn) measurable() (ends, ok bool) {
 // sumPace adds up what the launchers of the generation tell. reports: all of them tell of steps.
 func (t *Turn) sumPace(generation int) (sum link.Pace, ranks int, peak float64, reports bool) {
 	known := true
-	printed := slices.ContainsFunc(t.Members, func(m gang.Member) bool { return m.Said.Printed })
+	printed := t.Members.Any(func(m *gang.Member) bool { return m.Said.Printed })
 	for i := range t.Members {
 		m := &t.Members[i]
 		if t.Alone(m.Role) != "" || printed && !m.Said.Watched { // mostly only the first rank prints
