@@ -93,11 +93,17 @@ var Reasons = []struct {
 
 // Explain says why a workload waits; ok is false when it does not.
 func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool) {
+	return ExplainUpTo(now, c, q, id, api.HighestPriority)
+}
+
+// ExplainUpTo is Explain for a workload that may have at most the priority top: no more is advised.
+func ExplainUpTo(now time.Time, c *Cluster, q *Queues, id string, top int) (Explanation, bool) {
 	e, ok := q.waiting[id]
 	if !ok {
 		return Explanation{}, false
 	}
 	x := newExplainer(q.notBefore(now), c, q, e.w)
+	x.top = top
 	ex := x.explain(e)
 	ex.Evidence = append(ex.Evidence, q.overdueEvidence(e)...)
 	if e.class != nil {
@@ -113,9 +119,10 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool
 	return ex, true
 }
 
-// explain is Explain for one that is in no queue yet.
-func explain(c *Cluster, q *Queues, w *Workload) Explanation {
+// explain is ExplainUpTo for one that is in no queue yet.
+func explain(c *Cluster, q *Queues, w *Workload, top int) Explanation {
 	x := newExplainer(q.now, c, q, w)
+	x.top = top
 	return x.explain(x.entry(w))
 }
 
@@ -126,10 +133,11 @@ type explainer struct {
 	q     *Queues
 	w     *Workload
 	zones []*zone
+	top   int // the highest priority that may be advised
 }
 
 func newExplainer(now time.Time, c *Cluster, q *Queues, w *Workload) *explainer {
-	return &explainer{now: now, c: c, q: q, w: w, zones: allowed(c, w)}
+	return &explainer{now: now, c: c, q: q, w: w, zones: allowed(c, w), top: api.HighestPriority}
 }
 
 func (x *explainer) explain(e *entry) Explanation {

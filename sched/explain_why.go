@@ -133,13 +133,17 @@ func (x *explainer) soon(e *entry) Explanation {
 	}
 	if best, _, ok := x.q.best(x.q.lane(x.w.Queue)); ok && best.entries[0] != e {
 		first := best.entries[0].w
-		ch := Change{Kind: ChangePriority, Value: int64(first.Priority) + 1}
-		return Explanation{
+		ex := Explanation{
 			Reason:   ReasonBehind,
 			Message:  api.T("It fits, and %s of the same queue goes first.", "资源充足，但同队列中的 %s 排在前面。", first.ID),
 			Evidence: []Evidence{{Fact: "Waiting", Text: waitText, Count: x.q.Waiting(x.w.Queue)}},
-			Change:   ch, Action: ch.Text(),
+			Action:   api.T("Wait until those that go first have started.", "等待排在前面的任务启动。"),
 		}
+		if first.Priority < x.top {
+			ex.Change = Change{Kind: ChangePriority, Value: int64(first.Priority) + 1}
+			ex.Action = ex.Change.Text()
+		}
+		return ex
 	}
 	return Explanation{Reason: ReasonScheduling, Message: api.T("It fits; it is about to be placed.", "资源充足，即将调度。")}
 }
@@ -161,7 +165,7 @@ func (x *explainer) reserved(e *entry) Explanation {
 		r := blockers[0]
 		ex.Message = api.T("The room is kept for %s until %s.", "空位已为 %s 预留至 %s。", r.ID, r.Start.UTC().Format("2006-01-02 15:04:05"))
 	}
-	if ch := (Change{Kind: ChangePriority, Value: int64(top)}); x.admits(ch.Apply(x.w)) {
+	if ch := (Change{Kind: ChangePriority, Value: int64(top)}); top <= x.top && x.admits(ch.Apply(x.w)) {
 		ex.Change = ch
 	} else {
 		ex.Change = x.smallestChange()

@@ -242,6 +242,30 @@ func TestWhy(t *testing.T) {
 	}
 }
 
+// What a project may not give is not advised: neither the priority before others, nor the one before a reservation.
+func TestWhyAdvisesNoForbiddenPriority(t *testing.T) {
+	for _, reason := range []string{sched.ReasonBehind, sched.ReasonReserved} {
+		s := newStage(t, 2, 4)
+		x := whys[reason](s)
+		s.q.Add(x)
+		free, ok := sched.Explain(s.now, s.c, s.q, "x")
+		if !ok || free.Reason != reason || free.Change.Kind != sched.ChangePriority {
+			t.Fatalf("%+v", free)
+		}
+		need := int(free.Change.Value)
+		if same, _ := sched.ExplainUpTo(s.now, s.c, s.q, "x", need); same.Change != free.Change {
+			t.Errorf("%s: %d is allowed and not advised: %+v", reason, need, same)
+		}
+		ex, ok := sched.ExplainUpTo(s.now, s.c, s.q, "x", need-1)
+		if !ok || ex.Reason != reason || ex.Change.Kind == sched.ChangePriority || strings.Contains(ex.Action.EN, "priority") || ex.Action.EN == "" || ex.Action.ZH == "" {
+			t.Errorf("%s: up to %d: %+v", reason, need-1, ex)
+		}
+		if made := sched.ExplainNew(s.c, s.q, x, need-1); made.Change.Kind == sched.ChangePriority {
+			t.Errorf("%s: %+v", reason, made)
+		}
+	}
+}
+
 const whyPage = "../docs/reference/why-pending.md"
 
 // TestWhyPage keeps the page in step with the reasons: go test ./sched -run TestWhyPage -update
