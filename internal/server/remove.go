@@ -11,13 +11,33 @@ import (
 
 // remove deletes. A live task only gets its mark here: the controller ends its work, then
 // removes it. Other kinds go at once unless something refers to them.
+//
+// Who deletes names no revision: that the object changed a moment ago, maybe by the same caller and not seen by
+// the cache yet, is no reason to refuse. It is looked at and judged again, as long as it is the same one.
 func (s *Server) remove(ctx context.Context, c *call, row api.KindInfo) (*reply, error) {
 	name := c.r.PathValue("name")
 	c.note.kind, c.note.name = row.Kind, clip(name, 128)
-	f, err := s.resolve(ctx, c, row, name)
-	if err != nil {
-		return nil, err
+	var moved error
+	id := ""
+	for range retries {
+		f, err := s.resolve(ctx, c, row, name)
+		if err != nil {
+			return nil, err
+		}
+		if id != "" && f.object.GetMeta().ID != id {
+			return nil, missing(row, name)
+		}
+		id = f.object.GetMeta().ID
+		rep, err := s.removeFound(ctx, c, row, f)
+		if fault.ReasonOf(err) != "Stale" {
+			return rep, err
+		}
+		moved = err
 	}
+	return nil, moved
+}
+
+func (s *Server) removeFound(ctx context.Context, c *call, row api.KindInfo, f found) (*reply, error) {
 	c.note.about(f.object)
 	if err := s.mayWrite(ctx, c.who, f.object); err != nil {
 		return nil, err
