@@ -91,13 +91,8 @@ var Reasons = []struct {
 	{ReasonNodesFull, api.T("CPU, memory or disk are in use", "CPU、内存或磁盘已被占用")},
 }
 
-// Explain says why a workload waits; ok is false when it does not.
-func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool) {
-	return ExplainUpTo(now, c, q, id, api.HighestPriority)
-}
-
-// ExplainUpTo is Explain for a workload that may have at most the priority top: no more is advised.
-func ExplainUpTo(now time.Time, c *Cluster, q *Queues, id string, top int) (Explanation, bool) {
+// Explain says why a workload waits, which may have at most the priority top: no more is advised. ok is false when it does not wait.
+func Explain(now time.Time, c *Cluster, q *Queues, id string, top int) (Explanation, bool) {
 	e, ok := q.waiting[id]
 	if !ok {
 		return Explanation{}, false
@@ -117,13 +112,6 @@ func ExplainUpTo(now time.Time, c *Cluster, q *Queues, id string, top int) (Expl
 		ex.Start, ex.Early, ex.Late = r.Start, r.Early, r.Late
 	}
 	return ex, true
-}
-
-// explain is ExplainUpTo for one that is in no queue yet.
-func explain(c *Cluster, q *Queues, w *Workload, top int) Explanation {
-	x := newExplainer(q.now, c, q, w)
-	x.top = top
-	return x.explain(x.entry(w))
 }
 
 // explainer looks for the reason of one workload.

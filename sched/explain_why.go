@@ -139,9 +139,8 @@ func (x *explainer) soon(e *entry) Explanation {
 			Evidence: []Evidence{{Fact: "Waiting", Text: waitText, Count: x.q.Waiting(x.w.Queue)}},
 			Action:   api.T("Wait until those that go first have started.", "等待排在前面的任务启动。"),
 		}
-		if first.Priority < x.top {
-			ex.Change = Change{Kind: ChangePriority, Value: int64(first.Priority) + 1}
-			ex.Action = ex.Change.Text()
+		if ch := (Change{Kind: ChangePriority, Value: int64(first.Priority) + 1}); first.Priority < x.top {
+			ex.Change, ex.Action = ch, ch.Text()
 		}
 		return ex
 	}
@@ -150,8 +149,7 @@ func (x *explainer) soon(e *entry) Explanation {
 
 // reserved is for one that fits only where others are expected.
 func (x *explainer) reserved(e *entry) Explanation {
-	t := x.turn()
-	blockers := t.blockers(e)
+	blockers := x.turn().blockers(e)
 	ex := Explanation{
 		Reason:   ReasonReserved,
 		Message:  api.T("The room is kept for gangs that go first.", "空位已为排在前面的任务预留。"),
@@ -165,9 +163,7 @@ func (x *explainer) reserved(e *entry) Explanation {
 		r := blockers[0]
 		ex.Message = api.T("The room is kept for %s until %s.", "空位已为 %s 预留至 %s。", r.ID, r.Start.UTC().Format("2006-01-02 15:04:05"))
 	}
-	if ch := (Change{Kind: ChangePriority, Value: int64(top)}); top <= x.top && x.admits(ch.Apply(x.w)) {
-		ex.Change = ch
-	} else {
+	if ex.Change = (Change{Kind: ChangePriority, Value: int64(top)}); top > x.top || !x.admits(ex.Change.Apply(x.w)) {
 		ex.Change = x.smallestChange()
 	}
 	ex.Action = ex.Change.Text()

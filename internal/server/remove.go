@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -11,33 +12,13 @@ import (
 
 // remove deletes. A live task only gets its mark here: the controller ends its work, then
 // removes it. Other kinds go at once unless something refers to them.
-//
-// Who deletes names no revision: that the object changed a moment ago, maybe by the same caller and not seen by
-// the cache yet, is no reason to refuse. It is looked at and judged again, as long as it is the same one.
 func (s *Server) remove(ctx context.Context, c *call, row api.KindInfo) (*reply, error) {
 	name := c.r.PathValue("name")
 	c.note.kind, c.note.name = row.Kind, clip(name, 128)
-	var moved error
-	id := ""
-	for range retries {
-		f, err := s.resolve(ctx, c, row, name)
-		if err != nil {
-			return nil, err
-		}
-		if id != "" && f.object.GetMeta().ID != id {
-			return nil, missing(row, name)
-		}
-		id = f.object.GetMeta().ID
-		rep, err := s.removeFound(ctx, c, row, f)
-		if fault.ReasonOf(err) != "Stale" {
-			return rep, err
-		}
-		moved = err
+	f, err := s.resolve(ctx, c, row, name)
+	if err != nil {
+		return nil, err
 	}
-	return nil, moved
-}
-
-func (s *Server) removeFound(ctx context.Context, c *call, row api.KindInfo, f found) (*reply, error) {
 	c.note.about(f.object)
 	if err := s.mayWrite(ctx, c.who, f.object); err != nil {
 		return nil, err
@@ -49,16 +30,25 @@ func (s *Server) removeFound(ctx context.Context, c *call, row api.KindInfo, f f
 	case row.Kind == api.KindTrainingTask:
 		return s.markDeleted(ctx, c, f.object.(*api.TrainingTask))
 	}
-	guards, err := s.unused(ctx, f.object)
-	if err != nil {
-		return nil, err
-	}
-	if zone, ok := f.object.(*api.Zone); ok {
-		if err := s.keepBook(ctx, zone, nil); err != nil {
-			return nil, err
+	// Who deletes names no revision. That the object changed a moment ago, maybe by the same caller and not seen by our cache yet, is no
+	// reason to refuse: it is looked at again, as long as it is the same one.
+	rev, err := int64(0), error(nil)
+	for o, tries := f.object, 0; tries < retries && (tries == 0 || fault.ReasonOf(err) == "Stale"); tries++ {
+		if tries > 0 {
+			var again error
+			if o, again = s.Store.Get(ctx, api.KeyOf(o), o.GetMeta().Revision+1); again != nil || o.GetMeta().ID != f.object.GetMeta().ID {
+				return nil, cmp.Or(again, missing(row, name))
+			}
+		}
+		var guards []store.Op
+		guards, err = s.unused(ctx, o)
+		if zone, ok := o.(*api.Zone); ok && err == nil {
+			err = s.keepBook(ctx, zone, nil)
+		}
+		if err == nil {
+			rev, err = s.commit(ctx, append([]store.Op{store.Delete(api.KeyOf(o), o.GetMeta().Revision)}, guards...)...)
 		}
 	}
-	rev, err := s.commit(ctx, append([]store.Op{store.Delete(api.KeyOf(f.object), f.object.GetMeta().Revision)}, guards...)...)
 	if err != nil {
 		return nil, err
 	}

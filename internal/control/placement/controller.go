@@ -455,14 +455,14 @@ func (c *Controller) Why(taskID string) (sched.Explanation, bool) {
 	}
 	top := api.HighestPriority
 	if t, ok := c.m.tasks[taskID]; ok {
-		top = c.topPriority(t.Meta.Project)
+		top = topPriority(c.cfg.Store, t.Meta.Project)
 	}
-	return sched.ExplainUpTo(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID, top)
+	return sched.Explain(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID, top)
 }
 
 // topPriority is the highest that work of a project may be advised to have: more would be refused.
-func (c *Controller) topPriority(project string) int {
-	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindProject, Name: project}, 0) // from memory
+func topPriority(s store.Reader, project string) int {
+	o, err := s.Get(context.Background(), api.Key{Kind: api.KindProject, Name: project}, 0) // from memory
 	if err != nil {
 		return api.HighestPriority
 	}

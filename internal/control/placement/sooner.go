@@ -11,7 +11,7 @@ import (
 // waits answers for a gang that does not fit now: why, what it would cost on empty nodes, and what
 // smaller wish would start at once.
 func (p *preview) waits(w *sched.Workload) (api.Preview, error) {
-	why, err := p.c.explain(w, p.c.topPriority(p.task.Meta.Project))
+	why, err := p.c.explain(w, topPriority(p.c.cfg.Store, p.task.Meta.Project))
 	if err != nil {
 		return api.Preview{}, err
 	}
