@@ -147,6 +147,9 @@ func (x *explainer) explain(e *entry) Explanation {
 	if ex, ok := x.overLimit(); ok {
 		return ex
 	}
+	if held, _, ok := x.w.within(x.c, x.q.tree.Room, false); ok {
+		x.w = held
+	}
 	if x.fits(x.w) {
 		if e.home != nil && x.now.Before(e.home.until) {
 			return x.homing(e)

@@ -75,29 +75,28 @@ func (x *explainer) noNodes() Explanation {
 // overLimit names the queue that has no room for the workload at its least size: first one whose
 // limit it could never meet.
 func (x *explainer) overLimit() (Explanation, bool) {
-	w := smallest(x.w)
-	need := x.c.Need(w)
-	queue, resource, ok := x.q.tree.RoomEver(w.Queue, need)
+	_, why, ok := smallest(x.w).within(x.c, x.q.tree.RoomEver, true)
 	if ok {
-		queue, resource, ok = x.q.tree.Room(w.Queue, need)
+		_, why, ok = smallest(x.w).within(x.c, x.q.tree.Room, false)
 	}
 	if ok {
 		return Explanation{}, false
 	}
+	queue, resource, need := why.queue, why.resource, why.need
 	used, limit := x.q.tree.Limit(queue, resource)
 	unit := x.unitOf(resource)
 	ex := Explanation{
 		Reason: ReasonQueueLimit,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[5]s and uses %[3]s; this needs %[4]s.", "队列 %[1]s 最多可用 %[2]s %[6]s，已用 %[3]s；该任务需要 %[4]s。",
-			queue, plain(resource, limit), plain(resource, used), plain(resource, need[resource]), single(units(resource, limit), unit.EN), unit.ZH),
+			queue, plain(resource, limit), plain(resource, used), plain(resource, need), single(units(resource, limit), unit.EN), unit.ZH),
 		Evidence: []Evidence{
 			{Fact: "Used", Text: api.T("%[1]s used, and kept for those about to start", "%[2]s已用及为即将启动者保留", unit.EN, unit.ZH), Count: units(resource, used)},
 			{Fact: "Limit", Text: api.T("%[1]s at most", "%[2]s上限", single(units(resource, limit), unit.EN), unit.ZH), Count: units(resource, limit)},
-			{Fact: "Needed", Text: api.T("%[1]s needed", "%[2]s所需", single(units(resource, need[resource]), unit.EN), unit.ZH), Count: units(resource, need[resource])},
+			{Fact: "Needed", Text: api.T("%[1]s needed", "%[2]s所需", single(units(resource, need), unit.EN), unit.ZH), Count: units(resource, need)},
 		},
-		Impossible: need[resource] > limit,
+		Impossible: need > limit,
 	}
-	ex.Change = x.withinLimit(queue, resource, used+need[resource])
+	ex.Change = x.withinLimit(queue, resource, used+need)
 	ex.Action = ex.Change.Text()
 	return ex, true
 }
