@@ -30,7 +30,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/train"
 	"github.com/fermi-cluster/fermi/internal/control/zone"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/engine/localengine"
+	"github.com/fermi-cluster/fermi/internal/engine/hostengine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -112,7 +112,7 @@ type part struct {
 	nodes    *node.Controller
 	zones    *zone.Controller
 	api      *server.Server
-	engine   atomic.Pointer[localengine.Engine] // nil while not leading
+	engine   atomic.Pointer[hostengine.Engine] // nil while not leading
 	started  atomic.Bool
 	collect  func()                          // ends what collectLater began
 	cert     *tls.Certificate                // nil on plain HTTP
@@ -339,7 +339,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		return nil
 	case <-p.admitted:
 	}
-	eng, err := localengine.New(localengine.Config{
+	eng, err := hostengine.New(hostengine.Config{
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) {
 			p.nodes.Changed(o)

@@ -13,8 +13,8 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
+	"github.com/fermi-cluster/fermi/internal/engine/hostengine"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
-	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
@@ -58,7 +58,7 @@ func (p *part) tryWalls() ([]string, *network.Network, error) {
 		return nil, nil, err
 	}
 	defer space.Close()
-	missing, err := inside.Probe(cmp.Or(p.cfg.FirstUID, localengine.FirstAuto), p.private(), p.cfg.Data, space.Descriptor())
+	missing, err := inside.Probe(cmp.Or(p.cfg.FirstUID, hostengine.FirstAuto), p.private(), p.cfg.Data, space.Descriptor())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -123,8 +123,8 @@ func (p *part) imageUID(ctx context.Context) int {
 	return uid
 }
 
-func (p *part) book() localengine.UIDBook {
-	return localengine.UIDBook{Dir: p.cfg.UIDBook, Data: p.cfg.Shared}
+func (p *part) book() hostengine.UIDBook {
+	return hostengine.UIDBook{Dir: p.cfg.UIDBook, Data: p.cfg.Shared}
 }
 
 // claimUIDs writes into the machine's book what the projects have already, so that no other instance gives it to

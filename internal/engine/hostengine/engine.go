@@ -1,4 +1,4 @@
-package localengine
+package hostengine
 
 import (
 	"context"
@@ -63,7 +63,7 @@ const (
 	adopters      = 8
 )
 
-// Engine is the local engine. Safe for concurrent use.
+// Engine is the host engine. Safe for concurrent use.
 type Engine struct {
 	cfg  Config
 	root string // cfg.Dir/replicas
@@ -106,8 +106,8 @@ type replica struct {
 func New(cfg Config) (*Engine, error) {
 	if cfg.Mint == nil || !filepath.IsAbs(cfg.Dir) || !filepath.IsAbs(cfg.Exe) || !filepath.IsAbs(cfg.Endpoints) {
 		return nil, fault.New(fault.Internal, "BadEngineConfig", fault.T(
-			"The local engine needs absolute paths of its folder, its program and its endpoints file, and a source of tokens.",
-			"本地引擎需要数据目录、程序与端点文件的绝对路径以及令牌来源。"))
+			"The host engine needs absolute paths of its folder, its program and its endpoints file, and a source of tokens.",
+			"主机引擎需要数据目录、程序与端点文件的绝对路径以及令牌来源。"))
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -425,7 +425,7 @@ func (e *Engine) waitReady(ctx context.Context) error {
 }
 
 var errStopped = fault.New(fault.Unavailable, "EngineStopped",
-	fault.T("The local engine is shutting down.", "本地引擎正在关闭。"))
+	fault.T("The host engine is shutting down.", "主机引擎正在关闭。"))
 
 var _ engine.Engine = (*Engine)(nil)
 
