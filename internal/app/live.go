@@ -21,41 +21,6 @@ import (
 	"github.com/fermi-cluster/fermi/sched"
 )
 
-// current is the engine of this leadership, behind the engine port.
-type current part
-
-var errNotLeading = fault.New(fault.Unavailable, "NotLeading", fault.T("This server does not lead.", "本服务不是主节点。"))
-
-func (c *current) Start(ctx context.Context, r engine.Replica) error {
-	if e := c.engine.Load(); e != nil {
-		return e.Start(ctx, r)
-	}
-	return errNotLeading
-}
-
-func (c *current) Stop(ctx context.Context, name engine.Name, grace time.Duration) error {
-	if e := c.engine.Load(); e != nil {
-		return e.Stop(ctx, name, grace)
-	}
-	return errNotLeading
-}
-
-func (c *current) Remove(ctx context.Context, name engine.Name) error {
-	if e := c.engine.Load(); e != nil {
-		return e.Remove(ctx, name)
-	}
-	return errNotLeading
-}
-
-func (c *current) Replicas(taskID string) []engine.Observation {
-	if e := c.engine.Load(); e != nil {
-		return e.Replicas(taskID)
-	}
-	return nil
-}
-
-func (c *current) Nodes(ctx context.Context) ([]api.Node, error) { return c.cfg.Inventory(ctx) }
-
 // live answers what only the leader knows: from memory, or by asking it.
 type live part
 
@@ -197,12 +162,8 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 	if asked, err := (*part)(l).ask(ctx, askReplicas, taskID, &told); asked {
 		return told, err
 	}
-	e := l.engine.Load()
-	if e == nil {
-		return nil, nil
-	}
 	var out []server.ReplicaView
-	for _, o := range e.Replicas(taskID) {
+	for _, o := range l.hands.Replicas(taskID) {
 		v := server.ReplicaView{Name: string(o.Name), State: string(o.State), Attached: l.hub.Attached(o.Name)}
 		v.Role, v.Index, v.Attempt = parseName(taskID, o.Name)
 		if !o.Started.IsZero() {

@@ -467,14 +467,12 @@ func (p *part) dropSecretKey(ctx context.Context) error {
 
 // dropLinkKeys takes away keys of the link whose last replica has ended. Only the leader knows.
 func (p *part) dropLinkKeys(ctx context.Context) error {
-	eng := p.engine.Load()
 	old, err := p.retired()
-	if err != nil || len(old) == 0 || eng == nil {
+	if err != nil || len(old) == 0 {
 		return err
 	}
-	select {
-	case <-eng.Ready():
-	default:
+	eng := p.hands.whole()
+	if eng == nil {
 		return nil
 	}
 	oldest := time.Time{} // when the oldest attempt that still lives began

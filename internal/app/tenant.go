@@ -13,7 +13,6 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
-	"github.com/fermi-cluster/fermi/internal/engine/hostengine"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -58,13 +57,13 @@ func (p *part) tryWalls() ([]string, *network.Network, error) {
 		return nil, nil, err
 	}
 	defer space.Close()
-	missing, err := inside.Probe(cmp.Or(p.cfg.FirstUID, hostengine.FirstAuto), p.private(), p.cfg.Data, space.Descriptor())
+	missing, err := inside.Probe(p.firstUID(), p.private(), p.cfg.Data, space.Descriptor())
 	if err != nil {
 		return nil, nil, err
 	}
-	replicas := filepath.Join(p.cfg.Shared, "engine", "replicas")
+	replicas := filepath.Join(p.engineDir(), "replicas")
 	n, err := network.Open(network.Config{
-		Dir: filepath.Join(p.cfg.Shared, "engine", "network"), Pool: cmp.Or(p.cfg.Network, conf.NetworkAuto), Log: p.cfg.Log.With("part", "network"),
+		Dir: filepath.Join(p.engineDir(), "network"), Pool: cmp.Or(p.cfg.Network, conf.NetworkAuto), Log: p.cfg.Log.With("part", "network"),
 		Alive: func(replica string) bool {
 			_, err := os.Lstat(filepath.Join(replicas, replica))
 			return !errors.Is(err, fs.ErrNotExist)
@@ -123,10 +122,6 @@ func (p *part) imageUID(ctx context.Context) int {
 	return uid
 }
 
-func (p *part) book() hostengine.UIDBook {
-	return hostengine.UIDBook{Dir: p.cfg.UIDBook, Data: p.cfg.Shared}
-}
-
 // claimUIDs writes into the machine's book what the projects have already, so that no other instance gives it to
 // its own. Nothing depends on it but them: trouble is logged.
 func (p *part) claimUIDs(ctx context.Context) {
@@ -146,22 +141,10 @@ func (p *part) claimUIDs(ctx context.Context) {
 	}
 }
 
-func (p *part) burnUID(least int) (int, error) {
-	if e := p.engine.Load(); e != nil {
-		return e.BurnUID(least)
-	}
-	return 0, fault.New(fault.Unavailable, "NotLeading", fault.T("This server does not lead.", "本服务器不是主节点。"))
-}
-
 // inventory is the nodes with what is true of tenants on the machine that runs their processes.
 func (p *part) inventory(ctx context.Context) ([]api.Node, error) {
 	nodes, err := p.cfg.Inventory(ctx)
 	tenancy, why := p.walls().say()
-	if e := p.engine.Load(); e != nil && e.Exposed() > 0 {
-		n := e.Exposed()
-		old := fault.T("Replicas that an earlier version started still use the machine's network, until they end (%d).", "由旧版本启动的副本仍在使用本机网络，直至其结束（%d 个）。", n)
-		why = fault.Text{EN: strings.TrimSpace(why.EN + " " + old.EN), ZH: why.ZH + old.ZH}
-	}
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
 		s := &nodes[i].Status

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/hostengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
@@ -33,11 +32,10 @@ func newWorld(t *testing.T) *world {
 func (w *world) register(machine string) *Register {
 	w.t.Helper()
 	dir := filepath.Join(w.dir, machine)
-	e, err := hostengine.New(hostengine.Config{Dir: dir, Exe: "/bin/true", Endpoints: dir + "/x", Mint: func(engine.Name) string { return "" }})
-	if err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	return New(Config{Store: w.store, First: first, Last: last, Burn: e.BurnUID})
+	return New(Config{Store: w.store, First: first, Last: last, Burn: hostengine.UIDs{Dir: dir}.Burn})
 }
 
 func (w *world) project(name string) {
