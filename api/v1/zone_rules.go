@@ -8,10 +8,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// EngineLocal is a zone's engine that runs processes on the machines of the servers.
-const EngineLocal = "local"
-
 const (
+	EngineLocal      = "local" // processes on the machines of the servers
 	engineKubernetes = "kubernetes"
 	maxLatencyMs     = 60_000
 	maxGbps          = 1e6

@@ -30,6 +30,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/train"
 	"github.com/fermi-cluster/fermi/internal/control/zone"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -111,7 +112,7 @@ type part struct {
 	nodes    *node.Controller
 	zones    *zone.Controller
 	api      *server.Server
-	hands    hands // the engine while leading
+	engine   current.Engine
 	started  atomic.Bool
 	collect  func()                          // ends what collectLater began
 	cert     *tls.Certificate                // nil on plain HTTP
@@ -237,13 +238,13 @@ func (p *part) assemble() (err error) {
 			return p.place.Away(ctx, t, node, kind)
 		},
 
-		Store: p.store, History: p.history, Engine: &p.hands, Hub: p.hub, Clock: clock.Real,
+		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real,
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 		Recoveries: telemetry.NewRecoveries(cfg.Registry),
 	})
 	p.nodes = node.New(node.Config{
-		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.hands.nodes,
-		Version: cfg.Version, Launchers: p.hands.launchers,
+		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.engine.Nodes,
+		Version: cfg.Version, Launchers: p.engine.All,
 	})
 	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone")})
 	var contact func() error
@@ -342,14 +343,14 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	if err != nil {
 		return err
 	}
-	defer p.hands.take(eng)()
+	defer p.engine.Take(eng)()
 	feed := engine.NewFeed()
 	defer feed.Close()
 	eng.Watch(feed)
 	p.claimUIDs(ctx)
 	var g run.Group
 	g.Add("engine", eng.Run)
-	g.Add("engine's feed", func(ctx context.Context) error { return p.follow(ctx, feed) })
+	g.Add("engine's feed", func(ctx context.Context) error { return follow(ctx, feed, p.nodes, p.train) })
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
 	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
@@ -377,7 +378,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 // notify is the hub's word that a replica changed: the engine reads its records again, then the
 // task gets a turn.
 func (p *part) notify(taskID string, name engine.Name) {
-	p.hands.poke(name)
+	p.engine.Poke(name)
 	p.train.Notify(taskID, name)
 }
 

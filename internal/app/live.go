@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/sched"
@@ -64,7 +66,7 @@ func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
 	}
 	types, ok := l.place.Capacities()
 	if !ok {
-		return nil, errNotLeading
+		return nil, current.ErrNotLeading
 	}
 	out := make([]server.CapacityView, len(types))
 	for i, t := range types {
@@ -138,7 +140,7 @@ func (l *live) Shares(ctx context.Context) ([]api.QueueShare, error) {
 	}
 	out, ok := l.place.Shares()
 	if !ok {
-		return nil, errNotLeading
+		return nil, current.ErrNotLeading
 	}
 	return out, nil
 }
@@ -151,7 +153,7 @@ func (l *live) Share(ctx context.Context, queue string) (api.QueueShare, error) 
 	}
 	out, ok := l.place.Share(queue)
 	if !ok {
-		return out, errNotLeading
+		return out, current.ErrNotLeading
 	}
 	return out, nil
 }
@@ -163,7 +165,7 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 		return told, err
 	}
 	var out []server.ReplicaView
-	for _, o := range l.hands.Replicas(taskID) {
+	for _, o := range l.engine.Replicas(taskID) {
 		v := server.ReplicaView{Name: string(o.Name), State: string(o.State), Attached: l.hub.Attached(o.Name)}
 		v.Role, v.Index, v.Attempt = parseName(taskID, o.Name)
 		if !o.Started.IsZero() {
@@ -188,18 +190,9 @@ func parseName(taskID string, name engine.Name) (role string, index, attempt int
 		return "", 0, 0
 	}
 	n := len(parts)
-	return strings.Join(parts[:n-2], "-"), atoi(parts[n-2]), atoi(parts[n-1])
-}
-
-func atoi(s string) int {
-	n := 0
-	for _, r := range s {
-		if r < '0' || r > '9' {
-			return 0
-		}
-		n = n*10 + int(r-'0')
-	}
-	return n
+	index, _ = strconv.Atoi(parts[n-2])
+	attempt, _ = strconv.Atoi(parts[n-1])
+	return strings.Join(parts[:n-2], "-"), index, attempt
 }
 
 // processes is how many replicas this machine runs at 256 MiB each.

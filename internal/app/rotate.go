@@ -471,8 +471,8 @@ func (p *part) dropLinkKeys(ctx context.Context) error {
 	if err != nil || len(old) == 0 {
 		return err
 	}
-	eng := p.hands.whole()
-	if eng == nil {
+	replicas, found := p.engine.All()
+	if !found {
 		return nil
 	}
 	oldest := time.Time{} // when the oldest attempt that still lives began
@@ -491,7 +491,7 @@ func (p *part) dropLinkKeys(ctx context.Context) error {
 		}
 		return true
 	})
-	for _, r := range eng.Replicas("") { // also of tasks that have ended: their logs are on their way
+	for _, r := range replicas { // also of tasks that have ended: their logs are on their way
 		if at := p.placedAt(r.TaskID); at.IsZero() {
 			note(time.Unix(1, 0)) // nobody knows: perhaps from before
 		} else {

@@ -57,13 +57,13 @@ func (p *part) tryWalls() ([]string, *network.Network, error) {
 		return nil, nil, err
 	}
 	defer space.Close()
-	missing, err := inside.Probe(p.firstUID(), p.private(), p.cfg.Data, space.Descriptor())
+	missing, err := inside.Probe(firstUID(p.cfg), p.private(), p.cfg.Data, space.Descriptor())
 	if err != nil {
 		return nil, nil, err
 	}
-	replicas := filepath.Join(p.engineDir(), "replicas")
+	replicas := filepath.Join(engineDir(p.cfg), "replicas")
 	n, err := network.Open(network.Config{
-		Dir: filepath.Join(p.engineDir(), "network"), Pool: cmp.Or(p.cfg.Network, conf.NetworkAuto), Log: p.cfg.Log.With("part", "network"),
+		Dir: filepath.Join(engineDir(p.cfg), "network"), Pool: cmp.Or(p.cfg.Network, conf.NetworkAuto), Log: p.cfg.Log.With("part", "network"),
 		Alive: func(replica string) bool {
 			_, err := os.Lstat(filepath.Join(replicas, replica))
 			return !errors.Is(err, fs.ErrNotExist)
@@ -97,7 +97,7 @@ func (p *part) uid(ctx context.Context, project string, fence store.Epoch) (int,
 func (p *part) uids() tenant.Config {
 	c := tenant.Config{Store: p.store, First: p.cfg.FirstUID, Last: p.cfg.LastUID - 1, Burn: p.burnUID} // the last keeps the images
 	if p.cfg.FirstUID == 0 {
-		c.Take = p.book().Take
+		c.Take = uidBook(p.cfg).Take
 	}
 	return c
 }
@@ -114,7 +114,7 @@ func (p *part) imageUID(ctx context.Context) int {
 	used, err := tenant.Used(ctx, p.store, 0)
 	uid := 0
 	if err == nil {
-		uid, err = p.book().Images(used)
+		uid, err = uidBook(p.cfg).Images(used)
 	}
 	if err != nil {
 		p.cfg.Log.Warn("no uid is set aside for images; tasks with one are refused", "error", err)
@@ -132,7 +132,7 @@ func (p *part) claimUIDs(ctx context.Context) {
 	if err != nil || len(used) == 0 {
 		return
 	}
-	clashes, err := p.book().Claim(used)
+	clashes, err := uidBook(p.cfg).Claim(used)
 	if err != nil {
 		p.cfg.Log.Warn("the uids of projects were not written into the machine's book", "error", err)
 	}

@@ -172,7 +172,7 @@ type Engine interface {
 	Start(ctx context.Context, r Replica) error
 	// Stop asks the launcher to end the tree: SIGTERM, grace, SIGKILL. Returns at once; the end
 	// comes as an observation. Unknown or ended replicas are fine. A replica not yet started
-	// then never starts.
+	// then never starts. An order counts while its leader leads: the next one repeats what it wants.
 	Stop(ctx context.Context, name Name, grace time.Duration) error
 	// Remove forgets a replica that is Done and deletes what it left. Unknown is fine.
 	Remove(ctx context.Context, name Name) error

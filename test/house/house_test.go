@@ -158,6 +158,8 @@ func TestTableIsTheTable(t *testing.T) {
 		{"internal/control/train", "internal/launch"},
 		{"internal/launch", "internal/control/train"},
 		{"internal/engine/hostengine", "internal/store"},
+		{"internal/engine/hostengine", "internal/engine/fakeengine"},
+		{"internal/engine/router", "internal/engine/hostengine"},
 		{"internal/blob/folder", "internal/history"},
 		{"internal/store", "internal/history"},
 		{"sched", "internal/store"},

@@ -55,6 +55,9 @@ var table = []row{
 	{"3 engine, processes of the host", []string{"internal/engine/hostengine"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory", "internal/engine/network",
 	})},
+	{"3 engine, in memory", []string{"internal/engine/fakeengine"}, join(foundation, vocabulary, []string{"internal/engine"})},
+	{"3 engine, several by zone, the one of now", []string{"internal/engine/router", "internal/engine/current"}, join(foundation, vocabulary, []string{"internal/engine"})},
+	{"3 engine, the suite of its adapters", []string{"internal/engine/enginetest"}, join(foundation, vocabulary, []string{"internal/engine"})},
 
 	{"4 reconcile", []string{"internal/reconcile"}, below4},
 	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb"})},

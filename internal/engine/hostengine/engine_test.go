@@ -113,6 +113,12 @@ func (h *house) openOn(n *network.Network) (*Engine, func()) {
 		h.t.Fatal(err)
 	}
 	e.pause = time.Millisecond
+	return e, h.run(e)
+}
+
+// run follows an engine and runs it; the function ends that.
+func (h *house) run(e *Engine) func() {
+	h.t.Helper()
 	feed := engine.NewFeed()
 	e.Watch(feed)
 	go h.follow(feed)
@@ -128,7 +134,7 @@ func (h *house) openOn(n *network.Network) (*Engine, func()) {
 		feed.Close()
 	})
 	h.t.Cleanup(close)
-	return e, close
+	return close
 }
 
 // follow takes down what a feed says of replicas.
