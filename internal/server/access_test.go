@@ -165,22 +165,6 @@ func TestRateLimits(t *testing.T) {
 	w.refused("GET", "/api/v1/watch/zones", nil, 429, "TooManyStreams")
 }
 
-func TestBuckets(t *testing.T) {
-	l := newLimiters(Limits{Remembered: 10}.withDefaults(), realClock{})
-	l.calls.max = 10
-	for i := range 1000 {
-		l.calls.take(fmt.Sprint(i))
-	}
-	if n := len(l.calls.by); n > 10 {
-		t.Errorf("%d buckets are remembered", n)
-	}
-}
-
-type realClock struct{}
-
-func (realClock) Now() time.Time                         { return time.Now() }
-func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
 // asking are the routes that read with a body.
 var asking = map[string]bool{"previewPlacement": true, "previewRecipe": true, "previewExisting": true}
 
@@ -194,7 +178,7 @@ func TestRouteTable(t *testing.T) {
 		if rt.look && rt.media == "" {
 			t.Errorf("%s %s hands out no bytes, and yet is audited as a read", rt.method, rt.path)
 		}
-		if w.server.kinds.rules.by[rt.id].task && rt.method != "GET" && !rt.open {
+		if r, _ := w.server.rules.of(rt.id); r.task && rt.method != "GET" && !rt.open {
 			t.Errorf("%s %s: a task's token only reads", rt.method, rt.path)
 		}
 		if rt.open && !slices.Contains([]string{"healthz", "readyz", "signIn"}, rt.id) {

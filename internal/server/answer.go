@@ -129,3 +129,12 @@ func language(header string) string {
 	}
 	return best
 }
+
+// jsonText is a value as JSON; "" where it has no such form.
+func jsonText(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}

@@ -214,7 +214,7 @@ func (s *archives) put(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	defer s.streams.guard(ctx, c, nil)()
-	digest, n, err := blob.PutContent(ctx, s.blob, "archives", stalling{c, c.r.Body}, limit)
+	digest, n, err := blob.PutContent(ctx, s.blob, "archives", c.uploaded(), limit)
 	if err != nil {
 		var ours *fault.Error
 		if errors.As(err, &ours) {

@@ -169,11 +169,3 @@ func (a *auditor) writeStranger(ctx context.Context, c *call, reason string) {
 		a.write(ctx, e)
 	}
 }
-
-func jsonText(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return ""
-	}
-	return string(data)
-}

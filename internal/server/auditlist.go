@@ -146,7 +146,7 @@ func (s *auditReader) export(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Type", mediaLines)
 	h.Set("Content-Disposition", attachment(fmt.Sprintf("fermi-audit-%s.jsonl", s.auditor.clock.Now().UTC().Format("20060102-150405"))))
 	defer s.streams.guard(ctx, c, nil)()
-	w := patient{c}
+	w := c.patient()
 	send := func(v any) error {
 		line, err := encode(v)
 		if err == nil {

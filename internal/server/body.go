@@ -108,8 +108,14 @@ func (s stalling) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// uploaded is the request's body, for a long upload.
+func (c *call) uploaded() io.Reader { return stalling{c, c.r.Body} }
+
 // patient gives every write of a long answer its own deadline.
 type patient struct{ c *call }
+
+// patient is where a long answer is written to.
+func (c *call) patient() patient { return patient{c} }
 
 func (p patient) Header() http.Header { return p.c.w.Header() }
 func (p patient) WriteHeader(status int) {

@@ -30,7 +30,7 @@ func (s *writer) create(ctx context.Context, c *call, row api.KindInfo) (*reply,
 	if err != nil {
 		return nil, err
 	}
-	h := s.kinds.by[row.Kind]
+	h := s.kinds.of(row.Kind)
 	if h.read.instead != nil {
 		if rep, err := h.read.instead(ctx, c, data); rep != nil || err != nil {
 			return rep, err
@@ -79,7 +79,7 @@ func (s *writer) scope(ctx context.Context, c *call, m *api.Meta, row api.KindIn
 // make takes a decoded object through access, admission, defaults and the commit. Nothing of
 // what only the server may set is taken from it.
 func (s *writer) make(ctx context.Context, c *call, o api.Object) (*reply, error) {
-	h := s.kinds.by[o.Kind()]
+	h := s.kinds.of(o.Kind())
 	m := o.GetMeta()
 	*m = api.Meta{Name: m.Name, DisplayName: m.DisplayName, Project: m.Project, Labels: m.Labels}
 	c.note.about(o)
@@ -132,7 +132,7 @@ func (s *writer) admission(ctx context.Context, c *call, o api.Object, dry bool)
 	now := s.clock.Now().UTC()
 	m.ID = s.ids.New(api.MustInfo(o.Kind()).IDPrefix)
 	m.Owner, m.CreatedAt, m.UpdatedAt, m.Revision = c.who.name(), now, now, 0
-	admit := s.kinds.by[o.Kind()].admit
+	admit := s.kinds.of(o.Kind()).admit
 	if admit == nil {
 		return b, nil
 	}
@@ -148,7 +148,7 @@ func (s *writer) born(c *call, b birth, rev int64) *reply {
 	o := b.object
 	c.note.after(o)
 	c.tell(o, "Created", fault.T("Created.", "已创建。"))
-	text := s.kinds.by[o.Kind()].born.message
+	text := s.kinds.of(o.Kind()).born.message
 	if text.IsZero() {
 		text = fault.T("Created", "创建成功")
 	}
@@ -157,7 +157,7 @@ func (s *writer) born(c *call, b birth, rev int64) *reply {
 
 // bornData is what a create answers with.
 func (s *writer) bornData(o api.Object, secret string) any {
-	if data := s.kinds.by[o.Kind()].born.data; data != nil {
+	if data := s.kinds.of(o.Kind()).born.data; data != nil {
 		return data(o, secret)
 	}
 	return s.kinds.hide(o)
@@ -189,7 +189,7 @@ func (s *writer) alsoWrong(ctx context.Context, c *call, h *hooks, data []byte, 
 
 // alsoMissing adds to why a new object is refused what it names that is not there.
 func (s *writer) alsoMissing(ctx context.Context, c *call, o api.Object, err error) error {
-	references := s.kinds.by[o.Kind()].references
+	references := s.kinds.of(o.Kind()).references
 	if references == nil || !fault.Is(err, fault.Invalid) || len(fault.From(err).Fields) == 0 {
 		return err
 	}

@@ -176,15 +176,3 @@ func (w *world) anyTask() string {
 	}
 	return "any"
 }
-
-func FuzzHost(f *testing.F) {
-	for _, h := range []string{"localhost:1", "[::1]:7070", "evil.example", "127.0.0.1"} {
-		f.Add(h)
-	}
-	ours := []string{"fermi.example"}
-	f.Fuzz(func(t *testing.T, host string) {
-		if knownHost(host, ours) && strings.Contains(host, "evil") && !strings.Contains(host, "%") { // an address may carry a zone
-			t.Fatalf("%q is taken for ours", host)
-		}
-	})
-}

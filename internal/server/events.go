@@ -69,7 +69,7 @@ func (s *events) list(ctx context.Context, c *call) (*reply, error) {
 	if c.who.seesAll() {
 		return s.of(ctx, c, q)
 	}
-	if q.Kind != "" && c.who.reachOf(s.judge.rules.kinds[q.Kind].read) == all {
+	if q.Kind != "" && s.judge.readsAll(c.who, q.Kind) {
 		return s.of(ctx, c, q)
 	}
 	if q.Project == "" {

@@ -12,7 +12,7 @@ import (
 
 // previewExisting shows what running environments would be together as the nodes of a training.
 func (s *previews) previewExisting(ctx context.Context, c *call) (*reply, error) {
-	data, err := c.readBody(s.writer.body)
+	data, err := c.readBody(s.body)
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (s *previews) previewExisting(ctx context.Context, c *call) (*reply, error)
 }
 
 func (s *previews) createExisting(ctx context.Context, c *call) (*reply, error) {
-	data, err := c.readBody(s.writer.body)
+	data, err := c.readBody(s.body)
 	if err != nil {
 		return nil, err
 	}

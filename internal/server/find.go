@@ -45,7 +45,7 @@ func (s *finder) resolve(ctx context.Context, c *call, row api.KindInfo, nameOrI
 }
 
 func (s *finder) look(ctx context.Context, c *call, row api.KindInfo, nameOrID string) (found, error) {
-	if called := s.kinds.by[row.Kind].called; called != nil {
+	if called := s.kinds.of(row.Kind).called; called != nil {
 		var err error
 		if nameOrID, err = called(ctx, nameOrID); err != nil {
 			return found{}, err

@@ -156,6 +156,9 @@ func (k *kinds) complete() error {
 	return nil
 }
 
+// of is the row of a kind; nil where there is none.
+func (k *kinds) of(kind api.Kind) *hooks { return k.by[kind] }
+
 // hide removes what nobody may see, without touching the shared object.
 func (k *kinds) hide(o api.Object) api.Object {
 	if h := k.by[o.Kind()]; h != nil && h.present.hide != nil {

@@ -57,7 +57,7 @@ func (s *states) readRank(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Disposition", attachment("rank-"+strconv.Itoa(rank)+".image"))
 	defer s.streams.guard(ctx, c, task)()
 	s.auditor.rememberRead(c, fmt.Sprintf("step %d, rank %d", step, rank))
-	if err := image.Send(ctx, patient{c}); err != nil {
+	if err := image.Send(ctx, c.patient()); err != nil {
 		return nil, err // the connection is cut: half a state must not look whole
 	}
 	return nil, nil

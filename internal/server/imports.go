@@ -87,7 +87,7 @@ func (s *states) putRank(ctx context.Context, c *call) (*reply, error) {
 		return nil, err
 	}
 	defer s.streams.guard(ctx, c, task)()
-	body := http.MaxBytesReader(c.w, io.NopCloser(stalling{c, c.r.Body}), s.limits.State)
+	body := http.MaxBytesReader(c.w, io.NopCloser(c.uploaded()), s.limits.State)
 	part, err := s.imports.Receive(ctx, task.Meta.ID, step, rank, body)
 	if err != nil {
 		if fault.Is(err, fault.Invalid) {

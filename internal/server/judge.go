@@ -54,6 +54,11 @@ func (j *judge) mayRead(ctx context.Context, w *caller, o api.Object) (bool, err
 	return false, nil
 }
 
+// readsAll says whether the caller sees all objects of a kind.
+func (j *judge) readsAll(w *caller, kind api.Kind) bool {
+	return w.reachOf(j.rules.kinds[kind].read) == all
+}
+
 // mayWrite refuses with Forbidden and why. o carries at least project, name and what decides.
 func (j *judge) mayWrite(ctx context.Context, w *caller, o api.Object) error {
 	k := j.rules.kinds[o.Kind()]

@@ -14,12 +14,8 @@ type Limits struct {
 	Body    int64 // bytes of a manifest; 4 MiB
 	Archive int64 // bytes of a code archive; 2 GiB
 	State   int64 // bytes of an uploaded rank's state; 1 TiB
-	// Rate and Burst are requests of a user, with all tokens; 200/s and 400.
-	Rate  float64
-	Burst int
-	// AuthRate and AuthBurst are refused tokens per remote address; 1/s and 30.
-	AuthRate  float64
-	AuthBurst int
+	Rates
+	Lives
 	// Streams is how many streams a user may hold open; 128.
 	Streams int
 	// KeepAlive is between comments on an idle stream (15 s), Recheck between two looks at a
@@ -32,13 +28,28 @@ type Limits struct {
 	// HandOver is how long a followed log waits, after the task ended, for replicas that still
 	// hand over their logs; 60 s.
 	HandOver time.Duration
-	// Session is how long a session lasts (7 days), Idle how long it lasts unused (12 h), Code how
-	// long a sign-in code waits (5 min).
-	Session, Idle, Code time.Duration
 	// Remembered is how many callers the limiters remember; 10,000.
 	Remembered int
 }
 
+// Rates bound how often somebody may come.
+type Rates struct {
+	// Rate and Burst are requests of a user, with all tokens; 200/s and 400.
+	Rate  float64
+	Burst int
+	// AuthRate and AuthBurst are refused tokens per remote address; 1/s and 30.
+	AuthRate  float64
+	AuthBurst int
+}
+
+// Lives bound how long somebody is let in.
+type Lives struct {
+	// Session is how long a session lasts (7 days), Idle how long it lasts unused (12 h), Code how
+	// long a sign-in code waits (5 min).
+	Session, Idle, Code time.Duration
+}
+
+// withDefaults fills in what is zero.
 func (l Limits) withDefaults() Limits {
 	set(&l.Body, 4<<20)
 	set(&l.Archive, 2<<30)

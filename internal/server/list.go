@@ -50,7 +50,7 @@ func (s *lister) filterOf(q values, kind api.Kind) filter {
 		project: q.text("project"), name: q.text("name"), owner: q.text("owner"), queue: q.text("queue"),
 		phases: q.all("phase"), labels: q.pairs("label"), raw: q.text("search"), search: history.Fold(q.text("search")),
 	}
-	if h := s.kinds.by[kind]; h.filter != nil {
+	if h := s.kinds.of(kind); h.filter != nil {
 		f.by = h.filter.by
 	}
 	return f

@@ -284,11 +284,11 @@ func (m *matrix) creations(path string, row api.KindInfo, p *person) []ask {
 }
 
 // rules are the table of access.
-func (m *matrix) rules() *rules { return m.server.kinds.rules }
+func (m *matrix) rules() *rules { return m.server.rules }
 
 // allowed is what the table says; written anew here, from what the words of the table mean.
 func (m *matrix) allowed(p *person, rt *route, yours bool) bool {
-	r := m.rules().by[rt.id]
+	r, _ := m.rules().of(rt.id)
 	switch {
 	case rt.open:
 		return true
@@ -330,12 +330,12 @@ func TestAccessMatrix(t *testing.T) {
 	for _, operations := range doc.Paths {
 		documented += len(operations)
 	}
-	if documented != len(m.server.face.routes) || documented != len(m.rules().by) {
-		t.Errorf("%d operations in the document, %d routes, %d rows in the table of access", documented, len(m.server.face.routes), len(m.rules().by))
+	if documented != len(m.server.face.routes) || documented != m.rules().size() {
+		t.Errorf("%d operations in the document, %d routes, %d rows in the table of access", documented, len(m.server.face.routes), m.rules().size())
 	}
 	cases, changes := 0, 0
 	for _, rt := range m.server.face.routes {
-		if _, ok := m.rules().by[rt.id]; !ok {
+		if _, ok := m.rules().of(rt.id); !ok {
 			t.Errorf("%s %s (%s) has no row in the table of access", rt.method, rt.path, rt.id)
 			continue
 		}

@@ -28,7 +28,7 @@ func (s *objects) filterParams(row api.KindInfo) []param {
 	if row.Project {
 		params = append(params, paramProject)
 	}
-	if f := s.kinds.by[row.Kind].filter; f != nil {
+	if f := s.kinds.of(row.Kind).filter; f != nil {
 		params = append(params, param{name: "phase", form: formList, doc: "Any of these.", enum: f.phases}, param{name: "queue", doc: "In this queue."})
 	}
 	return params
@@ -75,7 +75,7 @@ func (s *objects) routes(row api.KindInfo, reg *schemas) []*route {
 	if !row.Users {
 		return routes
 	}
-	h := s.kinds.by[row.Kind]
+	h := s.kinds.of(row.Kind)
 	create := &route{
 		method: http.MethodPost, path: all, id: "create" + word, summary: "Create one.", tag: row.Plural, kind: row.Kind, verb: "create",
 		query: append(scopeParams(row), paramDryRun),
@@ -117,7 +117,7 @@ func (s *objects) get(ctx context.Context, c *call, row api.KindInfo) (*reply, e
 		return nil, err
 	}
 	object := f.object
-	if detail := s.kinds.by[row.Kind].present.detail; detail != nil {
+	if detail := s.kinds.of(row.Kind).present.detail; detail != nil {
 		if object, err = detail(ctx, object); err != nil {
 			return nil, err
 		}

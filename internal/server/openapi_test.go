@@ -319,7 +319,7 @@ func TestExamples(t *testing.T) {
 		if !row.Users {
 			continue
 		}
-		a := w.do("POST", "/api/v1/"+row.Plural, w.admin, w.server.kinds.by[row.Kind].read.example)
+		a := w.do("POST", "/api/v1/"+row.Plural, w.admin, w.server.kinds.of(row.Kind).read.example)
 		if a.status != 200 {
 			t.Errorf("%s: %s", row.Kind, a.raw)
 			continue

@@ -99,7 +99,7 @@ func (s *outputs) read(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Disposition", attachment(path.Base(file)))
 	defer s.streams.guard(ctx, c, task)()
 	s.auditor.rememberRead(c, file)
-	w := &ranged{patient: patient{c}}
+	w := &ranged{patient: c.patient()}
 	http.ServeContent(w, c.r, "", info.Modified, r)
 	if err := c.wasCut(); err != nil {
 		return nil, err // the connection is cut: a short file must not look whole

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/id"
 )
 
 // previews answers what would become of a task, and submits work that runs inside other tasks.
@@ -19,10 +20,12 @@ type previews struct {
 	gate   *gate
 	around *surroundings
 	live   taskLive
+	ids    *id.Source
+	body   int64 // bytes of a manifest
 }
 
-func newPreviews(w *writer, g *gate, live taskLive) *previews {
-	return &previews{truth: w.truth, judge: w.judge, writer: w, gate: g, around: &surroundings{w.truth}, live: live}
+func newPreviews(f *finder, w *writer, g *gate, live taskLive, ids *id.Source, body int64) *previews {
+	return &previews{truth: f.truth, judge: f.judge, writer: w, gate: g, around: &surroundings{f.truth}, live: live, ids: ids, body: body}
 }
 
 // routes are about where work would stand.
@@ -88,7 +91,7 @@ func (s *previews) preview(ctx context.Context, c *call) (*reply, error) {
 // wish reads a task that is only asked about: checked as a new one is, and never made. id is the
 // route's.
 func (s *previews) wish(ctx context.Context, c *call, id string) (*api.TrainingTask, error) {
-	data, err := c.readBody(s.writer.body)
+	data, err := c.readBody(s.body)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +117,7 @@ func (s *previews) wish(ctx context.Context, c *call, id string) (*api.TrainingT
 	if err := s.judge.mayAbout(ctx, c.who, id, task); err != nil {
 		return nil, err
 	}
-	if err := api.Prepare(task, s.writer.ids.Random); err != nil {
+	if err := api.Prepare(task, s.ids.Random); err != nil {
 		return nil, err
 	}
 	if err := s.gate.admit(ctx, c, &birth{object: task}, task, true); err != nil {

@@ -145,7 +145,7 @@ Accepted, and survived:
 // checkQueue admits a queue without writing it; the operations must hold at the commit.
 func (w *world) checkQueue(q *api.Queue) ([]store.Op, error) {
 	b := birth{object: q}
-	err := w.server.kinds.by[api.KindQueue].admit(w.t.Context(), nil, &b, false)
+	err := w.server.kinds.of(api.KindQueue).admit(w.t.Context(), nil, &b, false)
 	return b.ops, err
 }
 

@@ -22,7 +22,7 @@ func (s *writer) remove(ctx context.Context, c *call, row api.KindInfo) (*reply,
 		return nil, err
 	}
 	c.note.before(f.object)
-	h := s.kinds.by[row.Kind]
+	h := s.kinds.of(row.Kind)
 	switch {
 	case f.archived:
 		return s.forget(ctx, c, h, f.object)

@@ -101,7 +101,7 @@ func TestSecretAdmittedAgain(t *testing.T) {
 	for _, name := range []string{"first", "second"} {
 		x.Meta.Name = name
 		b := birth{object: x}
-		must(t, w.server.kinds.by[api.KindSecret].admit(t.Context(), c, &b, false))
+		must(t, w.server.kinds.of(api.KindSecret).admit(t.Context(), c, &b, false))
 		made := b.object.(*api.Secret)
 		value, err := w.cfg.Box.Open(made.Spec.Sealed["k"], api.SealContext("default", name, "k"))
 		if err != nil || value != "geheim" || len(made.Spec.Data) > 0 {

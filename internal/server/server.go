@@ -112,6 +112,7 @@ func (c Config) withDefaults() Config {
 type Server struct {
 	face     *face
 	kinds    *kinds
+	rules    *rules
 	sessions *sessions
 	streams  *streams
 	auditor  *auditor

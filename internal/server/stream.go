@@ -31,9 +31,9 @@ type streams struct {
 }
 
 // newStreams counts the open ones in gauge.
-func newStreams(d *door, j *judge, contact func() error, gauge prometheus.Gauge) *streams {
+func newStreams(d *door, j *judge, l Limits, counts *streamCount, c clock.Clock, contact func() error, gauge prometheus.Gauge) *streams {
 	return &streams{
-		door: d, judge: j, limits: d.limits, counts: d.counts.streams, clock: d.clock, contact: contact, gauge: gauge, closing: make(chan struct{}),
+		door: d, judge: j, limits: l, counts: counts, clock: c, contact: contact, gauge: gauge, closing: make(chan struct{}),
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *streams) open(ctx context.Context, c *call, media string) (*stream, err
 		dirty: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	st.who.Store(c.who)
-	out := patient{c}
+	out := c.patient()
 	st.buf = bufio.NewWriterSize(out, 32<<10)
 	if media != mediaEvents {
 		media += "; charset=utf-8"

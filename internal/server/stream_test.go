@@ -121,10 +121,16 @@ func TestWatchFilter(t *testing.T) {
 
 // TestRevokedStream: a stream ends soon after its token, and says why.
 func TestRevokedStream(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.Limits.Recheck, c.Limits.KeepAlive = 20*time.Millisecond, 10*time.Millisecond })
+	w := newWorld(t, func(c *Config) {
+		c.Limits.Recheck, c.Limits.KeepAlive, c.Limits.Streams = 20*time.Millisecond, 10*time.Millisecond, 1
+	})
 	ann := w.user("ann", api.RoleMember)
+	again := w.token("again", "ann", "", nil)
 	e := w.events("/api/v1/watch/zones", ann)
 	e.want("synced")
+	if a := w.do("GET", "/api/v1/watch/zones", again, nil); a.Reason != "TooManyStreams" {
+		t.Fatalf("%s", a.raw)
+	}
 	w.ok("DELETE", "/api/v1/tokens/ann", nil, nil)
 	ev, err := e.next()
 	if err != nil || ev.name != "error" || !strings.Contains(ev.data, "BadToken") {
@@ -134,9 +140,9 @@ func TestRevokedStream(t *testing.T) {
 		t.Fatal("the stream goes on")
 	}
 	eventually(t, "its place is free", func() bool {
-		w.server.counts.streams.mu.Lock()
-		defer w.server.counts.streams.mu.Unlock()
-		return len(w.server.counts.streams.held) == 0
+		resp := w.open("GET", "/api/v1/watch/zones", again, nil)
+		defer resp.Body.Close()
+		return resp.StatusCode == 200
 	})
 }
 

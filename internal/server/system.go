@@ -77,7 +77,7 @@ func (s *system) metrics(_ context.Context, c *call) (*reply, error) {
 	if s.gatherer == nil {
 		return nil, fault.New(fault.NotFound, "NoMetrics", fault.T("This server keeps no metrics.", "该服务器未启用指标。"))
 	}
-	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{}).ServeHTTP(patient{c}, c.r)
+	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{}).ServeHTTP(c.patient(), c.r)
 	return nil, nil
 }
 
@@ -97,7 +97,7 @@ func (s *system) backup(ctx context.Context, c *call) (*reply, error) {
 	c.w.Header().Set("Content-Type", "application/x-tar")
 	c.w.Header().Set("Content-Disposition", attachment(fmt.Sprintf("fermi-%s.tar", s.clock.Now().UTC().Format("20060102-150405"))))
 	defer s.streams.guard(ctx, c, nil)()
-	if err := s.write(ctx, patient{c}); err != nil {
+	if err := s.write(ctx, c.patient()); err != nil {
 		return nil, err // the connection is cut: a short tar must not look whole
 	}
 	s.auditor.remember(c, "ok")

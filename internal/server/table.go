@@ -111,6 +111,15 @@ func newRules() *rules {
 	return &rules{by: maps.Clone(table), kinds: map[api.Kind]kindAccess{}}
 }
 
+// of is the rule of an operation; ok is false where there is none.
+func (r *rules) of(id string) (one rule, ok bool) {
+	one, ok = r.by[id]
+	return one, ok
+}
+
+// size is how many operations have a rule.
+func (r *rules) size() int { return len(r.by) }
+
 // add gives the plain verbs of a kind their rules.
 func (r *rules) add(row api.KindInfo, a kindAccess) {
 	r.kinds[row.Kind] = a
@@ -133,4 +142,9 @@ var (
 var (
 	writeOperators = rule{all, all, none, none, power, false}
 	writeAdmins    = rule{all, none, none, none, power, false}
+	// writeTasks is of work in projects, writeSecrets of what only a full token touches there, writeMine of what
+	// everybody has.
+	writeTasks   = rule{all, none, own, none, tasks, false}
+	writeSecrets = rule{all, none, own, none, power, false}
+	writeMine    = rule{all, own, own, own, power, false}
 )

@@ -16,7 +16,7 @@ import (
 func taskHooks(g *gate, p *previews, d *desk, left *leftovers) *hooks {
 	return &hooks{
 		kind:   api.KindTrainingTask,
-		access: kindAccess{read: readOwn, write: rule{all, none, own, none, tasks, false}, task: true},
+		access: kindAccess{read: readOwn, write: writeTasks, task: true},
 		read: reading{
 			instead: func(ctx context.Context, c *call, data []byte) (*reply, error) {
 				if wantsExisting(data) {

@@ -30,7 +30,7 @@ func (s *tokens) hooks() *hooks {
 	return &hooks{
 		kind: api.KindToken,
 		access: kindAccess{
-			read: readOwn, write: rule{all, own, own, own, power, false},
+			read: readOwn, write: writeMine,
 			mine:    func(w *caller, o api.Object) bool { return o.(*api.Token).Spec.User == w.name() },
 			notMine: fault.T("Only an admin makes or changes tokens of others.", "只有管理员可以管理他人的令牌。"),
 		},

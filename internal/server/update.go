@@ -20,7 +20,7 @@ func (s *writer) update(ctx context.Context, c *call, row api.KindInfo) (*reply,
 	if err != nil {
 		return nil, err
 	}
-	h := s.kinds.by[row.Kind]
+	h := s.kinds.of(row.Kind)
 	if h.read.settle != nil {
 		if err := h.read.settle(ctx, given); err != nil {
 			return nil, err

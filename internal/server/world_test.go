@@ -146,7 +146,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.cfg = cfg
 	w.server, err = New(cfg)
 	must(t, err)
-	w.server.sessions.passwords.cost = cost{64, 1, 1} // tests sign in often
+	w.server.sessions.passwords.cost = cost{memory: 64, times: 1, lanes: 1} // tests sign in often
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.base = "http://" + l.Addr().String()
