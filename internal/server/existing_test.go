@@ -123,7 +123,7 @@ func TestSubmitExisting(t *testing.T) {
 	for _, path := range []string{submitPath, "/api/v1/training-tasks"} {
 		var got submitted
 		w.ok("POST", path, seedRequest(false), &got)
-		if got.TaskID == "" || got.Status != "pending" || got.DistributedInfo == nil || *got.DistributedInfo != (distributedInfo{3, 14, "env-001", "deepspeed"}) {
+		if got.TaskID == "" || got.Status != "pending" || got.DistributedInfo == nil || *got.DistributedInfo != (distributedInfo{NodeCount: 3, TotalGPUs: 14, MasterNode: "env-001", Framework: "deepspeed"}) {
 			t.Errorf("%s: %+v %+v", path, got, got.DistributedInfo)
 		}
 		spec := got.Task.Spec
