@@ -6,6 +6,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -33,10 +34,10 @@ func emptyServer(t testing.TB) *Server {
 	return s
 }
 
-func routeOf(t testing.TB, s *Server, id string) *route {
+func routeOf(t testing.TB, s *Server, id string) *rest.Route {
 	t.Helper()
 	for _, rt := range s.face.routes {
-		if rt.id == id {
+		if rt.ID == id {
 			return rt
 		}
 	}

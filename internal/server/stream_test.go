@@ -18,6 +18,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/objects"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -68,7 +70,7 @@ func TestWatch(t *testing.T) {
 			break
 		}
 		if ev.name == "kept" {
-			var k keptObject
+			var k objects.KeptObject
 			must(t, json.Unmarshal([]byte(ev.data), &k))
 			heard["kept "+k.ID] = true
 			continue
@@ -225,7 +227,7 @@ func TestFollow(t *testing.T) {
 	task := w.submit("t")
 	name := string(engine.NameOf(task.Meta.ID, "worker", 0, 1))
 	log := &writeLog{w: w, task: task.Meta.ID, replica: name}
-	w.live.set(task.Meta.ID, ReplicaView{Name: name, State: string(engine.StateRunning)})
+	w.live.set(task.Meta.ID, train.ReplicaView{Name: name, State: string(engine.StateRunning)})
 	e := w.events("/api/v1/training-tasks/t/logs?follow=true", w.admin)
 	text := w.open("GET", "/api/v1/training-tasks/t/logs?follow=true", w.admin, nil)
 	defer text.Body.Close()
@@ -235,7 +237,7 @@ func TestFollow(t *testing.T) {
 		log.add(want)
 		ev, err := e.next()
 		must(t, err)
-		var got logLine
+		var got train.LogLine
 		must(t, json.Unmarshal([]byte(ev.data), &got))
 		if got.Text != want || got.Replica != "worker-0" || got.Stream != "stdout" || got.Attempt != 1 {
 			t.Fatalf("%+v", got)
@@ -253,7 +255,7 @@ func TestFollow(t *testing.T) {
 	if !strings.Contains(ev.data, "last words") {
 		t.Fatalf("%+v", ev)
 	}
-	w.live.set(task.Meta.ID, ReplicaView{Name: name, State: string(engine.StateDone)})
+	w.live.set(task.Meta.ID, train.ReplicaView{Name: name, State: string(engine.StateDone)})
 	if ev, err := e.next(); err != nil || ev.name != "end" {
 		t.Fatalf("%+v %v", ev, err)
 	}
