@@ -6,7 +6,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
-	"github.com/fermi-cluster/fermi/internal/server/rest"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -32,15 +31,4 @@ func emptyServer(t testing.TB) *Server {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func routeOf(t testing.TB, s *Server, id string) *rest.Route {
-	t.Helper()
-	for _, rt := range s.face.routes {
-		if rt.ID == id {
-			return rt
-		}
-	}
-	t.Fatal("there is no route " + id)
-	return nil
 }

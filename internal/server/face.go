@@ -157,7 +157,7 @@ func (s *face) run(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Q = q
+	c.Query = q
 	if err := c.MediaKnown(); err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (s *system) rotate(ctx context.Context, c *rest.Call) (*rest.Reply, error) 
 		if whole && fault.ReasonOf(err) == "NothingToRotate" {
 			text, err = fault.From(err).Message, nil
 		}
-		c.Note.Name, c.Note.What = strings.Join(wish.Keys, ","), rest.JsonText(map[string]any{"keys": wish.Keys})
+		c.Note.Name, c.Note.What = strings.Join(wish.Keys, ","), rest.JSONText(map[string]any{"keys": wish.Keys})
 		if err != nil {
 			return nil, err
 		}

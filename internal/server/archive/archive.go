@@ -138,7 +138,7 @@ func (s *Archives) mayUse(ctx context.Context, w *access.Caller, project *api.Pr
 
 // project is the project that an upload or a question names; nil when it names none.
 func (s *Archives) project(ctx context.Context, c *rest.Call, write bool) (*api.Project, error) {
-	name := c.Q.Text("project")
+	name := c.Query.Text("project")
 	if name == "" {
 		return nil, nil
 	}

@@ -97,7 +97,7 @@ func (a *Auditor) RememberRefusal(c *rest.Call, e *fault.Error) {
 		a.writeOften(ctx, c, a.entry(c, c.Route.Verb, e.Reason), "")
 	case !c.Route.Changes() && c.Who != nil && e.Code == fault.Forbidden:
 		entry := a.entry(c, "read", e.Reason)
-		entry.Detail = rest.JsonText(map[string]any{"operation": c.Route.ID})
+		entry.Detail = rest.JSONText(map[string]any{"operation": c.Route.ID})
 		a.writeOften(ctx, c, entry, "")
 	default:
 		a.Remember(c, e.Reason)
@@ -111,7 +111,7 @@ func (a *Auditor) RememberRead(c *rest.Call, what string) {
 	defer cancel()
 	e := a.entry(c, c.Route.Verb, "ok")
 	if what != "" {
-		e.Detail = rest.JsonText(map[string]any{"what": refuse.Clip(what, 1024)})
+		e.Detail = rest.JSONText(map[string]any{"what": refuse.Clip(what, 1024)})
 	}
 	a.writeOften(ctx, c, e, what)
 }

@@ -79,13 +79,13 @@ func (s *Reader) Routes(reg *rest.Schemas, kinds rest.Param) []*rest.Route {
 func (s *Reader) query(ctx context.Context, c *rest.Call) (q history.AuditQuery, partial bool, err error) {
 	now := s.auditor.clock.Now()
 	q = history.AuditQuery{
-		Actor: c.Q.Text("actor"), Verb: c.Q.Text("verb"), Kind: api.Kind(c.Q.Text("kind")), Name: c.Q.Text("name"), Outcome: c.Q.Text("outcome"),
-		RemoteIP: c.Q.Text("ip"), Token: c.Q.Text("token"), Request: c.Q.Text("request"), Since: c.Q.Moment("since", now), Until: c.Q.Moment("until", now),
+		Actor: c.Query.Text("actor"), Verb: c.Query.Text("verb"), Kind: api.Kind(c.Query.Text("kind")), Name: c.Query.Text("name"), Outcome: c.Query.Text("outcome"),
+		RemoteIP: c.Query.Text("ip"), Token: c.Query.Text("token"), Request: c.Query.Text("request"), Since: c.Query.Moment("since", now), Until: c.Query.Moment("until", now),
 	}
 	for _, name := range []string{"project", "actor", "verb", "kind", "name", "outcome", "ip", "token", "request", "since", "until"} {
-		partial = partial || c.Q.Has(name)
+		partial = partial || c.Query.Has(name)
 	}
-	project := c.Q.Text("project")
+	project := c.Query.Text("project")
 	if project != "" {
 		q.Projects = []string{project}
 	}
@@ -120,7 +120,7 @@ func (s *Reader) list(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.Before, q.Limit = c.Q.Number("before"), int(c.Q.Number("limit"))
+	q.Before, q.Limit = c.Query.Number("before"), int(c.Query.Number("limit"))
 	rows, err := s.auditor.history.ListAudit(ctx, q)
 	if err != nil {
 		return nil, err

@@ -106,7 +106,7 @@ func (t *tally) due(whole bool) []history.AuditEntry {
 		e := one.entry
 		e.Time, e.Since, e.Count, e.Request, e.Before, e.After, e.Detail = one.last, one.began, one.n, "", "", "", ""
 		if len(one.samples) > 0 {
-			e.Detail = rest.JsonText(map[string]any{"what": one.samples, "more": one.more})
+			e.Detail = rest.JSONText(map[string]any{"what": one.samples, "more": one.more})
 		}
 		out[i] = e
 	}

@@ -33,7 +33,7 @@ func (s *Devices) useRoutes(reg *rest.Schemas) []*rest.Route {
 }
 
 func (s *Devices) listDevices(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	placements, err := s.truth.List(ctx, api.KindPlacement, "", c.Q.Number("minRevision"))
+	placements, err := s.truth.List(ctx, api.KindPlacement, "", c.Query.Number("minRevision"))
 	if err != nil {
 		return nil, err
 	}

@@ -100,8 +100,8 @@ func (s *Nodes) previewDrain(ctx context.Context, c *rest.Call) (*rest.Reply, er
 	} else if err != nil {
 		return nil, err
 	}
-	if c.Q.Has("device") {
-		place += "/" + strconv.FormatInt(c.Q.Number("device"), 10)
+	if c.Query.Has("device") {
+		place += "/" + strconv.FormatInt(c.Query.Number("device"), 10)
 	}
 	out, err := s.live.Drained(ctx, place)
 	if err != nil {
@@ -112,8 +112,8 @@ func (s *Nodes) previewDrain(ctx context.Context, c *rest.Call) (*rest.Reply, er
 
 func (s *Nodes) changeNode(ctx context.Context, c *rest.Call, row api.KindInfo, v nodeVerb) (*rest.Reply, error) {
 	name, device := c.R.PathValue("name"), -1
-	if c.Q.Has("device") {
-		device = int(c.Q.Number("device"))
+	if c.Query.Has("device") {
+		device = int(c.Query.Number("device"))
 	}
 	c.Note.Names(row.Kind, name)
 	var err error

@@ -352,7 +352,7 @@ func (s *Sessions) signOut(ctx context.Context, c *rest.Call) (*rest.Reply, erro
 }
 
 func (s *Sessions) signOutEverywhere(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	name := c.Q.Text("user")
+	name := c.Query.Text("user")
 	if name == "" {
 		name = c.Who.Name()
 	}

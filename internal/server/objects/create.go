@@ -61,7 +61,7 @@ func (s *Writer) create(ctx context.Context, c *rest.Call, row api.KindInfo) (*r
 
 // Scope settles the project of a new object.
 func (s *Writer) Scope(ctx context.Context, c *rest.Call, m *api.Meta, row api.KindInfo) (err error) {
-	asked := c.Q.Text("project")
+	asked := c.Query.Text("project")
 	if !row.Project {
 		return nil // Prepare refuses a project where there is none
 	}
@@ -96,7 +96,7 @@ func (s *Writer) Make(ctx context.Context, c *rest.Call, o api.Object) (*rest.Re
 	if err := api.Prepare(o, s.ids.Random); err != nil {
 		return nil, s.alsoMissing(ctx, c, o, err)
 	}
-	dry := c.Q.Yes("dryRun")
+	dry := c.Query.Yes("dryRun")
 	if h.Serial {
 		s.making.Lock()
 		defer s.making.Unlock()

@@ -55,10 +55,10 @@ func (s *Finder) look(ctx context.Context, c *rest.Call, row api.KindInfo, nameO
 			return Found{}, err
 		}
 	}
-	if !api.IsName(nameOrID) || c.Q.Has("project") && !api.IsName(c.Q.Text("project")) {
+	if !api.IsName(nameOrID) || c.Query.Has("project") && !api.IsName(c.Query.Text("project")) {
 		return Found{}, refuse.Missing(row, nameOrID)
 	}
-	project, minRevision := c.Q.Text("project"), c.Q.Number("minRevision")
+	project, minRevision := c.Query.Text("project"), c.Query.Number("minRevision")
 	named := func(project string) (Found, error) {
 		o, err := s.Truth.Find(ctx, api.Key{Kind: row.Kind, Project: project, Name: nameOrID}, minRevision)
 		return Found{Object: o}, err
@@ -84,7 +84,7 @@ func (s *Finder) look(ctx context.Context, c *rest.Call, row api.KindInfo, nameO
 		return Found{}, err
 	}
 	if now := s.Truth.Newer(ctx, minRevision); now > minRevision {
-		c.Q.AtLeast(now)
+		c.Query.AtLeast(now)
 		return s.look(ctx, c, row, nameOrID)
 	}
 	if !row.Phased {

@@ -103,18 +103,18 @@ type listed struct {
 // and the live one wins. The live snapshot is taken first, so that an object on its way to the
 // archive is never missed.
 func (s *Lister) list(ctx context.Context, c *rest.Call, row api.KindInfo) (*rest.Reply, error) {
-	sorting := orderOf(c.Q.Text("sort"))
-	after, err := decodeCursor(c.Q.Text("cursor"), sorting)
+	sorting := orderOf(c.Query.Text("sort"))
+	after, err := decodeCursor(c.Query.Text("cursor"), sorting)
 	if err != nil {
 		return nil, err
 	}
-	f := s.filterOf(c.Q, row.Kind)
+	f := s.filterOf(c.Query, row.Kind)
 	projects, all, err := s.judge.ProjectsOf(ctx, c.Who)
 	if err != nil {
 		return nil, err
 	}
-	limit := int(c.Q.Number("limit"))
-	snap, err := s.truth.List(ctx, row.Kind, f.project, c.Q.Number("minRevision"))
+	limit := int(c.Query.Number("limit"))
+	snap, err := s.truth.List(ctx, row.Kind, f.project, c.Query.Number("minRevision"))
 	if err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ func (s *Writer) update(ctx context.Context, c *rest.Call, row api.KindInfo) (*r
 	if err := s.Judge.MayWrite(ctx, c.Who, next); err != nil {
 		return nil, err
 	}
-	if c.Q.Yes("dryRun") {
+	if c.Query.Yes("dryRun") {
 		c.Note.Skip = true
 		return &rest.Reply{Message: fault.T("Valid; nothing was changed.", "校验通过，未作任何修改。"), Data: s.kinds.Hide(next)}, nil
 	}
@@ -77,13 +77,13 @@ func (s *Writer) currentFor(ctx context.Context, c *rest.Call, row api.KindInfo,
 		return nil, refuse.Invalid("metadata.revision", fault.T(
 			"Give the revision that you read; the change is refused if somebody else changed it since.", "请填写读取时的 revision；若期间被他人修改，本次修改会被拒绝。"))
 	}
-	if row.Project && c.Q.Text("project") == "" && m.Project != "" {
-		c.Q.In(m.Project)
+	if row.Project && c.Query.Text("project") == "" && m.Project != "" {
+		c.Query.In(m.Project)
 	}
 	f, err := s.Resolve(ctx, c, row, name)
 	// Another server may have made or changed it a moment ago.
-	if fault.Is(err, fault.NotFound) && c.Q.Number("minRevision") < m.Revision || err == nil && !f.Archived && f.Object.GetMeta().Revision < m.Revision {
-		c.Q.AtLeast(m.Revision)
+	if fault.Is(err, fault.NotFound) && c.Query.Number("minRevision") < m.Revision || err == nil && !f.Archived && f.Object.GetMeta().Revision < m.Revision {
+		c.Query.AtLeast(m.Revision)
 		f, err = s.Resolve(ctx, c, row, name)
 	}
 	if err != nil {

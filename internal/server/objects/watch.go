@@ -37,10 +37,10 @@ func (s *Lister) watch(ctx context.Context, c *rest.Call, row api.KindInfo) (*re
 	if err != nil {
 		return nil, err
 	}
-	w := &watching{lister: s, filter: s.filterOf(c.Q, row.Kind), since: since, resumed: resumed}
+	w := &watching{lister: s, filter: s.filterOf(c.Query, row.Kind), since: since, resumed: resumed}
 	feed := s.truth.Subscribe(row.Kind) // before the snapshot: nothing falls in between
 	defer feed.Close()
-	snap, err := s.truth.List(ctx, row.Kind, w.filter.project, c.Q.Number("minRevision"))
+	snap, err := s.truth.List(ctx, row.Kind, w.filter.project, c.Query.Number("minRevision"))
 	if err != nil {
 		return nil, err
 	}

@@ -60,8 +60,8 @@ func (s *Events) Routes(reg *rest.Schemas) []*rest.Route {
 // list shows events of an object, a kind or a project. Who does not see everything sees
 // one project at a time, and the kinds everybody may read.
 func (s *Events) list(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	q := history.EventQuery{Kind: api.Kind(c.Q.Text("kind")), Project: c.Q.Text("project"), ObjectID: c.Q.Text("id")}
-	if name := c.Q.Text("name"); name != "" {
+	q := history.EventQuery{Kind: api.Kind(c.Query.Text("kind")), Project: c.Query.Text("project"), ObjectID: c.Query.Text("id")}
+	if name := c.Query.Text("name"); name != "" {
 		row, ok := api.InfoOf(q.Kind)
 		if !ok {
 			return nil, refuse.Invalid("query.kind", fault.T("A name needs its kind.", "按名称查询需要同时给出 kind。"))
@@ -97,7 +97,7 @@ func (s *Events) list(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 
 // Of answers a question about events, page by page.
 func (s *Events) Of(ctx context.Context, c *rest.Call, q history.EventQuery) (*rest.Reply, error) {
-	q.After, q.Limit, q.Newest = c.Q.Number("after"), int(c.Q.Number("limit")), !c.Q.Has("after")
+	q.After, q.Limit, q.Newest = c.Query.Number("after"), int(c.Query.Number("limit")), !c.Query.Has("after")
 	rows, err := s.history.ListEvents(ctx, q)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (s *Figures) sumFigures(ctx context.Context, c *rest.Call) (*rest.Reply, er
 	if err != nil {
 		return nil, err
 	}
-	if p := c.Q.Text("project"); p != "" {
+	if p := c.Query.Text("project"); p != "" {
 		if _, err := s.truth.Find(ctx, api.Key{Kind: api.KindProject, Name: p}, 0); err != nil {
 			return nil, err
 		}

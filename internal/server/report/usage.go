@@ -94,7 +94,7 @@ func (s *Usage) Routes(reg *rest.Schemas) []*rest.Route {
 
 func (s *Usage) sumUsage(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	now := s.clock.Now().UTC()
-	span := history.UsageSpan{From: c.Q.Moment("from", now), To: c.Q.Moment("to", now)}
+	span := history.UsageSpan{From: c.Query.Moment("from", now), To: c.Query.Moment("to", now)}
 	if span.To.IsZero() || span.To.After(now) {
 		span.To = now // what still runs is not charged ahead
 	}
@@ -108,7 +108,7 @@ func (s *Usage) sumUsage(ctx context.Context, c *rest.Call) (*rest.Reply, error)
 	if span.Projects, err = projectsAsked(ctx, s.judge, c); err != nil {
 		return nil, err
 	}
-	by := c.Q.Text("by")
+	by := c.Query.Text("by")
 	at := slices.IndexFunc(UsageKeys, func(k usageKey) bool { return k.Name == by })
 	groups, err := s.bills(ctx, span, UsageKeys[at].of)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Usage) sumUsage(ctx context.Context, c *rest.Call) (*rest.Reply, error)
 		total.Plus(bill)
 	}
 	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(money.Dearer(groups[a], groups[b]), cmp.Compare(a, b)) })
-	keys = keys[:min(len(keys), int(c.Q.Number("limit")))]
+	keys = keys[:min(len(keys), int(c.Query.Number("limit")))]
 	out := UsageList{From: span.From.UTC(), To: span.To.UTC(), By: by, Items: make([]UsageSum, len(keys)), Total: sumOf("", &total), Crossing: "not measured"}
 	for i, key := range keys {
 		out.Items[i] = sumOf(key, groups[key])
@@ -228,7 +228,7 @@ func (s *Usage) taskName(ctx context.Context, id string) string {
 
 // projectsAsked are those the caller may see of those asked for; nil is all.
 func projectsAsked(ctx context.Context, j *access.Judge, c *rest.Call) ([]string, error) {
-	if p := c.Q.Text("project"); p != "" {
+	if p := c.Query.Text("project"); p != "" {
 		if !c.Who.SeesAll() {
 			ok, err := j.MemberOf(ctx, c.Who, p)
 			if err != nil {

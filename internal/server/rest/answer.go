@@ -100,7 +100,7 @@ func (c *Call) Send(status int, body []byte) {
 	h := c.W.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_ = c.Rc.SetWriteDeadline(time.Now().Add(c.stall)) // a long upload may have used it up
+	_ = c.Control.SetWriteDeadline(time.Now().Add(c.stall)) // a long upload may have used it up
 	c.W.WriteHeader(status)
 	_, _ = c.W.Write(body) // the client's loss
 }
@@ -130,8 +130,8 @@ func Language(header string) string {
 	return best
 }
 
-// JsonText is a value as JSON; "" where it has no such form.
-func JsonText(v any) string {
+// JSONText is a value as JSON; "" where it has no such form.
+func JSONText(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return ""

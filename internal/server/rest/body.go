@@ -57,9 +57,9 @@ func (c *Call) ReadBody(limit int64) ([]byte, error) {
 	if c.R.ContentLength > limit {
 		return nil, BodyTooLarge(limit)
 	}
-	_ = c.Rc.SetReadDeadline(time.Now().Add(c.stall))
+	_ = c.Control.SetReadDeadline(time.Now().Add(c.stall))
 	data, err := io.ReadAll(http.MaxBytesReader(c.W, c.R.Body, limit))
-	_ = c.Rc.SetReadDeadline(time.Time{})
+	_ = c.Control.SetReadDeadline(time.Time{})
 	return data, BodyFault(err, limit)
 }
 
@@ -94,16 +94,16 @@ type stalling struct {
 }
 
 func (s stalling) Read(p []byte) (int, error) {
-	_ = s.c.Rc.SetReadDeadline(time.Now().Add(s.c.stall))
+	_ = s.c.Control.SetReadDeadline(time.Now().Add(s.c.stall))
 	n, err := 0, s.c.WasCut()
 	if err == nil {
 		n, err = s.r.Read(p)
-		_ = s.c.Rc.SetReadDeadline(time.Time{})
+		_ = s.c.Control.SetReadDeadline(time.Time{})
 	}
 	if cut := s.c.WasCut(); cut != nil {
 		// The deadline we moved may be the one that was to cut: net/http still reads what is left of
 		// the body after us, and would wait for it.
-		_ = s.c.Rc.SetReadDeadline(time.Unix(1, 0))
+		_ = s.c.Control.SetReadDeadline(time.Unix(1, 0))
 		return n, cut
 	}
 	return n, err
@@ -128,7 +128,7 @@ func (p Patient) Write(b []byte) (int, error) {
 	if p.c.Status == 0 {
 		p.c.Status = http.StatusOK
 	}
-	_ = p.c.Rc.SetWriteDeadline(time.Now().Add(p.c.stall))
+	_ = p.c.Control.SetWriteDeadline(time.Now().Add(p.c.stall))
 	if err := p.c.WasCut(); err != nil {
 		return 0, err
 	}

@@ -20,14 +20,14 @@ import (
 type Call struct {
 	W       http.ResponseWriter
 	R       *http.Request
-	Rc      *http.ResponseController
+	Control *http.ResponseController
 	Route   *Route
 	Lang    string
 	IP      string
 	Request string // its id
 	Who     *access.Caller
 	Tried   string // the name of the token or user that was refused
-	Q       Values
+	Query   Values
 	Note    Note                        // for the audit
 	Status  int                         // of the answer; 0: it was not begun
 	cut     atomic.Pointer[fault.Error] // see CutOff
@@ -42,7 +42,7 @@ func NewCall(w http.ResponseWriter, r *http.Request, rt *Route, cl clock.Clock, 
 		ip = r.RemoteAddr
 	}
 	c := &Call{
-		W: w, R: r, Rc: http.NewResponseController(w), Route: rt, IP: ip, Request: strings.ToLower(rand.Text()[:16]),
+		W: w, R: r, Control: http.NewResponseController(w), Route: rt, IP: ip, Request: strings.ToLower(rand.Text()[:16]),
 		Lang: Language(r.Header.Get("Accept-Language")), clock: cl, stall: stall,
 	}
 	w.Header().Set("Fermi-Request", c.Request)
@@ -56,8 +56,8 @@ func (c *Call) Begun() bool { return c.Status != 0 }
 // before the deadlines are moved into the past, and whoever moves them forward looks at cut afterwards.
 func (c *Call) CutOff(why *fault.Error) {
 	c.cut.Store(why)
-	_ = c.Rc.SetReadDeadline(time.Unix(1, 0))
-	_ = c.Rc.SetWriteDeadline(time.Unix(1, 0))
+	_ = c.Control.SetReadDeadline(time.Unix(1, 0))
+	_ = c.Control.SetWriteDeadline(time.Unix(1, 0))
 }
 
 // WasCut says why the bytes were cut off; nil when they were not.

@@ -31,6 +31,6 @@ func (c *Call) ReadFresh(ctx context.Context, now func(context.Context) (int64, 
 	if err != nil {
 		return err
 	}
-	c.Q.AtLeast(max(newest, c.Q.Number("minRevision")))
+	c.Query.AtLeast(max(newest, c.Query.Number("minRevision")))
 	return nil
 }

@@ -97,7 +97,7 @@ func (s *Streams) Open(ctx context.Context, c *rest.Call, media string) (*Stream
 	}
 	out.Header().Set("Content-Type", media)
 	out.Header().Set("X-Accel-Buffering", "no")
-	_ = c.Rc.SetReadDeadline(time.Time{})
+	_ = c.Control.SetReadDeadline(time.Time{})
 	out.WriteHeader(http.StatusOK)
 	st.poke() // headers reach the client at once
 	go st.pump()
@@ -185,8 +185,8 @@ func (st *Stream) flush() {
 		st.Cancel(err)
 		return
 	}
-	_ = st.c.Rc.SetWriteDeadline(time.Now().Add(st.all.limits.Stall))
-	if err := st.c.Rc.Flush(); err != nil {
+	_ = st.c.Control.SetWriteDeadline(time.Now().Add(st.all.limits.Stall))
+	if err := st.c.Control.Flush(); err != nil {
 		st.Cancel(err)
 	}
 }

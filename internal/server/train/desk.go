@@ -112,7 +112,7 @@ func (s *Desk) again(ctx context.Context, task *api.TrainingTask) (*api.Training
 
 // freeOf refuses to end a task that another runs inside, unless the caller insists.
 func freeOf(c *rest.Call, t *api.TrainingTask) error {
-	if t.Status.InUseBy == "" || t.Spec.Stop || t.Meta.DeletedAt != nil || c.Q.Yes("force") {
+	if t.Status.InUseBy == "" || t.Spec.Stop || t.Meta.DeletedAt != nil || c.Query.Yes("force") {
 		return nil
 	}
 	return fault.New(fault.Conflict, "InUse", fault.T(

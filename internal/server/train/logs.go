@@ -88,7 +88,7 @@ func (s *Logs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	if stream.WantsEvents(c.R) {
 		media = rest.MediaEvents
 	}
-	s.auditor.RememberRead(c, c.Q.Text("replica"))
+	s.auditor.RememberRead(c, c.Query.Text("replica"))
 	st, err := s.streams.Open(ctx, c, media)
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (s *Logs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 		opts.Follow = false
 	}
 	replicas, _ := size(task)
-	w := &logWriter{st: st, task: task.Meta.ID, only: only, prefix: replicas > 1, times: c.Q.Yes("timestamps"), lang: c.Lang}
+	w := &logWriter{st: st, task: task.Meta.ID, only: only, prefix: replicas > 1, times: c.Query.Yes("timestamps"), lang: c.Lang}
 	err = s.book.Read(st.Ctx, task.Meta.ID, opts, w.line)
 	if gone := st.Gone(); gone != nil {
 		st.Farewell(gone)
@@ -132,9 +132,9 @@ func (s *Logs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 // which is a filter; with tail it means the current attempt, so that the count is right.
 func (s *Logs) options(c *rest.Call, task *api.TrainingTask) (logbook.ReadOptions, string) {
 	opts := logbook.ReadOptions{
-		Tail: int(c.Q.Number("tail")), Since: c.Q.Moment("since", s.clock.Now()), Follow: c.Q.Yes("follow"),
+		Tail: int(c.Query.Number("tail")), Since: c.Query.Moment("since", s.clock.Now()), Follow: c.Query.Yes("follow"),
 	}
-	replica := c.Q.Text("replica")
+	replica := c.Query.Text("replica")
 	if strings.HasPrefix(replica, task.Meta.ID+"-") {
 		opts.Replica = replica
 		return opts, ""

@@ -57,13 +57,13 @@ func (s *Outputs) list(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 		return nil, err
 	}
 	under, after := "outputs/"+task.Meta.ID+"/", ""
-	if at := c.Q.Text("cursor"); at != "" {
+	if at := c.Query.Text("cursor"); at != "" {
 		after = under + at
 		if err := blob.CheckKey(after); err != nil {
 			return nil, refuse.Invalid("query.cursor", fault.T("It is not the path of an output.", "不是有效的产出路径。"))
 		}
 	}
-	limit := int(c.Q.Number("limit"))
+	limit := int(c.Query.Number("limit"))
 	infos, err := s.blob.List(ctx, under, after, limit)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
