@@ -90,7 +90,7 @@ func Resized(now time.Time, c *Cluster, q *Queues, id string, at Assignment) err
 	sized := resized(w, at)
 	q.tree.Refund(now, w.Queue, r.need)
 	q.weigh(r, -1)
-	r.At, r.need, r.devices, r.resized, r.leaving = at, c.Need(sized), devicesOf(sized), now, false
+	r.At, r.need, r.devices, r.resized, r.leaving = at, sized.takes(c, at), devicesOf(sized), now, false
 	q.weigh(r, +1)
 	q.tree.Charge(now, w.Queue, r.need)
 	q.gone(r)
@@ -141,16 +141,17 @@ func (t *turn) larger(r *run) (Assignment, bool) {
 			}
 			return 0
 		})
-		need := t.c.Need(one)
 		for len(at[i]) < atMost(&w.Roles[i]) {
-			if _, _, ok := t.q.tree.Room(w.Queue, need); !ok {
-				break
-			}
 			one.Allow, one.Avoid = t.c.besides(w, at)
-			more, ok := place(t.c, one)
+			allowed, _, ok := one.within(t.c, t.q.tree.Room, false)
 			if !ok {
 				break
 			}
+			more, ok := place(t.c, allowed)
+			if !ok {
+				break
+			}
+			need := one.takes(t.c, more)
 			id := fmt.Sprintf("\x00grow %d", len(held))
 			if t.c.Hold(id, one.Roles, more) != nil {
 				break

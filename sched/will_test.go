@@ -71,7 +71,7 @@ func (s *stage) starts(want ...string) sched.Result {
 
 func (s *stage) explains(id, want string) {
 	s.t.Helper()
-	got, ok := sched.Explain(s.now, s.c, s.q, id)
+	got, ok := sched.Explain(s.now, s.c, s.q, id, 10_000)
 	if !ok || got.Reason != want || got.Message.EN == "" || got.Message.ZH == "" {
 		s.t.Errorf("%s: %+v, want %s", id, got, want)
 	}

@@ -35,7 +35,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/run"
 	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/server"
@@ -102,7 +104,7 @@ type part struct {
 	shared  func() (ckpt.Store, error) // for checkpoints; nil, nil: there is none
 	checks  *checks
 	tenants *tenant.Register
-	stored  *stored
+	stored  *quota.Book
 	walls   func() walls
 	// admitted is closed when it is known where replicas reach the API.
 	admitted chan struct{}
@@ -213,9 +215,12 @@ func (p *part) openRest(ctx context.Context) (err error) {
 // assemble hands the parts to each other.
 func (p *part) assemble() (err error) {
 	cfg := p.cfg
-	p.stored = newStored(p)
+	p.stored = quota.New(quota.Config{
+		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Task: p.taskByID, Log: cfg.Log,
+		Images: func(uid int) int64 { return rootfs.Charged(filepath.Join(cfg.Shared, "engine", record.DirImages), uid) },
+	})
 	p.hub = link.NewHub(link.HubConfig{
-		Keep: p.stored.keep,
+		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
 		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
 		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
@@ -233,7 +238,7 @@ func (p *part) assemble() (err error) {
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
 	p.train = train.New(train.Config{
-		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.roomForSave,
+		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.RoomForSave,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
 		},
@@ -275,7 +280,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	var base run.Group
 	base.Add("store", p.store.Run)
 	base.Add("logbook", p.logs.Run)
-	base.Add("stored", p.stored.run)
+	base.Add("stored", p.stored.Run)
 	base.Add("link", p.serveLink)
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
@@ -346,7 +351,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 			p.train.Notify(o.TaskID, o.Name)
 		},
 		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network, DeviceFiles: deviceFiles,
-		ImageUID: p.imageUID(ctx), Folders: p.cfg.Folders,
+		Images: localengine.Images{UID: p.imageUID(ctx), Most: p.stored.MostImages}, Folders: p.cfg.Folders,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
 	})
 	if err != nil {
@@ -419,7 +424,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 	if err := p.logs.Delete(ctx, taskID); err != nil {
 		return err
 	}
-	defer p.stored.ledger.Drop(taskID)
+	defer p.stored.Forget(taskID)
 	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
 }
 

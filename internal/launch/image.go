@@ -68,7 +68,7 @@ const dirKeeper = "keeper"
 // fetchImage has two processes bring the image: one that has become the tenant asks the registry, on the tenant's network; one of a uid that is nobody's believes
 // what has the right digest, keeps it for all projects of the node, and lays it out.
 func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int64)) (*rootfs.Image, error) {
-	uid := l.imageUID
+	uid := l.ends.ImageUID
 	if uid == 0 || uid == l.tenant.UID {
 		return nil, errors.New("no uid is set aside for images")
 	}
@@ -76,7 +76,7 @@ func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int
 	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	if err := errors.Join(os.Lchown(tmp, uid, uid), rootfs.Give(l.images, uid)); err != nil {
+	if err := errors.Join(os.Lchown(tmp, uid, uid), rootfs.Give(l.ends.Images, uid)); err != nil {
 		return nil, err
 	}
 	ours, theirs, err := steward.FilePair()
@@ -94,8 +94,8 @@ func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int
 		return nil, err
 	}
 	defer func() { asks.kill(); _, _ = asks.result() }()
-	wall := inside.Wall{Mark: string(l.replica.Name), UID: uid, GID: uid, Hide: l.tenant.Hide, Binds: []string{l.images}, Tmp: tmp, VarTmp: tmp, Alone: true}
-	keeps, err := l.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: l.images, Reference: l.replica.Image, Owner: l.tenant.UID, Known: l.replica.Inside != ""}}, theirs)
+	wall := inside.Wall{Mark: string(l.replica.Name), UID: uid, GID: uid, Hide: l.tenant.Hide, Binds: []string{l.ends.Images}, Tmp: tmp, VarTmp: tmp, Alone: true}
+	keeps, err := l.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: l.ends.Images, Reference: l.replica.Image, Owner: l.tenant.UID, Project: l.replica.Project, Most: l.ends.ImageMost, Known: l.replica.Inside != ""}}, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int
 	case r.Image == nil:
 		return nil, chore.ErrNoWord
 	}
-	image, err := rootfs.Held(ctx, l.images, r.Image.Digest, r.Image.Env, uid)
+	image, err := rootfs.Held(ctx, l.ends.Images, r.Image.Digest, r.Image.Env, uid, l.tenant.UID)
 	if err == nil && r.Image.Remembered != "" {
 		image.Remembered = errors.New(r.Image.Remembered)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -66,10 +67,9 @@ type launcher struct {
 	folders   []api.NamedFolder        // record.Link.Folders
 	steward   *steward.Steward         // whatever touches a path that the tenant named, or can change
 	helpers   helpers                  // its processes
-	images    string                   // record.Link.Images
+	ends      record.Link              // what it says about images
 	settled   func() (place, error)    // waits for place
 	place     place                    // of live, before anything is opened for ranks
-	imageUID  int                      // record.Link.ImageUID
 	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
 	ranks     *ranks
 	peers     *peers         // nil: states are kept here alone
@@ -178,7 +178,7 @@ func (l *launcher) run(ctx context.Context) error {
 			return fmt.Errorf("replica folder without %s: %w", file, err)
 		}
 	}
-	l.epochs, l.images, l.imageUID, l.folders = ends.Epochs, ends.Images, ends.ImageUID, ends.Folders
+	l.epochs, l.ends, l.folders = ends.Epochs, ends, ends.Folders
 	l.steward = steward.New(nil)
 	if l.tenant = ends.Tenant; l.tenant.UID != 0 {
 		l.steward = steward.New(l.startHelper)
@@ -206,6 +206,9 @@ func (l *launcher) run(ctx context.Context) error {
 		return errors.New("an earlier launcher was lost after its go; the engine must settle this replica")
 	}
 	if !exited {
+		if l.tenant.UID != 0 {
+			l.helpers.ready = inside.GetReady(2, string(l.replica.Name)) // for the steward and the ranks
+		}
 		l.settled = l.settleIn(ends.Network)
 	}
 	defer l.dismiss()

@@ -65,6 +65,7 @@ var table = []row{
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
+	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
@@ -82,15 +83,15 @@ var table = []row{
 	{"5 server, streams", []string{"internal/server/stream"}, join(foundation, vocabulary, ports, serverKernel, []string{"internal/server/door"})},
 	{"5 server, audit and objects", []string{"internal/server/audit", "internal/server/objects", "internal/server/tracker"}, join(below4, serverKernel, []string{"internal/server/door", "internal/server/stream"})},
 	{"5 server, tenants and the cluster", []string{"internal/server/tenant", "internal/server/cluster", "internal/server/report"}, join(below4, serverKernel, []string{
-		"internal/server/door", "internal/server/stream", "internal/server/objects", "internal/server/tracker",
+		"internal/quota", "internal/server/door", "internal/server/stream", "internal/server/objects", "internal/server/tracker",
 	})},
 	{"5 server, archives", []string{"internal/server/archive"}, join(below4, serverKernel, []string{"internal/server/stream", "internal/server/tenant"})},
 	{"5 server, training tasks", []string{"internal/server/train"}, join(below4, serverKernel, []string{
-		"internal/server/stream", "internal/server/audit", "internal/server/objects", "internal/server/tracker", "internal/server/tenant", "internal/server/cluster",
+		"internal/quota", "internal/server/stream", "internal/server/audit", "internal/server/objects", "internal/server/tracker", "internal/server/tenant", "internal/server/cluster",
 		"internal/server/report", "internal/server/archive",
 	})},
 	{"5 server", []string{"internal/server"}, join(below4, []string{
-		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway",
+		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway", "internal/quota",
 	})},
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},

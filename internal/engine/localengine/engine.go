@@ -22,6 +22,14 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
+// Images is about the images of a machine.
+type Images struct {
+	// UID keeps them; no project has it.
+	UID int
+	// Most is how many bytes of them a project may have, 0 without a limit; nil: none has one.
+	Most func(project string) int64
+}
+
 // Config is what an engine needs.
 type Config struct {
 	// Dir holds replicas/<name>/. Several servers may share it.
@@ -40,8 +48,8 @@ type Config struct {
 	Clock    clock.Clock
 	// Hide are the platform's folders, which a project's processes must not see.
 	Hide []string
-	// ImageUID keeps the images of this machine; no project has it.
-	ImageUID int
+	// Images is about the images of this machine.
+	Images Images
 	// Folders are those of the machine that an operator named.
 	Folders []api.NamedFolder
 	// Tiers are the places that checkpoints of a node go to; nil: none.

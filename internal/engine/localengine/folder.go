@@ -41,7 +41,10 @@ func (e *Engine) create(r engine.Replica) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(tmp))
 	}
-	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages), Network: lease, ImageUID: e.cfg.ImageUID, Folders: e.granted(r)}
+	ends := record.Link{Endpoints: e.cfg.Endpoints, Epochs: filepath.Join(e.cfg.Dir, record.DirEpochs), Tenant: e.tenant(r), Images: filepath.Join(e.cfg.Dir, record.DirImages), Network: lease, ImageUID: e.cfg.Images.UID, Folders: e.granted(r)}
+	if e.cfg.Images.Most != nil && r.Image != "" {
+		ends.ImageMost = e.cfg.Images.Most(r.Project)
+	}
 	if e.cfg.Tiers != nil {
 		ends.Tiers = e.cfg.Tiers(r.Node)
 	}

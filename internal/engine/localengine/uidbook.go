@@ -1,13 +1,16 @@
 package localengine
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -37,16 +40,86 @@ const (
 	fileInstance = "instance"
 )
 
-// page is the book: who has which blocks, by the instance's mark, and where the next search begins.
+// page is the book: who has which blocks, by the instance's mark, and where the next search begins. Several versions of
+// Fermi may share it. What a newer one added and an older one does not know stays in it (rest); where that is not enough,
+// a newer one raises Format, and an older one refuses the book.
 type page struct {
+	Format    int               `json:"format,omitempty"` // 0 is 1: the first had none
 	Next      int               `json:"next"`
 	Instances map[string]holder `json:"instances"`
+	rest      others
 }
+
+// bookFormat is the newest that this version can change without harm.
+const bookFormat = 1
 
 type holder struct {
 	Data   string `json:"data"`
 	UIDs   []int  `json:"uids"`
 	Images int    `json:"images,omitempty"` // one of UIDs: who keeps the instance's images
+	rest   others
+}
+
+// others are fields of a newer version, by name.
+type others map[string]json.RawMessage
+
+func (p *page) UnmarshalJSON(data []byte) (err error) {
+	var newer struct{ Format int }
+	if err := json.Unmarshal(data, &newer); err == nil && newer.Format > bookFormat {
+		p.Format = newer.Format // whatever else it holds
+		return nil
+	}
+	type known page
+	p.rest, err = readOthers(data, (*known)(p))
+	return err
+}
+
+func (p page) MarshalJSON() ([]byte, error) {
+	type known page
+	return withOthers(known(p), p.rest)
+}
+
+func (h *holder) UnmarshalJSON(data []byte) (err error) {
+	type known holder
+	h.rest, err = readOthers(data, (*known)(h))
+	return err
+}
+
+func (h holder) MarshalJSON() ([]byte, error) {
+	type known holder
+	return withOthers(known(h), h.rest)
+}
+
+// readOthers decodes what is known, which points to a struct, and returns the rest.
+func readOthers(data []byte, known any) (others, error) {
+	if err := json.Unmarshal(data, known); err != nil {
+		return nil, err
+	}
+	var rest others
+	if err := json.Unmarshal(data, &rest); err != nil {
+		return nil, err
+	}
+	for t, i := reflect.TypeOf(known).Elem(), 0; i < t.NumField(); i++ {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		delete(rest, name)
+	}
+	return rest, nil
+}
+
+// withOthers encodes what is known beside the rest.
+func withOthers(known any, rest others) ([]byte, error) {
+	data, err := json.Marshal(known)
+	if err != nil || len(rest) == 0 {
+		return data, err
+	}
+	all := others{}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, err
+	}
+	for name, value := range rest {
+		all[name] = value
+	}
+	return json.Marshal(all)
 }
 
 // Clash is a number that a project has here and a project of another instance on this machine, too.
@@ -231,6 +304,12 @@ func (b UIDBook) turn(change func(p *page, mark string) error) error {
 	p := page{Next: FirstAuto + rand.IntN(LastAuto/UIDsEach-FirstAuto/UIDsEach+1)*UIDsEach}
 	if _, err := record.Read(b.Dir, fileBook, &p); err != nil {
 		return refused(err) // garbled: better none than one that is somebody's
+	}
+	if p.Format > bookFormat {
+		return fault.New(fault.Conflict, "UIDBookIsNewer", fault.T(
+			"%s was written by a newer version of Fermi on this machine (format %d; this version knows %d).", "%s 由本机上更新版本的 Fermi 写入（格式 %d，当前版本支持到 %d）。",
+			filepath.Join(b.Dir, fileBook), p.Format, bookFormat)).
+			WithHint(fault.T("Update this instance, or give it a book or a range of its own (tenants.book, tenants.uids).", "请升级此实例，或为其单独指定 tenants.book 或 tenants.uids。"))
 	}
 	if p.Instances == nil {
 		p.Instances = map[string]holder{}

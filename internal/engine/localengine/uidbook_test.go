@@ -1,6 +1,8 @@
 package localengine
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -109,5 +111,60 @@ func TestUIDsOfInstancesThatAreGone(t *testing.T) {
 	}
 	if _, err := here.Take(nil); fault.ReasonOf(err) != "UIDNotWritten" {
 		t.Errorf("from a garbled book: %v", err)
+	}
+}
+
+// TestABookOfANewerVersion: what a newer version wrote and this one does not know stays; a format that this one does
+// not know is refused, and the book is left as it was.
+func TestABookOfANewerVersion(t *testing.T) {
+	dir := t.TempDir()
+	b := UIDBook{Dir: filepath.Join(dir, "book"), Data: filepath.Join(dir, "a")}
+	file := filepath.Join(b.Dir, fileBook)
+	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(fmt.Sprintf(`{"next":%d,"retired":[5,{"x":1}],"instances":{"m":{"data":"/nowhere","uids":[%d],"region":"north"}}}`, FirstAuto, FirstAuto))
+	uid := take(t, b)
+	if uid == FirstAuto {
+		t.Error("somebody has it already")
+	}
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Format    *int
+		Retired   []any
+		Instances map[string]struct {
+			UIDs   []int
+			Region string
+		}
+	}
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Format != nil || len(got.Retired) != 2 || got.Instances["m"].Region != "north" || len(got.Instances) != 2 {
+		t.Errorf("the newer version's fields, or an older one's way to read it, are gone: %s", raw)
+	}
+	newer := `{"format":2,"next":"elsewhere","pages":[]}`
+	write(newer)
+	_, err = b.Take(nil)
+	if f := fault.From(err); f == nil || f.Reason != "UIDBookIsNewer" || f.Code != fault.Conflict || f.Hint.ZH == "" {
+		t.Errorf("%v", err)
+	}
+	if raw, _ := os.ReadFile(file); string(raw) != newer {
+		t.Errorf("it was changed: %s", raw)
+	}
+	for _, bad := range []string{`{"next":"x"}`, `[]`, `{"next":1`} {
+		write(bad)
+		if _, err := b.Take(nil); fault.ReasonOf(err) != "UIDNotWritten" {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/server/tenant"
+	"github.com/fermi-cluster/fermi/internal/quota"
 )
 
 // granted refuses a task whose project may not use its queue, or not at its priority. It judges the
@@ -105,7 +105,7 @@ func (s *Gate) roomForTask(ctx context.Context, p *api.Project) error {
 		return err
 	}
 	if most := p.StorageLimits().Objects; snap.Len() >= most {
-		return tenant.OverLimit(p.Meta.Name, "objects", snap.Len(), 1, most)
+		return quota.OverLimit(p.Meta.Name, "objects", snap.Len(), 1, most)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package sched
+package predict
 
 import (
 	"math"
@@ -16,13 +16,13 @@ func TestForesight(t *testing.T) {
 		"at once": func(r *rand.Rand) float64 { return float64(r.IntN(2)) },
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
-		var f foresight
+		var f Foresight
 		now := time.Unix(0, 0)
 		within, all := 0, 0
 		for i := range 5000 {
-			told := telling{now, time.Duration(1+r.IntN(1000)) * time.Minute}
-			waited := time.Duration(error(r) * float64(told.wait))
-			early, late, ok := f.marks(told.wait)
+			told := Telling{now, time.Duration(1+r.IntN(1000)) * time.Minute}
+			waited := time.Duration(error(r) * float64(told.Wait))
+			early, late, ok := f.Marks(told.Wait)
 			if ok != (i >= foresightFrom) {
 				t.Fatal(name, i, ok)
 			}
@@ -32,11 +32,11 @@ func TestForesight(t *testing.T) {
 			if i > foresightKept {
 				all++
 				// A thousandth is what the ratios are rounded by.
-				if slack := told.wait / 500; waited >= early-slack && waited <= late+slack {
+				if slack := told.Wait / 500; waited >= early-slack && waited <= late+slack {
 					within++
 				}
 			}
-			f.add(told, told.at.Add(waited))
+			f.Add(told, told.At.Add(waited))
 			now = now.Add(time.Minute)
 		}
 		if share := float64(within) / float64(all); share < .75 || name != "at once" && share > .85 {
@@ -46,8 +46,8 @@ func TestForesight(t *testing.T) {
 			t.Error(name, len(f.ratios))
 		}
 	}
-	var f foresight
-	f.add(telling{time.Unix(100, 0), 0}, time.Unix(0, 0)) // a clock that went back, and nothing to divide by
+	var f Foresight
+	f.Add(Telling{time.Unix(100, 0), 0}, time.Unix(0, 0)) // a clock that went back, and nothing to divide by
 	if f.ratios[0] != 0 {
 		t.Error(f.ratios)
 	}

@@ -1,21 +1,21 @@
-package sched
+package predict
 
 import (
 	"slices"
 	"time"
 )
 
-// telling is what was first told of a start, and when.
-type telling struct {
-	at   time.Time
-	wait time.Duration
+// Telling is what was first told of a start, and when.
+type Telling struct {
+	At   time.Time
+	Wait time.Duration
 }
 
-// foresight holds how the last starts lay to what was first told of them. A forecast looks at the
+// Foresight holds how the last starts lay to what was first told of them. A forecast looks at the
 // runs that stand; others end earlier, give way or push in before, and only the past knows how much
 // that matters. An interval in which most of the past would have lain is one in which most of the
 // future lies, as long as it is like the past.
-type foresight struct {
+type Foresight struct {
 	ratios []int64 // waited by told, in 1/1024; a ring
 	next   int
 	sorted []int64 // nil: to be made again
@@ -30,8 +30,9 @@ const (
 	maxRatio     = 1 << 20
 )
 
-func (f *foresight) add(told telling, now time.Time) {
-	ratio := min(int64(float64(max(now.Sub(told.at), 0))/float64(max(told.wait, shortestTold))*1024), maxRatio)
+// Add notes a start that was told.
+func (f *Foresight) Add(told Telling, now time.Time) {
+	ratio := min(int64(float64(max(now.Sub(told.At), 0))/float64(max(told.Wait, shortestTold))*1024), maxRatio)
 	f.sorted = nil
 	if len(f.ratios) < foresightKept {
 		f.ratios = append(f.ratios, ratio)
@@ -41,8 +42,8 @@ func (f *foresight) add(told telling, now time.Time) {
 	f.next = (f.next + 1) % foresightKept
 }
 
-// marks are the waits that one in ten and nine in ten starts had that were told the same.
-func (f *foresight) marks(wait time.Duration) (early, late time.Duration, ok bool) {
+// Marks are the waits that one in ten and nine in ten starts had that were told the same.
+func (f *Foresight) Marks(wait time.Duration) (early, late time.Duration, ok bool) {
 	n := len(f.ratios)
 	if n < foresightFrom {
 		return 0, 0, false
