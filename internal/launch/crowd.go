@@ -1,9 +1,11 @@
 package launch
 
 import (
+	"log/slog"
 	"regexp"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
 )
 
@@ -18,12 +20,12 @@ func saysNoFork(words string) bool { return noFork.MatchString(words) }
 
 // counted puts what start started under the limit. It is for those without a wall: what they fork in the
 // moment before is not counted.
-func (l *launcher) counted(start starter) starter {
+func counted(start starter, group *cgroup.Group, log *slog.Logger) starter {
 	return func(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
 		err := start(p, r, dir, env, each, stdin, out)
 		for _, pid := range p.pids {
-			if err := l.group.Work(pid); err != nil {
-				l.log.Warn("a process is not under the limit on processes", "pid", pid, "error", err)
+			if err := group.Work(pid); err != nil {
+				log.Warn("a process is not under the limit on processes", "pid", pid, "error", err)
 			}
 		}
 		return err

@@ -11,12 +11,12 @@ import (
 
 // testDevices begins to look at the devices; the answer is waited for as long as a preflight may take. A
 // driver that hangs is not waited for, whatever else ends.
-func (r *rehearsal) testDevices() func(context.Context) preflight.Devices {
-	if r.devices == nil {
+func testDevices(judge func() preflight.Devices) func(context.Context) preflight.Devices {
+	if judge == nil {
 		return func(context.Context) preflight.Devices { return preflight.Devices{} }
 	}
 	done, late := make(chan preflight.Devices, 1), time.After(preflightFor)
-	go func() { done <- r.devices() }()
+	go func() { done <- judge() }()
 	return func(ctx context.Context) preflight.Devices {
 		select {
 		case out := <-done:

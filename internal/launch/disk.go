@@ -61,9 +61,9 @@ func (l *launcher) watchDisk(ctx context.Context, w *disk.Watch) {
 			"其在节点磁盘上的数据为 %v，超过上限 %v；请申请更多（resources.ephemeralDisk）或减少写入。", roundBytes(used), limit)
 	}
 	l.log.Warn("the replica is over its disk limit", "used", used, "limit", w.Limit(), "error", err)
-	l.spool.notice("%s", both(text))
+	l.spool.notice("%s", text.Pack())
 	select {
-	case l.overDisk <- both(text):
+	case l.overDisk <- text.Pack():
 	case <-ctx.Done():
 	}
 }

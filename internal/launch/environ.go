@@ -152,7 +152,7 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		if l.peers != nil {
 			env.set("FERMI_SLOTS", strconv.Itoa(peerSlots))
 		}
-		env.set("FERMI_PORT", strconv.Itoa(l.serve.port))
+		env.set("FERMI_PORT", strconv.Itoa(l.ports.serve.port))
 		for _, role := range g.Roles {
 			roleEnviron(env, role)
 		}

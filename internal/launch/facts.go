@@ -73,18 +73,6 @@ func driverOf() string {
 	return string(m[1])
 }
 
-// facts are the launcher's, where they are wanted.
-func (l *launcher) facts() *preflight.Facts {
-	if !l.replica.Preflight {
-		return nil
-	}
-	f := factsOf(l.steward, l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, l.base(), l.place), l.dir)
-	if l.image != nil {
-		f.Versions["image"] = l.image.Digest[:min(len(l.image.Digest), 39)]
-	}
-	return f
-}
-
 // freeBytes is the room on a folder's disk; 0 where it can't be asked.
 func freeBytes(dir string) int64 {
 	var st unix.Statfs_t

@@ -128,10 +128,10 @@ func (w *warden) testify(now time.Time, sure bool) {
 	slices.SortFunc(states, func(a, b link.RankState) int { return a.Rank - b.Rank })
 	w.l.log.Warn("ranks make no progress", "generation", w.g.Number, "sure", sure, "ranks", len(states))
 	for _, s := range states {
-		w.l.spool.notice("%s", both(fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
-			s.Rank, s.Step, s.Silent.Round(100*time.Millisecond), strconv.QuoteRune(rune(s.State)), orDash(s.Waits))))
+		w.l.spool.notice("%s", fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
+			s.Rank, s.Step, s.Silent.Round(100*time.Millisecond), strconv.QuoteRune(rune(s.State)), orDash(s.Waits)).Pack())
 		for _, line := range kernel[s.Rank] {
-			w.l.spool.notice("%s", both(fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}))
+			w.l.spool.notice("%s", fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}.Pack())
 		}
 	}
 	if len(states) > 0 {

@@ -38,9 +38,9 @@ func (l *launcher) bringImage(ctx context.Context) error {
 			l.image = image
 			if image.Remembered != nil {
 				l.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
-				l.spool.notice("%s", both(fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", l.replica.Image)))
+				l.spool.notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", l.replica.Image).Pack())
 			}
-			l.spool.notice("%s", both(fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", l.replica.Image, image.Digest, l.clock.Now().Sub(began).Seconds())))
+			l.spool.notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", l.replica.Image, image.Digest, l.clock.Now().Sub(began).Seconds()).Pack())
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -130,7 +130,7 @@ func (l *launcher) imageProgress() func(done, total int64) {
 			return
 		}
 		told = now
-		l.spool.notice("%s", both(fault.T("image %s: %s of %s", "镜像 %s：%s / %s", l.replica.Image, megabytes(done), megabytes(total))))
+		l.spool.notice("%s", fault.T("image %s: %s of %s", "镜像 %s：%s / %s", l.replica.Image, megabytes(done), megabytes(total)).Pack())
 	}
 }
 

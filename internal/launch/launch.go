@@ -72,16 +72,12 @@ type launcher struct {
 	imageUID  int                      // record.Link.ImageUID
 	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
 	ranks     *ranks
-	peers     *peers         // nil: states are kept here alone
-	socket    *rankSocket    // of prepare, before the first process starts
-	memory    string         // $FERMI_SHM, likewise
-	last      *reservation   // the port of the running generation, should we lead it
-	next      *reservation   // of the one after it
-	ported    int64          // the generation that last is of
-	serve     *reservation   // $FERMI_PORT
-	own       []*reservation // of the recipe's processes
+	peers     *peers      // nil: states are kept here alone
+	socket    *rankSocket // of prepare, before the first process starts
+	memory    string      // $FERMI_SHM, likewise
+	ports     *ports
 	rehearsal rehearsal
-	standby   *standby // nil: none
+	standby   *nursery
 	open      Stores
 	folder    *saves                       // that the script saves to, where the task names one
 	resume    string                       // $FERMI_RESUME_FROM; "": none
@@ -222,6 +218,7 @@ func (l *launcher) run(ctx context.Context) error {
 	}
 	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
 	l.ranks.log = l.log
+	l.standby = &nursery{log: l.log, children: l.children, ranks: len(l.ranks.held)}
 	l.ranks.files = l.replica.CheckpointFolder != ""
 	if l.replica.Peer && !exited {
 		if l.peers, err = openPeers(len(l.ranks.held), l.log, l.ranks.copied); err != nil {

@@ -68,16 +68,16 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	defer l.leaveImage()
 	defer wg.Wait()
 	defer cancel()
-	defer l.freePorts()
 	var err error
 	if l.place, err = l.settled(); err != nil {
 		return l.notStarted(err)
 	}
 	defer l.place.space.Close()
-	if err := l.place.space.Do(func() error { return errors.Join(l.reserveFirst(), l.reserveOwn()) }); err != nil {
+	if l.ports, err = openPorts(l.place.space, recipePorts(l.replica)); err != nil {
 		return l.notStarted(err)
 	}
-	defer l.reapStandby()
+	defer l.ports.free()
+	defer l.standby.reap()
 	defer l.goWritten.Wait()
 	if held := l.holdDisk(); held != nil { // before anything is made in its folder
 		wg.Go(func() { l.watchDisk(work, held) })
@@ -85,8 +85,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	code := make(chan error, 1)
 	there := make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
-	l.rehearsal.prepare(l.ranks.preflighted, l.place.space, l.serve.port)
-	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }
+	l.rehearsal.prepare(l.ranks.preflighted, func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }, l.place.space, l.ports.serve.port)
 	defer l.rehearsal.stop()
 	peer := 0
 	if l.peers != nil {
@@ -96,8 +95,8 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	}
 	ready := func() {
 		facts := l.facts()
-		l.rehearsal.trial = l.trialOf(facts, there)
-		l.ranks.ready(l.place.address(), l.next.port, l.serve.port, peer, l.own, facts)
+		l.rehearsal.compute(trialOf(l.replica, facts, there, l.interpret, l.log))
+		l.ranks.ready(l.place.address(), l.ports.next.port, l.ports.serve.port, peer, l.ports.ofRecipe(), facts)
 	}
 	if l.replica.Image == "" && !l.replica.Preflight { // otherwise nobody knows yet what its ranks will find
 		ready()
@@ -164,11 +163,11 @@ func (l *launcher) notStarted(err error) engine.Exit {
 		return exit
 	case errors.Is(err, errStopped), errors.Is(err, context.Canceled):
 		return engine.Exit{Code: codeStopped, Reason: engine.ReasonStopped,
-			Message: both(fault.T("Stopped before it started.", "在启动前已停止。"))}
+			Message: fault.T("Stopped before it started.", "在启动前已停止。").Pack()}
 	}
 	l.log.Error("process not started", "error", err)
 	text := fault.T("The launcher could not start the process; see launcher.log on the node.", "启动器无法启动进程；请查看节点上的 launcher.log。")
-	return engine.Exit{Code: codeNotExecutable, Reason: engine.ReasonStartFailed, Message: both(text)}
+	return engine.Exit{Code: codeNotExecutable, Reason: engine.ReasonStartFailed, Message: text.Pack()}
 }
 
 // await waits until the leader opened a generation that was not started yet, and for the first one
@@ -226,7 +225,15 @@ func (l *launcher) recordGo(o *order) error {
 // runs says that the ranks of a generation run, its order on disk.
 func (l *launcher) runs() {
 	l.goWritten.Wait()
-	l.ranks.started(l.next.port)
+	l.ranks.started(l.ports.next.port)
+}
+
+// recipePorts is how many ports the processes of a replica are known by.
+func recipePorts(r engine.Replica) int {
+	if r.Recipe == nil {
+		return 0
+	}
+	return r.Recipe.Ports
 }
 
 // stage is what the ranks of a generation are started with.
@@ -243,7 +250,7 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 		return s, err
 	}
 	l.rehearsal.stop()
-	if err := l.takePort(g.Number); err != nil {
+	if err := l.ports.take(g.Number); err != nil {
 		return s, err
 	}
 	l.ranks.begin(g)
@@ -279,7 +286,7 @@ func (l *launcher) starter() starter {
 	if l.tenant.UID != 0 {
 		return l.walled
 	}
-	return l.counted(l.plain)
+	return counted(finder(l.findProgram).plain, l.group, l.log)
 }
 
 // start begins the ranks of a generation; none of an earlier one is left.
@@ -289,16 +296,16 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.standby.usable() {
-		l.standby.tidy()
-		p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), l.standby.fork)
+	if ready := l.standby.usable(); ready != nil {
+		ready.tidy()
+		p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), ready.fork)
 		if err == nil {
 			l.log.Info("ranks forked from the standby", "generation", g.Number)
 			l.runs()
 			return p, nil
 		}
 		l.log.Warn("not forked from the standby", "error", err)
-		l.endStandby()
+		l.standby.end()
 		l.processTree().signal(unix.SIGKILL) // what it may have forked; nothing else runs
 	}
 	p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), l.starter())
@@ -306,13 +313,13 @@ func (l *launcher) start(g link.Generation) (*processes, error) {
 		return nil, err
 	}
 	l.runs()
-	l.keepStandby(g, s.replica, s.dir, s.env, s.each[0], l.starter())
+	l.standby.keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
 	return p, nil
 }
 
 // sink is where what the ranks of a generation print goes.
 func (l *launcher) sink(g link.Generation) sink {
-	return sink{g.FirstRank, l.spool, func(local int) *printed {
+	return sink{first: g.FirstRank, spool: l.spool, steps: func(local int) reader {
 		return &printed{tell: func(step int64, last bool) bool { return l.ranks.printed(local, step, last, g.Number) }}
 	}}
 }
@@ -408,7 +415,7 @@ func (l *launcher) clone(ctx context.Context, g *api.Git, place string) error {
 		}
 		return err
 	}
-	l.spool.notice("%s", both(fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, done.Commit)))
+	l.spool.notice("%s", fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, done.Commit).Pack())
 	return nil
 }
 

@@ -6,13 +6,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// Slots of a rank whose states are copied to a peer: one more than else, for the step that is safe there
-// stays, and the one on its way too, beside the watermark and the one being written.
-const (
-	peerSlots = 4
-	maxSlots  = 8 // that a rank can have
-)
-
 // watermark is the leader's word: the newest step that all hold, and others that stay besides. kept are those of
 // them that do, false: it was of another generation.
 func (r *ranks) watermark(w link.Watermark) (kept []int64, ok bool) {

@@ -30,23 +30,30 @@ const (
 // rehearsal is the preflight of one launcher: it listens on the ports that its ranks will use, until
 // they start, and connects to those of others.
 type rehearsal struct {
+	mu      sync.Mutex
 	ports   []int
 	report  func(*preflight.Report)
 	devices func() preflight.Devices // nil: none
 	trial   *trial                   // nil: nothing is computed
 	space   *network.Space           // of the ranks
 
-	mu     sync.Mutex
 	round  string
 	end    func() // of the round: closes everything and waits
 	closed bool
 }
 
-// prepare comes before the leader knows the ports.
-func (r *rehearsal) prepare(report func(*preflight.Report), space *network.Space, ports ...int) {
+// prepare comes before the leader knows the ports. devices asks the driver; nil: there are none.
+func (r *rehearsal) prepare(report func(*preflight.Report), devices func() preflight.Devices, space *network.Space, ports ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ports, r.report, r.space = ports, report, space
+	r.ports, r.report, r.devices, r.space = ports, report, devices, space
+}
+
+// compute has the devices tried, too; nil: nothing is computed.
+func (r *rehearsal) compute(t *trial) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trial = t
 }
 
 // begin is the leader's order. The same round is done once.
@@ -74,13 +81,14 @@ func (r *rehearsal) begin(round preflight.Round) {
 		}
 		wg.Go(func() { answerPeers(ctx, l, round.ID) })
 	}
-	tested, tried := r.testDevices(), make(chan preflight.Devices, 1)
-	wg.Go(func() { tried <- r.trial.run(ctx) })
+	trial, space, report := r.trial, r.space, r.report
+	tested, tried := testDevices(r.devices), make(chan preflight.Devices, 1)
+	wg.Go(func() { tried <- trial.run(ctx) })
 	wg.Go(func() {
-		out.Results = connectAll(ctx, r.space, round)
+		out.Results = connectAll(ctx, space, round)
 		out.Devices = together(tested(ctx), <-tried)
 		if ctx.Err() == nil {
-			r.report(out)
+			report(out)
 		}
 	})
 }

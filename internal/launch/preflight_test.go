@@ -35,7 +35,7 @@ func newPeer(t *testing.T) *peer {
 		}
 		t.Cleanup((*r).free)
 	}
-	p.prepare(func(r *preflight.Report) { p.said <- r }, nil, p.lead.port, p.serve.port)
+	p.prepare(func(r *preflight.Report) { p.said <- r }, nil, nil, p.lead.port, p.serve.port)
 	t.Cleanup(p.stop)
 	return p
 }
@@ -212,10 +212,9 @@ func TestDevicesAreLookedAt(t *testing.T) {
 	// A driver that hangs is named when the time is over, and holds up nobody.
 	hangs := make(chan struct{})
 	defer close(hangs)
-	r := &rehearsal{devices: func() preflight.Devices { <-hangs; return preflight.Devices{} }}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := r.testDevices()(over); len(got.Faults) != 1 || got.Faults[0].Kind != preflight.DeviceSilent {
+	if got := testDevices(func() preflight.Devices { <-hangs; return preflight.Devices{} })(over); len(got.Faults) != 1 || got.Faults[0].Kind != preflight.DeviceSilent {
 		t.Errorf("%+v", got)
 	}
 }

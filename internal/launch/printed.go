@@ -29,12 +29,9 @@ type printed struct {
 	off     bool
 }
 
-// feed takes what came through a pipe, and gives the end of it that is no whole line yet, for the next time. A bar that
+// Feed takes what came through a pipe, and gives the end of it that is no whole line yet, for the next time. A bar that
 // is drawn over ends with the next one.
-func (p *printed) feed(part, data []byte) []byte {
-	if p == nil {
-		return nil
-	}
+func (p *printed) Feed(part, data []byte) []byte {
 	end := bytes.LastIndexAny(data, "\r\n")
 	if end < 0 {
 		part = append(part, data...)

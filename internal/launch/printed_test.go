@@ -50,7 +50,7 @@ func TestPrintedSteps(t *testing.T) {
 			p := &printed{tell: h.tell}
 			var part []byte
 			for _, piece := range c.pieces {
-				part = p.feed(part, []byte(piece))
+				part = p.Feed(part, []byte(piece))
 			}
 			p.look()
 			if step, last := h.newest(); step != c.step || last != c.last {
@@ -130,7 +130,7 @@ func FuzzPrinted(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, at int) {
 		p := &printed{tell: func(int64, bool) bool { return true }}
 		cut := max(0, min(at, len(data)))
-		part := p.feed(p.feed(nil, data[:cut]), data[cut:])
+		part := p.Feed(p.Feed(nil, data[:cut]), data[cut:])
 		if p.look(); len(part) > 4<<10 {
 			t.Fatal(len(part))
 		}

@@ -27,7 +27,7 @@ type processes struct {
 	// orphans: tell the end of every process behind the wall.
 	orphans bool
 	tails   []*tail        // what each rank printed last
-	done    sync.WaitGroup // of the pumps
+	done    sync.WaitGroup // of the pumps, and of who hears process 1
 	joined  []*processes   // ranks that took the places of dead ones beside others that stayed
 }
 
@@ -39,7 +39,13 @@ type starter func(p *processes, r engine.Replica, dir string, env []string, each
 type sink struct {
 	first int // rank
 	spool *spool
-	steps func(local int) *printed
+	steps func(local int) reader
+}
+
+// reader hears what a rank prints. It is given what came through one of its pipes, and gives the end of it that is no whole
+// line yet, for the next time. Both pipes call it, each in its own goroutine.
+type reader interface {
+	Feed(part, data []byte) []byte
 }
 
 // spawn starts the command in dir, a process for each of each, of which the first is local rank base. A startFault
@@ -82,9 +88,12 @@ func spawn(r engine.Replica, dir string, env []string, each [][]string, base int
 	return p, nil
 }
 
+// finder is the program that a command names in this directory with this PATH.
+type finder func(name, dir, path string) (string, error)
+
 // plain starts them as who we are.
-func (l *launcher) plain(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
-	file, err := l.findProgram(r.Command[0], dir, lookupIn(env, "PATH"))
+func (find finder) plain(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
+	file, err := find(r.Command[0], dir, lookupIn(env, "PATH"))
 	if err != nil {
 		return err
 	}
@@ -121,6 +130,35 @@ func (p *processes) drained() {
 	for _, j := range p.joined {
 		j.done.Wait()
 	}
+}
+
+// ended is the end of one rank.
+type ended struct {
+	local  int
+	status unix.WaitStatus
+}
+
+// hear brings process 1's word of the ranks' ends to the loop, which is woken by children; nil without a wall.
+func (p *processes) hear(children chan struct{}) <-chan ended {
+	if p.tree == nil {
+		return p.said
+	}
+	said := make(chan ended, p.n)
+	p.done.Go(func() { // ends with process 1
+		defer func() {
+			close(said)
+			poke(children)
+		}()
+		for {
+			i, ws, err := p.tree.Ended()
+			if err != nil || i < 0 || i >= p.n {
+				return
+			}
+			said <- ended{p.base + i, unix.WaitStatus(ws)} // one each: never full
+			poke(children)
+		}
+	})
+	return said
 }
 
 // reaper collects every child: the ranks and the orphans we adopt as subreaper.

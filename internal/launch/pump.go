@@ -20,7 +20,7 @@ type pump struct {
 	r      *os.File
 	spool  *spool
 	tail   *tail         // of its rank
-	steps  *printed      // of its rank
+	steps  reader        // of its rank; nil: nobody
 	ended  chan struct{} // closed when nothing more comes
 
 	said    []byte // for steps: the line that has not ended yet
@@ -124,7 +124,9 @@ func (p *pump) drain(buf []byte) {
 // feed cuts data into lines. The bytes are used before it returns.
 func (p *pump) feed(data []byte) {
 	p.tail.add(data)
-	p.said = p.steps.feed(p.said, data)
+	if p.steps != nil {
+		p.said = p.steps.Feed(p.said, data)
+	}
 	p.lines = p.lines[:0]
 	for len(data) > 0 {
 		i := bytes.IndexByte(data, '\n')

@@ -108,13 +108,11 @@ func (r *ranks) started(port int) {
 }
 
 // ready tells the address and the ports to a leader that has opened no generation yet.
-func (r *ranks) ready(address string, port, serve, peer int, own []*reservation, facts *preflight.Facts) {
+func (r *ranks) ready(address string, port, serve, peer int, own []int, facts *preflight.Facts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.said.Address, r.said.Port, r.said.Serve, r.said.PeerPort, r.said.Facts = address, port, serve, peer, facts
-	for _, o := range own {
-		r.said.Ports = append(r.said.Ports, o.port)
-	}
+	r.said.Ports = append(r.said.Ports, own...)
 	r.report()
 }
 

@@ -40,27 +40,22 @@ type trial struct {
 	log     *slog.Logger
 }
 
-// trialOf is the launcher's own; nil where nothing can be computed: no PyTorch, no Python command, or only
+// interpreting runs the interpreter of the ranks with these arguments, behind their wall; what it prints goes to out.
+type interpreting func(out uintptr, args ...string) (*processes, error)
+
+// trialOf is the trial of a replica; nil where nothing can be computed: no PyTorch, no Python command, or only
 // virtual devices. Nobody guesses at an interpreter: what it found would not be the ranks'.
-func (l *launcher) trialOf(facts *preflight.Facts, there <-chan struct{}) *trial {
-	device := recipe.TorchDevice(l.replica.Devices)
-	if facts == nil || facts.Versions["torch"] == "" || !recipe.Python(l.replica.Command) || l.replica.Virtual || device == "" {
+func trialOf(r engine.Replica, facts *preflight.Facts, there <-chan struct{}, run interpreting, log *slog.Logger) *trial {
+	device := recipe.TorchDevice(r.Devices)
+	if facts == nil || facts.Versions["torch"] == "" || !recipe.Python(r.Command) || r.Virtual || device == "" {
 		return nil
 	}
-	t := &trial{there: there, devices: l.replica.Devices, imports: trialImports, works: trialWorks, log: l.log}
+	t := &trial{there: there, devices: r.Devices, imports: trialImports, works: trialWorks, log: log}
 	if len(t.devices) == 0 {
 		t.works = preflightFor // processors that are slow are no news
 	}
 	t.start = func(out uintptr) (*processes, error) {
-		r := l.replica
-		r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
-		env := environ(r, l.dir, nil, credentials{}, l.base(), l.place)
-		dir, err := l.workDir(r)
-		if err != nil {
-			return nil, err
-		}
-		r.Command = []string{pythonOf(l.steward, r.Command, env, dir), "-c", sdk.SelfTest, device, strconv.Itoa(max(len(r.Devices), 1))}
-		return beginTrial(r, env, out, l.starter())
+		return run(out, "-c", sdk.SelfTest, device, strconv.Itoa(max(len(r.Devices), 1)))
 	}
 	return t
 }

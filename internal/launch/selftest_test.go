@@ -47,7 +47,7 @@ func TestTrial(t *testing.T) {
 		there := make(chan struct{})
 		close(there)
 		tr := &trial{there: there, devices: c.devices, imports: time.Minute, works: time.Minute, log: quiet, start: func(out uintptr) (_ *processes, err error) {
-			p, err = beginTrial(engine.Replica{Command: []string{"/bin/sh", "-c", c.script}}, os.Environ(), out, (&launcher{steward: steward.New(nil)}).plain)
+			p, err = beginTrial(engine.Replica{Command: []string{"/bin/sh", "-c", c.script}}, os.Environ(), out, finder((&launcher{steward: steward.New(nil)}).findProgram).plain)
 			return p, err
 		}}
 		if strings.HasSuffix(c.script, "# hangs") {
@@ -106,7 +106,7 @@ func TestTrialOf(t *testing.T) {
 		"no PyTorch":      {python, &preflight.Facts{}, false},
 		"no preflight":    {python, nil, false},
 	} {
-		if got := (&launcher{replica: c.replica}).trialOf(c.facts, nil) != nil; got != c.want {
+		if got := trialOf(c.replica, c.facts, nil, nil, nil) != nil; got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
@@ -120,7 +120,7 @@ func TestTorchTrial(t *testing.T) {
 	there := make(chan struct{})
 	close(there)
 	tr := &trial{there: there, imports: 5 * time.Minute, works: 5 * time.Minute, log: quiet, start: func(out uintptr) (*processes, error) {
-		return beginTrial(engine.Replica{Command: []string{"/usr/bin/python3", "-c", sdk.SelfTest, "cpu", "1"}}, os.Environ(), out, (&launcher{steward: steward.New(nil)}).plain)
+		return beginTrial(engine.Replica{Command: []string{"/usr/bin/python3", "-c", sdk.SelfTest, "cpu", "1"}}, os.Environ(), out, finder((&launcher{steward: steward.New(nil)}).findProgram).plain)
 	}}
 	if d := cmp.Diff(preflight.Devices{Test: preflight.Computed}, tr.run(t.Context())); d != "" {
 		t.Error(d)

@@ -9,6 +9,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
 
+// peerSlots are those of a rank whose states are copied to a peer: one more than else, for the step that is safe there
+// stays, and the one on its way too, beside the watermark and the one being written.
+const peerSlots = 4
+
 // slots are the states of the ranks in $FERMI_SHM. The folder is the ranks': whatever lies there is opened, made and moved by the
 // steward, and read and written here by the descriptor that it gives.
 type slots struct{ folder *steward.Folder }

@@ -22,19 +22,6 @@ func (l *launcher) standBy() {
 		l.log.Warn("the spare has no standby", "error", err) // its first order will say why
 		return
 	}
-	l.keepStandby(g, s.replica, s.dir, s.env, s.each[0], l.starter())
-	if l.standby != nil {
-		go l.tellWarm(l.standby) // ends with the standby
-	}
-}
-
-// tellWarm tells the leader when the imports are done, and when they are lost.
-func (l *launcher) tellWarm(s *standby) {
-	select {
-	case <-s.ready:
-		l.ranks.warm(true)
-		<-s.gone
-		l.ranks.warm(false)
-	case <-s.gone:
-	}
+	l.standby.keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
+	l.standby.tellWarm(l.ranks.warm)
 }

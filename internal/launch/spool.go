@@ -144,7 +144,7 @@ func (s *spool) put(rank int, stream byte, lines []text) {
 }
 
 func dropNotice(n int64) []byte {
-	return []byte("[fermi] " + both(fault.T("the disk was full: %d [line|lines] of output [was|were] dropped here", "磁盘已满：此处丢弃了 %d 行输出", n)))
+	return []byte("[fermi] " + fault.T("the disk was full: %d [line|lines] of output [was|were] dropped here", "磁盘已满：此处丢弃了 %d 行输出", n).Pack())
 }
 
 func (s *spool) line(dst []byte, rank int, stream byte, t text) []byte {

@@ -17,6 +17,14 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
+// A process works if its tree used, or waited for, so much of one core, or read and wrote so many bytes, since it
+// was first looked at: it evaluates, loads or saves without having said so.
+const (
+	stallSpan = time.Second // between two looks that tell whether it works
+	busyShare = 0.2
+	busyBytes = 1 << 20
+)
+
 // vitals are what a rank's process and its descendants did.
 type vitals struct {
 	state byte

@@ -9,7 +9,6 @@ import (
 const (
 	stallTick  = 500 * time.Millisecond
 	stallLook  = 3 * time.Second  // after so much silence it is looked whether a process is stopped, after half of what is allowed what it does
-	stallSpan  = time.Second      // between two looks that tell whether it works
 	stallLeast = 5 * time.Second  // or three usual steps, whichever is more
 	stallDisk  = time.Minute      // of a process that waits for a disk
 	stallMost  = 10 * time.Minute // for a first step or a phase of which none was seen before, and for a process that works
@@ -19,10 +18,6 @@ const (
 	stallDepth = 8                // of phases within phases
 	stallSteps = 32               // that are remembered
 	stallKnown = 3                // and that must be known before anything is called usual
-	// A process works if its tree used, or waited for, so much of one core, or read and wrote so many bytes, since it
-	// was first looked at: it evaluates, loads or saves without having said so.
-	busyShare = 0.2
-	busyBytes = 1 << 20
 )
 
 // firstStep is the kind of pause between a start and the first step, beside the phases that ranks name (eval, save).

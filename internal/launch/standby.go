@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -22,42 +21,12 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
-	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/recipe"
-	sdk "github.com/fermi-cluster/fermi/sdk/python"
 )
 
 // A standby is a Python interpreter beside the ranks, of no generation, with the imports done: the
 // ranks of the next generation are forked from it. It is a convenience: whatever it can't do, or
 // does wrong, a fresh interpreter does.
-
-// dirSDK is the Python SDK within the replica's folder.
-const dirSDK = "sdk"
-
-// giveSDK puts the SDK where Python commands find it.
-func (l *launcher) giveSDK() error {
-	if !recipe.Python(l.replica.Command) {
-		return nil
-	}
-	dir := filepath.Join(l.dir, dirSDK)
-	if err := errors.Join(os.RemoveAll(dir), sdk.Write(dir)); err != nil { // of a launcher before us that never said go
-		return err
-	}
-	return l.giveNew(dir)
-}
-
-// giveNew makes a tree that we just made, in a folder that only we can change, the tenant's. No process of the tenant has seen it.
-func (l *launcher) giveNew(dir string) error {
-	if l.tenant.UID == 0 {
-		return nil
-	}
-	return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return l.giveOne(p)
-	})
-}
 
 // standby is a running one, or one that was.
 type standby struct {
@@ -111,23 +80,32 @@ func (s *standby) spares() []record.Process {
 	return s.own
 }
 
-// keepStandby starts a standby where one is wished and none is there, beside ranks that were not forked;
+// nursery keeps at most one standby. It is of the loop that starts generations, which alone calls it.
+type nursery struct {
+	log      *slog.Logger
+	children chan struct{}  // the launcher's: poked when a rank behind a standby's wall ended
+	ranks    int            // that are forked at once, at most
+	now      *standby       // nil: none
+	hearing  sync.WaitGroup // of those that were
+}
+
+// keep starts a standby where one is wished and none is there, beside ranks that were not forked;
 // it needs one only who may be restarted. What fails is no reason not to run.
-func (l *launcher) keepStandby(g link.Generation, r engine.Replica, dir string, env []string, each []string, start starter) {
+func (n *nursery) keep(hold bool, r engine.Replica, dir string, env []string, each []string, start starter) {
 	wish := r.Standby
-	if !g.Hold || wish == nil || wish.Disabled || !recipe.Python(r.Command) || l.standby.alive() {
+	if !hold || wish == nil || wish.Disabled || !recipe.Python(r.Command) || n.now.alive() {
 		return
 	}
-	l.endStandby()
+	n.end()
 	own := slices.DeleteFunc(slices.Clone(each), ofARank)
 	own = append(own, "FERMI_STANDBY_PRELOAD="+strings.Join(wish.Preload, ","))
 	r.Command = []string{r.Command[0], "-m", "fermi.standby"}
-	s, err := l.startStandby(r, dir, env, own, start)
+	s, err := n.start(r, dir, env, own, start)
 	if err != nil {
-		l.log.Warn("no standby", "error", err)
+		n.log.Warn("no standby", "error", err)
 		return
 	}
-	l.standby = s
+	n.now = s
 }
 
 // ofARank says that a variable is one rank's own, and would be wrong in another's process.
@@ -140,9 +118,9 @@ func ofARank(kv string) bool {
 	return strings.HasPrefix(name, "FERMI_")
 }
 
-// startStandby runs the interpreter behind the same wall as the ranks, our end of a socket pair as its
+// start runs the interpreter behind the same wall as the ranks, our end of a socket pair as its
 // standard input: nobody else can speak to it.
-func (l *launcher) startStandby(r engine.Replica, dir string, env, own []string, start starter) (*standby, error) {
+func (n *nursery) start(r engine.Replica, dir string, env, own []string, start starter) (*standby, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -167,15 +145,15 @@ func (l *launcher) startStandby(r engine.Replica, dir string, env, own []string,
 		return nil, err
 	}
 	s := &standby{
-		log: l.log, children: l.children, conn: conn.(*net.UnixConn), pid: p.pids[0], tree: p.tree,
+		log: n.log, children: n.children, conn: conn.(*net.UnixConn), pid: p.pids[0], tree: p.tree,
 		ready: make(chan struct{}), gone: make(chan struct{}), answers: make(chan standbyWord, 1),
-		local: map[int]int{}, said: make(chan ended, len(l.ranks.held)), // one each: never full
+		local: map[int]int{}, said: make(chan ended, n.ranks), // one each: never full
 	}
 	interpreter := s.describe()
 	lowered := interpreter > 0 && lower(interpreter)
-	go s.hear(interpreter, lowered) // ends with the connection
+	n.hearing.Go(func() { s.hear(interpreter, lowered) }) // ends with the connection
 	if s.tree != nil {
-		go s.hearEnds() // ends with process 1
+		n.hearing.Go(s.hearEnds) // ends with process 1
 	}
 	return s, nil
 }
@@ -438,27 +416,56 @@ func (s *standby) tidy() {
 	}
 }
 
-// endStandby kills it, and behind its wall all that is left there: no generation is.
-func (l *launcher) endStandby() {
-	if l.standby == nil {
+// tellWarm tells when the imports of the standby are done, so that ranks could be forked at once, and when they are lost.
+func (n *nursery) tellWarm(tell func(bool)) {
+	s := n.now
+	if s == nil {
 		return
 	}
-	l.standby.conn.Close()
-	for _, p := range l.standby.own {
-		if err := p.Signal(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			l.log.Warn("the standby can't be killed", "error", err)
+	n.hearing.Go(func() { // ends with the standby
+		select {
+		case <-s.ready:
+			tell(true)
+			<-s.gone
+			tell(false)
+		case <-s.gone:
 		}
-	}
-	l.standby = nil
+	})
 }
 
-// reapStandby ends it after the last generation, when nobody else reaps any more.
-func (l *launcher) reapStandby() {
-	if l.standby == nil {
+// usable is the standby that ranks can be forked from; nil: none.
+func (n *nursery) usable() *standby {
+	if n.now.usable() {
+		return n.now
+	}
+	return nil
+}
+
+// spares are the processes that no generation ends.
+func (n *nursery) spares() []record.Process { return n.now.spares() }
+
+// end kills it, and behind its wall all that is left there: no generation is.
+func (n *nursery) end() {
+	if n.now == nil {
 		return
 	}
-	pid := l.standby.pid
-	l.endStandby()
+	n.now.conn.Close()
+	for _, p := range n.now.own {
+		if err := p.Signal(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			n.log.Warn("the standby can't be killed", "error", err)
+		}
+	}
+	n.now = nil
+}
+
+// reap ends it after the last generation, when nobody else reaps any more.
+func (n *nursery) reap() {
+	defer n.hearing.Wait()
+	if n.now == nil {
+		return
+	}
+	pid := n.now.pid
+	n.end()
 	for {
 		if _, err := unix.Wait4(pid, nil, unix.WALL, nil); !errors.Is(err, unix.EINTR) {
 			return

@@ -277,7 +277,7 @@ func (w *warden) stay() {
 	w.lookOn()
 	if err != nil {
 		w.l.log.Warn("the ranks that left can't go on", "error", err)
-		w.l.endStandby()
+		w.l.standby.end()
 		w.superseded = true
 		w.giveUpParting()
 	}
@@ -297,21 +297,21 @@ func (w *warden) join(o *order) error {
 	w.sweep()
 	for _, i := range dead {
 		start := l.starter()
-		if l.standby.usable() {
-			start = l.standby.fork
+		if ready := l.standby.usable(); ready != nil {
+			start = ready.fork
 		}
 		p, err := spawn(s.replica, s.dir, s.env, s.each[i:i+1], i, l.sink(g), start)
 		if err != nil {
 			return err
 		}
 		w.procs.replace(i, g.FirstRank+i, p)
-		w.reaper.add(p, l.hear(p))
+		w.reaper.add(p, p.hear(l.children))
 	}
 	l.log.Info("ranks stayed", "generation", g.Number, "stayed", w.procs.n-len(dead), "new", len(dead))
 	l.said, w.g = g.Number, g
 	w.renew()
 	l.runs()
-	l.keepStandby(g, s.replica, s.dir, s.env, s.each[0], l.starter())
+	l.standby.keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
 	w.tree.spare = l.standby.spares()
 	return nil
 }

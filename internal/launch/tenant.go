@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
@@ -150,33 +148,4 @@ func wallFault(r engine.Replica, err error) error {
 		}
 	}
 	return err
-}
-
-// ended is the end of one rank.
-type ended struct {
-	local  int
-	status unix.WaitStatus
-}
-
-// hear brings process 1's word of the ranks' ends to the loop; nil without a wall.
-func (l *launcher) hear(p *processes) <-chan ended {
-	if p.tree == nil {
-		return p.said
-	}
-	said := make(chan ended, p.n)
-	go func() { // ends with process 1
-		defer func() {
-			close(said)
-			poke(l.children)
-		}()
-		for {
-			i, ws, err := p.tree.Ended()
-			if err != nil || i < 0 || i >= p.n {
-				return
-			}
-			said <- ended{p.base + i, unix.WaitStatus(ws)} // one each: never full
-			poke(l.children)
-		}
-	}()
-	return said
 }

@@ -19,7 +19,7 @@ import (
 // another generation; until: how long what is left may take otherwise.
 func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
 	w := &warden{
-		l: l, g: g, procs: procs, reaper: newReaper(procs, l.hear(procs), &l.spent),
+		l: l, g: g, procs: procs, reaper: newReaper(procs, procs.hear(l.children), &l.spent),
 		failures: map[int]failure{}, leftThen: -1, drag: drag{clock: l.clock},
 		tree: l.processTree(),
 	}
@@ -293,17 +293,19 @@ func (w *warden) exit() engine.Exit {
 		e.Reason, e.Message = engine.ReasonDiskLimit, w.diskText
 	case w.why == engine.ReasonTimedOut:
 		e.Reason = engine.ReasonTimedOut
-		e.Message = both(fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.l.replica.RunTimeout))
+		e.Message = fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.l.replica.RunTimeout).Pack()
 	case oom && e.Reason != engine.ReasonSucceeded:
 		e.Reason = engine.ReasonOutOfMemory
-		e.Message = both(fault.T("It needed more memory than its limit of %v; ask for more memory, or use less.",
-			"内存超过上限 %v；请申请更多内存或减少使用。", w.l.replica.Resources.Memory))
+		e.Message = fault.T("It needed more memory than its limit of %v; ask for more memory, or use less.",
+			"内存超过上限 %v；请申请更多内存或减少使用。", w.l.replica.Resources.Memory).Pack()
+
 	case w.failures[first].crowded && e.Reason != engine.ReasonSucceeded:
 		e.Reason = engine.ReasonProcessLimit
-		e.Message = both(fault.T("The process limit of %d was reached; ask for more (resources.processes), or start fewer processes and threads.",
-			"已达到进程数上限 %d；请申请更多（resources.processes），或减少进程与线程。", w.tree.group.ProcessLimit()))
+		e.Message = fault.T("The process limit of %d was reached; ask for more (resources.processes), or start fewer processes and threads.",
+			"已达到进程数上限 %d；请申请更多（resources.processes），或减少进程与线程。", w.tree.group.ProcessLimit()).Pack()
+
 	case oom:
-		e.Message = both(fault.T("A process of its tree was killed for lack of memory.", "进程树中有进程因内存不足被杀死。"))
+		e.Message = fault.T("A process of its tree was killed for lack of memory.", "进程树中有进程因内存不足被杀死。").Pack()
 	}
 	return e
 }

@@ -15,6 +15,9 @@ import (
 // maxWord bounds one line.
 const maxWord = 64 << 10
 
+// maxSlots is how many slots a rank can have.
+const maxSlots = 8
+
 // maxWhy bounds the last words of a rank that leaves, in bytes.
 const maxWhy = 4 << 10
 

@@ -1,0 +1,30 @@
+package launch
+
+import (
+	"github.com/fermi-cluster/fermi/internal/preflight"
+)
+
+// facts are the launcher's, where they are wanted.
+func (l *launcher) facts() *preflight.Facts {
+	if !l.replica.Preflight {
+		return nil
+	}
+	f := factsOf(l.steward, l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, l.base(), l.place), l.dir)
+	if l.image != nil {
+		f.Versions["image"] = l.image.Digest[:min(len(l.image.Digest), 39)]
+	}
+	return f
+}
+
+// interpret runs the interpreter of the ranks with other arguments, where they would run.
+func (l *launcher) interpret(out uintptr, args ...string) (*processes, error) {
+	r := l.replica
+	r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
+	env := environ(r, l.dir, nil, credentials{}, l.base(), l.place)
+	dir, err := l.workDir(r)
+	if err != nil {
+		return nil, err
+	}
+	r.Command = append([]string{pythonOf(l.steward, r.Command, env, dir)}, args...)
+	return beginTrial(r, env, out, l.starter())
+}
