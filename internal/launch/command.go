@@ -32,7 +32,7 @@ func (l *launcher) codeBase() (spot, error) {
 		return spot{base: r.Code.Folder}, nil
 	case in == nil:
 		no := api.FolderNotAllowed("", r.Code.Folder, r.Project, l.folders)
-		return spot{}, &startFault{codeNotExecutable, fault.Text{EN: no.Reason + ": " + no.Message.EN + " " + no.Hint.EN, ZH: no.Reason + "：" + no.Message.ZH + no.Hint.ZH}, no}
+		return spot{}, &startFault{code: codeNotExecutable, cause: no, text: fault.Text{EN: no.Reason + ": " + no.Message.EN + " " + no.Hint.EN, ZH: no.Reason + "：" + no.Message.ZH + no.Hint.ZH}}
 	case in.ReadOnly && l.tenant.UID != 0 && r.CheckpointFolder != "":
 		return spot{}, cantStart(codeNotExecutable, nil,
 			"The task saves checkpoints to %q in its code, but the folder %s is read-only here; use another code folder, or submit the code as an archive.",

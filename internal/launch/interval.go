@@ -41,7 +41,7 @@ func (r *ranks) tellInterval(g link.Generation) {
 	}
 	r.said.Every = g.Every
 	for c := range r.conns {
-		c.post(func(out *rankOutbox) { out.interval = &wordInterval{g.Every} })
+		c.post(func(out *rankOutbox) { out.interval = &wordInterval{Steps: g.Every} })
 	}
 	r.report()
 }

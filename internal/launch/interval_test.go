@@ -64,7 +64,7 @@ func TestRanksHearTheInterval(t *testing.T) {
 	if _, ok := r.join(late, &wordHello{Generation: 2}); !ok || heard(late) != 40 {
 		t.Error("who comes late does not hear of it")
 	}
-	if line := string(answer{Interval: &wordInterval{40}}.line()); line != "{\"interval\":{\"steps\":40}}\n" {
+	if line := string(answer{Interval: &wordInterval{Steps: 40}}.line()); line != "{\"interval\":{\"steps\":40}}\n" {
 		t.Error(line)
 	}
 }

@@ -308,7 +308,7 @@ func (l *launcher) outputs(note func(string, ...any)) *outputs {
 	sources := []source{{folder: l.steward.In(filepath.Join(l.dir, record.DirOutput))}}
 	if base, err := l.codeBase(); err == nil {
 		if dir, ok := logsFolder(base.at(), l.replica.WorkingDir, l.replica.OutputLogs); ok {
-			sources = append(sources, source{l.steward.In(dir), "logs/"})
+			sources = append(sources, source{folder: l.steward.In(dir), prefix: "logs/"})
 		}
 	}
 	return newOutputs(sources, l.client, l.clock, l.log, note)

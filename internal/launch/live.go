@@ -432,7 +432,7 @@ func asStartFault(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &f):
-		return &startFault{codeNotExecutable, fault.Text{EN: f.Message.EN + " " + f.Hint.EN, ZH: f.Message.ZH + f.Hint.ZH}, err}
+		return &startFault{code: codeNotExecutable, cause: err, text: fault.Text{EN: f.Message.EN + " " + f.Hint.EN, ZH: f.Message.ZH + f.Hint.ZH}}
 	case link.Permanent(err):
 		return cantStart(codeNotExecutable, err,
 			"The code archive is not there any more; upload it and submit the task again.",

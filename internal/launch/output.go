@@ -51,11 +51,15 @@ type mark struct {
 }
 
 const (
-	maxFiles    = 100_000
-	scanEvery   = 10 * time.Second
-	uploadPause = 200 * time.Millisecond
-	maxRetry    = 5 * time.Second
-	maxListed   = 5 // files named in done.json's Incomplete
+	maxFiles  = 100_000
+	scanEvery = 10 * time.Second
+	maxListed = 5 // files named in done.json's Incomplete
+)
+
+// What fails is tried again after a pause, which doubles.
+const (
+	uploadPause = 200 * time.Millisecond // the first
+	maxRetry    = 5 * time.Second        // the longest
 )
 
 func newOutputs(sources []source, to uploader, c clock.Clock, log *slog.Logger, note func(string, ...any)) *outputs {

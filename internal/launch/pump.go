@@ -194,7 +194,9 @@ func (p *pump) emitPart(partial bool) {
 	p.started = partial
 }
 
-func (p *pump) emit(b []byte, partial bool) { p.lines = append(p.lines, text{b, partial}) }
+func (p *pump) emit(b []byte, partial bool) {
+	p.lines = append(p.lines, text{bytes: b, partial: partial})
+}
 
 // flush shows an unfinished line as far as it has come.
 func (p *pump) flush() {

@@ -308,7 +308,7 @@ func (r *ranks) raise(step int64) {
 func (r *ranks) stop(grace time.Duration, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopped = &wordStop{grace.Seconds(), reason}
+	r.stopped = &wordStop{Grace: grace.Seconds(), Reason: reason}
 	for c := range r.conns {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })
 	}
@@ -334,7 +334,7 @@ func (r *ranks) join(c *rankConn, h *wordHello) (welcome answer, ok bool) {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })
 	}
 	if every := r.said.Every; every > 0 {
-		c.post(func(out *rankOutbox) { out.interval = &wordInterval{every} })
+		c.post(func(out *rankOutbox) { out.interval = &wordInterval{Steps: every} })
 	}
 	if r.roles != nil && r.said.RoleTable != r.now.RoleTable { // it was started with others
 		roles := r.roles

@@ -43,7 +43,7 @@ func (r *ranks) tellRoles(g link.Generation) {
 	r.said.RoleTable = g.RoleTable
 	r.roles = map[string]wordRole{}
 	for _, role := range g.Roles {
-		r.roles[role.Name] = wordRole{role.Ranks, role.Replicas, slices.Clone(role.Addresses)}
+		r.roles[role.Name] = wordRole{Ranks: role.Ranks, Replicas: role.Replicas, Addresses: slices.Clone(role.Addresses)}
 	}
 	if g.Number == r.now.Number { // those of an earlier one are about to end
 		roles := r.roles

@@ -12,7 +12,6 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 	sdk "github.com/fermi-cluster/fermi/sdk/python"
 )
@@ -47,7 +46,7 @@ func TestTrial(t *testing.T) {
 		there := make(chan struct{})
 		close(there)
 		tr := &trial{there: there, devices: c.devices, imports: time.Minute, works: time.Minute, log: quiet, start: func(out uintptr) (_ *processes, err error) {
-			p, err = beginTrial(engine.Replica{Command: []string{"/bin/sh", "-c", c.script}}, os.Environ(), out, finder((&launcher{steward: steward.New(nil)}).findProgram).plain)
+			p, err = beginTrial(engine.Replica{Command: []string{"/bin/sh", "-c", c.script}}, os.Environ(), out, asNamed.plain)
 			return p, err
 		}}
 		if strings.HasSuffix(c.script, "# hangs") {
@@ -67,6 +66,9 @@ func TestTrial(t *testing.T) {
 		t.Errorf("before the code is there: %+v", got)
 	}
 }
+
+// asNamed finds programs that are named by their full path.
+var asNamed finder = func(name, _, _ string) (string, error) { return name, nil }
 
 // TestTogether: a device that the driver complains about is named once.
 func TestTogether(t *testing.T) {
@@ -120,7 +122,7 @@ func TestTorchTrial(t *testing.T) {
 	there := make(chan struct{})
 	close(there)
 	tr := &trial{there: there, imports: 5 * time.Minute, works: 5 * time.Minute, log: quiet, start: func(out uintptr) (*processes, error) {
-		return beginTrial(engine.Replica{Command: []string{"/usr/bin/python3", "-c", sdk.SelfTest, "cpu", "1"}}, os.Environ(), out, finder((&launcher{steward: steward.New(nil)}).findProgram).plain)
+		return beginTrial(engine.Replica{Command: []string{"/usr/bin/python3", "-c", sdk.SelfTest, "cpu", "1"}}, os.Environ(), out, asNamed.plain)
 	}}
 	if d := cmp.Diff(preflight.Devices{Test: preflight.Computed}, tr.run(t.Context())); d != "" {
 		t.Error(d)

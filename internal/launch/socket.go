@@ -228,7 +228,7 @@ func (c *rankConn) write(welcome answer) {
 			lines = append(lines, answer{Pin: out.pin}.line()...)
 		}
 		if out.watermark > 0 || out.held {
-			lines = append(lines, answer{Watermark: &wordWatermark{out.watermark, out.held, out.keep}}.line()...)
+			lines = append(lines, answer{Watermark: &wordWatermark{Step: out.watermark, Held: out.held, Keep: out.keep}}.line()...)
 		}
 		if out.durable != nil {
 			lines = append(lines, answer{Durable: out.durable}.line()...)

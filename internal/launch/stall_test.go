@@ -30,8 +30,10 @@ func newRig() *rig {
 	return r
 }
 
-func (r *rig) step(i int, n int64)               { r.note(i, word{Progress: &wordProgress{Step: n}}, r.now) }
-func (r *rig) phase(i int, name string, on bool) { r.note(i, word{Phase: &wordPhase{name, on}}, r.now) }
+func (r *rig) step(i int, n int64) { r.note(i, word{Progress: &wordProgress{Step: n}}, r.now) }
+func (r *rig) phase(i int, name string, on bool) {
+	r.note(i, word{Phase: &wordPhase{Name: name, On: on}}, r.now)
+}
 
 // pass lets time go by, with a look every half second; each is called before a look.
 func (r *rig) pass(d time.Duration, each func()) (hung, sure bool) {

@@ -61,7 +61,7 @@ func (r *ranks) hangs() bool {
 func (r *ranks) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	word := &wordLeave{r.now.Number}
+	word := &wordLeave{Generation: r.now.Number}
 	for c := range r.conns {
 		if c.can {
 			c.post(func(out *rankOutbox) { out.leave = word })
