@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -24,8 +25,8 @@ func TestSeenAt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.take(0, word{Progress: &wordProgress{Step: 12}})
-	r.take(1, word{Progress: &wordProgress{Step: 13}})
+	r.take(0, word.Word{Progress: &word.Progress{Step: 12}})
+	r.take(1, word.Word{Progress: &word.Progress{Step: 13}})
 	at("rank-0.at", 3, 15)
 	at("rank-1.at", 2, 99) // of the generation before
 	if a, b := r.stepOf(0), r.stepOf(1); a != 15 || b != 13 {

@@ -1,6 +1,10 @@
 package launch
 
-import "time"
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/launch/word"
+)
 
 // The leader opens another generation also without a fault: a task grows, or shrinks. Then ranks are first asked for a save, so that the
 // next generation goes on from the end of a step that was just made. What is held is frozen behind that save; ranks that make none in
@@ -48,7 +52,7 @@ func (r *ranks) askForSave() {
 	b := &boundary{from: r.newestHeld()}
 	r.boundary = b
 	for c := range r.conns {
-		c.post(func(out *rankOutbox) { out.checkpoint = &wordCheckpoint{} })
+		c.post(func(out *rankOutbox) { out.checkpoint = &word.Checkpoint{} })
 	}
 	time.AfterFunc(r.boundaryPatience(), func() {
 		r.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -16,10 +17,10 @@ func TestASaveBeforeAnotherGeneration(t *testing.T) {
 		frozen bool
 	}{
 		"nothing yet":      {func(*ranks) {}, false},
-		"one of two saves": {func(r *ranks) { r.take(0, word{Saved: &wordSaved{Step: 8}}) }, false},
+		"one of two saves": {func(r *ranks) { r.take(0, word.Word{Saved: &word.Saved{Step: 8}}) }, false},
 		"both save": {func(r *ranks) {
-			r.take(0, word{Saved: &wordSaved{Step: 8}})
-			r.take(1, word{Saved: &wordSaved{Step: 8}})
+			r.take(0, word.Word{Saved: &word.Saved{Step: 8}})
+			r.take(1, word.Word{Saved: &word.Saved{Step: 8}})
 		}, true},
 		"a node is lost":           {func(r *ranks) { r.freeze(1, true, false) }, true},
 		"it stays as it is":        {func(r *ranks) { r.freeze(1, false, false) }, false},
@@ -34,7 +35,7 @@ func TestASaveBeforeAnotherGeneration(t *testing.T) {
 				rank := &rankConn{wake: make(chan struct{}, 1)}
 				r.conns[rank] = struct{}{}
 				for local := range 2 {
-					r.take(local, word{Saved: &wordSaved{Step: 7}})
+					r.take(local, word.Word{Saved: &word.Saved{Step: 7}})
 				}
 				r.freeze(1, true, true)
 				if rank.out.checkpoint == nil {

@@ -9,11 +9,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
-
-// ownBinary is this very program, also when its file was replaced meanwhile.
-const ownBinary = "/proc/self/exe"
 
 // spot is a folder of the user's: sub lies in base, and nothing leads out of base.
 type spot struct{ base, sub string }
@@ -32,9 +30,9 @@ func (l *launcher) codeBase() (spot, error) {
 		return spot{base: r.Code.Folder}, nil
 	case in == nil:
 		no := api.FolderNotAllowed("", r.Code.Folder, r.Project, l.folders)
-		return spot{}, &startFault{code: codeNotExecutable, cause: no, text: fault.Text{EN: no.Reason + ": " + no.Message.EN + " " + no.Hint.EN, ZH: no.Reason + "：" + no.Message.ZH + no.Hint.ZH}}
+		return spot{}, &process.StartFault{Code: process.CodeNotExecutable, Cause: no, Text: fault.Text{EN: no.Reason + ": " + no.Message.EN + " " + no.Hint.EN, ZH: no.Reason + "：" + no.Message.ZH + no.Hint.ZH}}
 	case in.ReadOnly && l.tenant.UID != 0 && r.CheckpointFolder != "":
-		return spot{}, cantStart(codeNotExecutable, nil,
+		return spot{}, process.CantStart(process.CodeNotExecutable, nil,
 			"The task saves checkpoints to %q in its code, but the folder %s is read-only here; use another code folder, or submit the code as an archive.",
 			"任务将检查点保存到代码中的 %q，但目录 %s 在此为只读；请使用其他代码目录，或以归档方式提交代码。", r.CheckpointFolder, in.Name)
 	}
@@ -56,7 +54,7 @@ func (l *launcher) workDir(r engine.Replica) (string, error) {
 		return "", err
 	}
 	if filepath.IsAbs(r.WorkingDir) || !filepath.IsLocal(filepath.Clean("./"+r.WorkingDir)) {
-		return "", cantStart(codeNotExecutable, nil,
+		return "", process.CantStart(process.CodeNotExecutable, nil,
 			"The working directory %q leads out of the code; give one relative to it.",
 			"工作目录 %q 超出代码目录；请使用相对于代码的路径。", r.WorkingDir)
 	}
@@ -85,19 +83,19 @@ func (l *launcher) isFolder(dir string) error {
 
 // stuck is a file system that hangs.
 func stuck(cause error) error {
-	return cantStart(codeNotExecutable, cause,
+	return process.CantStart(process.CodeNotExecutable, cause,
 		"The file system with the code or the command does not answer; see that what is mounted on the node works.",
 		"存放代码或命令的文件系统没有响应；请检查节点上的挂载。")
 }
 
 func noFolder(folder, node string, cause error) error {
-	return cantStart(codeNotExecutable, cause,
+	return process.CantStart(process.CodeNotExecutable, cause,
 		"The code folder %q is not a folder on node %s that the project may enter; put it there, or submit the code as an archive.",
 		"代码目录 %q 在节点 %s 上不是该项目可进入的目录；请将其放到该节点，或以归档方式提交代码。", folder, node)
 }
 
 func noWorkDir(dir string, cause error) error {
-	return cantStart(codeNotExecutable, cause,
+	return process.CantStart(process.CodeNotExecutable, cause,
 		"The working directory %q does not exist in the code; correct workingDir or add the folder.",
 		"代码中不存在工作目录 %q；请修改 workingDir 或添加该目录。", dir)
 }
@@ -105,7 +103,7 @@ func noWorkDir(dir string, cause error) error {
 // findProgram is what a shell does in this directory with this PATH, with the user's rights; "fermi" is always ourselves.
 func (l *launcher) findProgram(name, dir, path string) (string, error) {
 	if name == "fermi" {
-		return ownBinary, nil
+		return process.OwnBinary, nil
 	}
 	file, err := l.steward.Find(name, dir, path)
 	var errno syscall.Errno
@@ -115,7 +113,7 @@ func (l *launcher) findProgram(name, dir, path string) (string, error) {
 	case errors.Is(err, steward.ErrStuck):
 		return "", stuck(err)
 	case errors.As(err, &errno):
-		return "", findFault(name, errno)
+		return "", process.FindFault(name, errno)
 	}
 	return "", err
 }

@@ -9,6 +9,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine/disk"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 )
 
 // diskGrace is how long ranks may go on that hold more on disk than they may: they go on writing.
@@ -33,9 +34,9 @@ func (l *launcher) everybody() (pids []int) {
 		pids, _ = l.group.Pids()
 		return pids
 	}
-	stats := readAll()
+	stats := process.ReadAll()
 	for pid := range stats {
-		if descends(pid, os.Getpid(), stats) {
+		if process.Descends(pid, os.Getpid(), stats) {
 			pids = append(pids, pid)
 		}
 	}
@@ -61,7 +62,7 @@ func (l *launcher) watchDisk(ctx context.Context, w *disk.Watch) {
 			"其在节点磁盘上的数据为 %v，超过上限 %v；请申请更多（resources.ephemeralDisk）或减少写入。", roundBytes(used), limit)
 	}
 	l.log.Warn("the replica is over its disk limit", "used", used, "limit", w.Limit(), "error", err)
-	l.spool.notice("%s", text.Pack())
+	l.spool.Notice("%s", text.Pack())
 	select {
 	case l.overDisk <- text.Pack():
 	case <-ctx.Done():

@@ -152,7 +152,7 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		if l.peers != nil {
 			env.set("FERMI_SLOTS", strconv.Itoa(peerSlots))
 		}
-		env.set("FERMI_PORT", strconv.Itoa(l.ports.serve.port))
+		env.set("FERMI_PORT", strconv.Itoa(l.ports.Serve.Port))
 		for _, role := range g.Roles {
 			roleEnviron(env, role)
 		}
@@ -204,15 +204,6 @@ func (e *env) list() []string {
 		list[i] = n + "=" + e.values[n]
 	}
 	return list
-}
-
-func lookupIn(env []string, name string) string {
-	for _, kv := range env {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			return v
-		}
-	}
-	return ""
 }
 
 // hyperText is the value as a shell would want it: strings bare, all else as JSON writes it.

@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 )
 
 // errand is a chore on its way: a process behind a wall of its own, or, where there is no tenant, one like any other of ours.
@@ -90,10 +91,10 @@ func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []
 func startChore(wall inside.Wall, walled bool, env []string, in, out, null uintptr) (pid, handle int, err error) {
 	if !walled {
 		handle = -1
-		pid, err = syscall.ForkExec(ownBinary, []string{chore.Argv0}, &syscall.ProcAttr{Dir: "/", Env: env, Files: []uintptr{in, out, null}, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &handle}})
+		pid, err = syscall.ForkExec(process.OwnBinary, []string{chore.Argv0}, &syscall.ProcAttr{Dir: "/", Env: env, Files: []uintptr{in, out, null}, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &handle}})
 		return pid, handle, err
 	}
-	tree, err := inside.Start(wall, inside.Command{Args: []string{chore.Argv0}, File: ownBinary, Env: env, Each: [][]string{nil}, Dir: "/", Become: true},
+	tree, err := inside.Start(wall, inside.Command{Args: []string{chore.Argv0}, File: process.OwnBinary, Env: env, Each: [][]string{nil}, Dir: "/", Become: true},
 		in, []inside.Pipes{{out, null}})
 	if err != nil {
 		return 0, 0, err

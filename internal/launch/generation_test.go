@@ -3,7 +3,6 @@ package launch
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -13,11 +12,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -163,38 +162,6 @@ func testFailureEnds(t *testing.T, w *world, make func(func(*engine.Replica), ..
 	}
 }
 
-// TestReservePort: rank 0 gets its port on one address and, as PyTorch does, on all of them, though
-// other programs hold thousands of ports on another address and listen there.
-func TestReservePort(t *testing.T) {
-	for range 2000 {
-		held, err := reserve(unix.AF_INET6, &unix.SockaddrInet6{Addr: [16]byte{15: 1}})
-		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) {
-			break // no IPv6 on this machine, and so nobody to hold a port there
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer held.free()
-		if err := unix.Listen(held.fd, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 50 {
-		r, err := reservePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.free()
-		for _, at := range []string{"127.0.0.1:", ":"} {
-			l, err := net.Listen("tcp", at+strconv.Itoa(r.port))
-			if err != nil {
-				t.Fatal("rank 0 does not get its port:", err)
-			}
-			l.Close()
-		}
-	}
-}
-
 // rankSide is a rank's end of a connection to ranks.
 type rankSide struct {
 	t     *testing.T
@@ -309,34 +276,13 @@ func TestRankWords(t *testing.T) {
 	}
 }
 
-func TestParseWord(t *testing.T) {
-	for line, ok := range map[string]bool{
-		`{"hello":{"pid":1,"rank":0,"generation":1,"version":"1"}}`: true,
-		`{"held":{"steps":[]}}`:                   true,
-		`{"phase":{"name":"eval","on":true}}`:     true,
-		`{"left":{"generation":1}}`:               true,
-		`{}`:                                      false,
-		`{"held":{"steps":[1]},"bye":{"code":0}}`: false,
-		`{"saved":{"step":0}}`:                    false,
-		`{"saved":{"step":1,"more":2}}`:           false,
-		`{"progress":{"step":-1}}`:                false,
-		`{"bye":{"code":0}} {}`:                   false,
-		`null`:                                    false,
-		`{"held":{"steps":[` + strings.Repeat("1,", 40000) + `1]}}`: false,
-	} {
-		if _, err := parseWord([]byte(line)); (err == nil) != ok {
-			t.Errorf("%.80s: %v", line, err)
-		}
-	}
-}
-
 // FuzzWord: whatever comes is refused, or is one word within bounds that can be taken.
 func FuzzWord(f *testing.F) {
 	f.Add([]byte(`{"hello":{"pid":1,"rank":0,"generation":1,"version":"1"}}`))
 	f.Add([]byte(`{"held":{"steps":[3,1,2]}}`))
 	f.Add([]byte(`{"progress":{"step":1,"t":0.5,"metrics":{"a":1e300}}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		w, err := parseWord(line)
+		w, err := word.Parse(line)
 		if err != nil {
 			return
 		}

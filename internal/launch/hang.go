@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -33,7 +34,7 @@ func pidOf(conn net.Conn) (pid int) {
 }
 
 // silence looks whether the ranks hang; true once for each alarm.
-func (r *ranks) silence(now time.Time, look func(int, bool) *vitals) (alarm, sure bool) {
+func (r *ranks) silence(now time.Time, look func(int, bool) *process.Vitals) (alarm, sure bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.said.Hung) > 0 || r.frozen || r.said.Generation != r.now.Number {
@@ -95,7 +96,7 @@ func (w *warden) watchProgress(ctx context.Context) {
 		for _, local := range w.l.ranks.unnamed(now) {
 			w.l.ranks.name(local, w.rankPID(local))
 		}
-		if alarm, sure := w.l.ranks.silence(now, w.drag.look()); alarm {
+		if alarm, sure := w.l.ranks.silence(now, w.drag.Look()); alarm {
 			w.testify(now, sure)
 		}
 	}
@@ -114,24 +115,24 @@ func (w *warden) testify(now time.Time, sure bool) {
 	frames := w.dump(pids)
 	var states []link.RankState
 	kernel := map[int][]fault.Text{} // by rank
-	look := w.drag.look()
+	look := w.drag.Look()
 	for local, pid := range pids {
 		v := look(pid, false)
 		if v == nil {
 			continue
 		}
 		s := w.l.ranks.stateOf(local, now)
-		s.State, s.Waits = v.state, waitsIn(pid)
+		s.State, s.Waits = v.State, process.WaitsIn(pid)
 		s.Collective, s.Backward = collective.MatchString(frames[local]), backward.MatchString(frames[local])
-		states, kernel[s.Rank] = append(states, s), inKernel(pid)
+		states, kernel[s.Rank] = append(states, s), process.InKernel(pid)
 	}
 	slices.SortFunc(states, func(a, b link.RankState) int { return a.Rank - b.Rank })
 	w.l.log.Warn("ranks make no progress", "generation", w.g.Number, "sure", sure, "ranks", len(states))
 	for _, s := range states {
-		w.l.spool.notice("%s", fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
+		w.l.spool.Notice("%s", fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
 			s.Rank, s.Step, s.Silent.Round(100*time.Millisecond), strconv.QuoteRune(rune(s.State)), orDash(s.Waits)).Pack())
 		for _, line := range kernel[s.Rank] {
-			w.l.spool.notice("%s", fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}.Pack())
+			w.l.spool.Notice("%s", fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}.Pack())
 		}
 	}
 	if len(states) > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
 
@@ -56,7 +57,7 @@ func (l *launcher) startHelper() (*steward.Helper, error) {
 	}
 	defer null.Close()
 	tree, err := inside.Start(wall, inside.Command{
-		Args: []string{deed.Argv0}, File: ownBinary, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true,
+		Args: []string{deed.Argv0}, File: process.OwnBinary, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true,
 	}, theirs.Fd(), []inside.Pipes{{null.Fd(), null.Fd()}})
 	if err != nil {
 		return nil, errors.Join(wallFault(l.replica, err), ours.Close())

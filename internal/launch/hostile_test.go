@@ -24,6 +24,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/inspect"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -275,7 +276,7 @@ func TestHostileFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	factsOf(e.steward, []string{"python3"}, []string{"PATH=" + code + ":" + defaultPath, "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.dir)
+	inspect.FactsOf(e.steward, []string{"python3"}, []string{"PATH=" + code + ":" + defaultPath, "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.dir)
 	if _, err := e.steward.Text(pipe, 10); err == nil || time.Since(began) > 10*time.Second {
 		t.Error(err, time.Since(began))
 	}

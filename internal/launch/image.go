@@ -14,6 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/recipe"
@@ -32,15 +33,15 @@ const imageTold = 5 * time.Second
 func (l *launcher) bringImage(ctx context.Context) error {
 	progress := l.imageProgress()
 	began := l.clock.Now()
-	for tries, pause := 1, uploadPause; ; tries, pause = tries+1, min(2*pause, maxRetry) {
+	for tries, pause := 1, retry.First; ; tries, pause = tries+1, min(2*pause, retry.Most) {
 		image, err := l.fetchImage(ctx, progress)
 		if err == nil {
 			l.image = image
 			if image.Remembered != nil {
 				l.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
-				l.spool.notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", l.replica.Image).Pack())
+				l.spool.Notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", l.replica.Image).Pack())
 			}
-			l.spool.notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", l.replica.Image, image.Digest, l.clock.Now().Sub(began).Seconds()).Pack())
+			l.spool.Notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", l.replica.Image, image.Digest, l.clock.Now().Sub(began).Seconds()).Pack())
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -130,7 +131,7 @@ func (l *launcher) imageProgress() func(done, total int64) {
 			return
 		}
 		told = now
-		l.spool.notice("%s", fault.T("image %s: %s of %s", "镜像 %s：%s / %s", l.replica.Image, megabytes(done), megabytes(total)).Pack())
+		l.spool.Notice("%s", fault.T("image %s: %s of %s", "镜像 %s：%s / %s", l.replica.Image, megabytes(done), megabytes(total)).Pack())
 	}
 }
 

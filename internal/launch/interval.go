@@ -3,6 +3,7 @@ package launch
 import (
 	"slices"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -27,11 +28,6 @@ func (r *ranks) stalled(i int, seconds float64) {
 	}
 }
 
-// wordInterval is how often a rank is asked for a save.
-type wordInterval struct {
-	Steps int64 `json:"steps"` // 0: not any more
-}
-
 // tellInterval is the leader's newest word about it.
 func (r *ranks) tellInterval(g link.Generation) {
 	r.mu.Lock()
@@ -41,7 +37,7 @@ func (r *ranks) tellInterval(g link.Generation) {
 	}
 	r.said.Every = g.Every
 	for c := range r.conns {
-		c.post(func(out *rankOutbox) { out.interval = &wordInterval{Steps: g.Every} })
+		c.post(func(out *rankOutbox) { out.interval = &word.Interval{Steps: g.Every} })
 	}
 	r.report()
 }

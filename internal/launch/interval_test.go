@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -14,7 +15,7 @@ func TestTheStallIsOfTheSlowestRank(t *testing.T) {
 	step := int64(0)
 	stalls := func(local int, seconds float64) float64 {
 		step++
-		w, err := parseWord(fmt.Appendf(nil, `{"progress":{"step":%d,"t":0.1,"metrics":{"save_stall":%g}}}`, step, seconds))
+		w, err := word.Parse(fmt.Appendf(nil, `{"progress":{"step":%d,"t":0.1,"metrics":{"save_stall":%g}}}`, step, seconds))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,10 +62,10 @@ func TestRanksHearTheInterval(t *testing.T) {
 		t.Errorf("%d, and the leader knows of %d", got, told.Every)
 	}
 	late := &rankConn{wake: make(chan struct{}, 1)}
-	if _, ok := r.join(late, &wordHello{Generation: 2}); !ok || heard(late) != 40 {
+	if _, ok := r.join(late, &word.Hello{Generation: 2}); !ok || heard(late) != 40 {
 		t.Error("who comes late does not hear of it")
 	}
-	if line := string(answer{Interval: &wordInterval{Steps: 40}}.line()); line != "{\"interval\":{\"steps\":40}}\n" {
+	if line := string(word.Answer{Interval: &word.Interval{Steps: 40}}.Line()); line != "{\"interval\":{\"steps\":40}}\n" {
 		t.Error(line)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/bell"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -31,7 +32,7 @@ func TestWhatRanksHoldIsWaitedFor(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	l.stores = func() map[string]ckpt.Store { return nil }
-	poke(l.ranks.released) // for somebody before
+	bell.Ring(l.ranks.released) // for somebody before
 	gone := make(chan struct{})
 	go l.persist(ctx)
 	go func() {

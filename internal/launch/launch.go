@@ -22,7 +22,13 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/inspect"
+	"github.com/fermi-cluster/fermi/internal/launch/output"
+	"github.com/fermi-cluster/fermi/internal/launch/port"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
+	"github.com/fermi-cluster/fermi/internal/launch/spool"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -55,7 +61,7 @@ type launcher struct {
 	patience  time.Duration // Config.GiveUp
 	readings  engine.Readings
 	version   string
-	spool     *spool
+	spool     *spool.Spool
 	epochs    string // record.Link.Epochs
 	client    *link.Client
 	stop      *stopper
@@ -75,9 +81,9 @@ type launcher struct {
 	peers     *peers      // nil: states are kept here alone
 	socket    *rankSocket // of prepare, before the first process starts
 	memory    string      // $FERMI_SHM, likewise
-	ports     *ports
-	rehearsal rehearsal
-	standby   *nursery
+	ports     *port.Set
+	rehearsal inspect.Rehearsal
+	standby   *process.Nursery
 	open      Stores
 	folder    *saves                       // that the script saves to, where the task names one
 	resume    string                       // $FERMI_RESUME_FROM; "": none
@@ -88,7 +94,7 @@ type launcher struct {
 	goWritten sync.WaitGroup   // of later orders
 	deadline  <-chan time.Time // of the whole attempt; nil: none
 	timed     bool             // deadline was set
-	spent     spent
+	spent     process.Spent
 
 	orders   *orders
 	children chan struct{} // a child ended
@@ -208,17 +214,17 @@ func (l *launcher) run(ctx context.Context) error {
 	if l.group, err = cgroup.Load(l.dir); err != nil {
 		l.log.Warn("cgroup unknown; processes are found by descent", "error", err)
 	}
-	l.spool, err = openSpool(filepath.Join(l.dir, record.FileLog), l.clock, l.log)
+	l.spool, err = spool.Open(filepath.Join(l.dir, record.FileLog), l.clock, l.log)
 	if err != nil {
 		return err
 	}
-	defer l.spool.f.Close()
+	defer l.spool.F.Close()
 	if err := l.connect(ends, exited); err != nil {
 		return err
 	}
 	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
 	l.ranks.log = l.log
-	l.standby = &nursery{log: l.log, children: l.children, ranks: len(l.ranks.held)}
+	l.standby = &process.Nursery{Log: l.log, Children: l.children, Ranks: len(l.ranks.held)}
 	l.ranks.files = l.replica.CheckpointFolder != ""
 	if l.replica.Peer && !exited {
 		if l.peers, err = openPeers(len(l.ranks.held), l.log, l.ranks.copied); err != nil {
@@ -249,20 +255,20 @@ func (l *launcher) run(ctx context.Context) error {
 		return l.whole(ctx, linkDone)
 	}
 	l.client.Exited(exit)
-	l.spool.close()
+	l.spool.Close()
 	outs := l.outputs(nil)
-	return l.handOver(ctx, linkDone, outs, outs.scan())
+	return l.handOver(ctx, linkDone, outs, outs.Scan())
 }
 
 // whole is the usual life: live, then hand over.
 func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}) error {
-	outs := l.outputs(l.spool.notice)
+	outs := l.outputs(l.spool.Notice)
 	exit := l.live(ctx, outs)
 	l.dropSecrets()
-	found := outs.scan()
-	l.spool.close()
+	found := outs.Scan()
+	l.spool.Close()
 	exit.At = l.clock.Now()
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, maxRetry) {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, retry.Most) {
 		err := record.Write(l.dir, record.FileExit, exit)
 		if err == nil {
 			break
@@ -304,20 +310,20 @@ func (l *launcher) cgroupPath() string {
 }
 
 // outputs finds the folders again, also in a second life.
-func (l *launcher) outputs(note func(string, ...any)) *outputs {
-	sources := []source{{folder: l.steward.In(filepath.Join(l.dir, record.DirOutput))}}
+func (l *launcher) outputs(note func(string, ...any)) *output.Set {
+	sources := []output.Source{{Folder: l.steward.In(filepath.Join(l.dir, record.DirOutput))}}
 	if base, err := l.codeBase(); err == nil {
-		if dir, ok := logsFolder(base.at(), l.replica.WorkingDir, l.replica.OutputLogs); ok {
-			sources = append(sources, source{folder: l.steward.In(dir), prefix: "logs/"})
+		if dir, ok := output.LogsFolder(base.at(), l.replica.WorkingDir, l.replica.OutputLogs); ok {
+			sources = append(sources, output.Source{Folder: l.steward.In(dir), Prefix: "logs/"})
 		}
 	}
-	return newOutputs(sources, l.client, l.clock, l.log, note)
+	return output.New(sources, l.client, l.clock, l.log, note)
 }
 
 // Go is the leader's word, from the link.
 func (l *launcher) Go(epoch int64, g link.Generation) {
 	if g.Preflight != nil {
-		l.rehearsal.begin(*g.Preflight)
+		l.rehearsal.Begin(*g.Preflight)
 		return
 	}
 	if l.peers != nil {
@@ -412,7 +418,7 @@ func (l *launcher) wishedStop() bool {
 }
 
 // handOver brings what is left to a server, for as long as that takes, and says done.
-func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs *outputs, found map[string]mark) error {
+func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs *output.Set, found map[string]output.Mark) error {
 	l.mu.Lock()
 	l.handingOver = true
 	l.mu.Unlock()
@@ -421,7 +427,7 @@ func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs 
 	uploaded := make(chan struct{})
 	go func() {
 		defer close(uploaded)
-		_ = outs.finish(upload, found)
+		_ = outs.Finish(upload, found)
 	}()
 	why := ""
 	select {
@@ -435,7 +441,7 @@ func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	files, bytes, incomplete := outs.total(found)
+	files, bytes, incomplete := outs.Total(found)
 	size, _ := l.spool.Size()
 	done := record.Done{OutputFiles: files, OutputBytes: bytes, LogBytes: min(size, l.client.Durable()), At: l.clock.Now()}
 	done.Incomplete = joinReasons(why, incomplete, l.lostLines())
@@ -452,7 +458,7 @@ func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs 
 }
 
 func (l *launcher) lostLines() string {
-	if n := l.spool.lost(); n > 0 {
+	if n := l.spool.Lost(); n > 0 {
 		return fmt.Sprintf("the disk was full: %d lines of output were dropped", n)
 	}
 	return ""

@@ -20,6 +20,11 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
+	"github.com/fermi-cluster/fermi/internal/launch/inspect"
+	"github.com/fermi-cluster/fermi/internal/launch/output"
+	"github.com/fermi-cluster/fermi/internal/launch/port"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
@@ -61,7 +66,7 @@ var errStopped = errors.New("stopped before it started")
 
 // live runs one generation after the other and returns the last one's end, the tree gone and the
 // pipes drained.
-func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
+func (l *launcher) live(ctx context.Context, outs *output.Set) engine.Exit {
 	work, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer l.dropSharedMemory()
@@ -73,11 +78,11 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		return l.notStarted(err)
 	}
 	defer l.place.space.Close()
-	if l.ports, err = openPorts(l.place.space, recipePorts(l.replica)); err != nil {
+	if l.ports, err = port.Open(l.place.space, recipePorts(l.replica)); err != nil {
 		return l.notStarted(err)
 	}
-	defer l.ports.free()
-	defer l.standby.reap()
+	defer l.ports.Free()
+	defer l.standby.Reap()
 	defer l.goWritten.Wait()
 	if held := l.holdDisk(); held != nil { // before anything is made in its folder
 		wg.Go(func() { l.watchDisk(work, held) })
@@ -85,8 +90,8 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	code := make(chan error, 1)
 	there := make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
-	l.rehearsal.prepare(l.ranks.preflighted, func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }, l.place.space, l.ports.serve.port)
-	defer l.rehearsal.stop()
+	l.rehearsal.Prepare(l.ranks.preflighted, func() preflight.Devices { return inspect.JudgeDevices(l.replica.Devices, l.readings) }, l.place.space, l.ports.Serve.Port)
+	defer l.rehearsal.Stop()
 	peer := 0
 	if l.peers != nil {
 		peer = l.peers.port()
@@ -95,8 +100,8 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	}
 	ready := func() {
 		facts := l.facts()
-		l.rehearsal.compute(trialOf(l.replica, facts, there, l.interpret, l.log))
-		l.ranks.ready(l.place.address(), l.ports.next.port, l.ports.serve.port, peer, l.ports.ofRecipe(), facts)
+		l.rehearsal.Compute(inspect.TrialOf(l.replica, facts, there, l.interpret, l.log))
+		l.ranks.ready(l.place.address(), l.ports.Next.Port, l.ports.Serve.Port, peer, l.ports.OfRecipe(), facts)
 	}
 	if l.replica.Image == "" && !l.replica.Preflight { // otherwise nobody knows yet what its ranks will find
 		ready()
@@ -118,7 +123,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 			l.saveLast(ctx, exit, l.clock.Now().Add(grace))
 			return exit // nobody wants another generation: this is how it ended
 		}
-		var procs *processes
+		var procs *process.Set
 		if err == nil {
 			prepared = true
 			if why := l.obtain(ctx, g); why != nil && l.missed(g, why) {
@@ -138,7 +143,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 		if !ran {
 			ran = true
 			wg.Go(func() { l.socket.serve(work, l) })
-			wg.Go(func() { outs.during(work) })
+			wg.Go(func() { outs.During(work) })
 			wg.Go(func() { l.persist(work) })
 			if l.ranks.files {
 				wg.Go(func() { l.watchFolder(work) })
@@ -154,20 +159,20 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 }
 
 func (l *launcher) notStarted(err error) engine.Exit {
-	var s *startFault
+	var s *process.StartFault
 	switch {
 	case errors.As(err, &s):
-		l.log.Error("process not started", "error", err, "cause", s.cause)
-		exit := s.exit()
-		l.spool.notice("%s", exit.Message)
+		l.log.Error("process not started", "error", err, "cause", s.Cause)
+		exit := s.Exit()
+		l.spool.Notice("%s", exit.Message)
 		return exit
 	case errors.Is(err, errStopped), errors.Is(err, context.Canceled):
-		return engine.Exit{Code: codeStopped, Reason: engine.ReasonStopped,
+		return engine.Exit{Code: process.CodeStopped, Reason: engine.ReasonStopped,
 			Message: fault.T("Stopped before it started.", "在启动前已停止。").Pack()}
 	}
 	l.log.Error("process not started", "error", err)
 	text := fault.T("The launcher could not start the process; see launcher.log on the node.", "启动器无法启动进程；请查看节点上的 launcher.log。")
-	return engine.Exit{Code: codeNotExecutable, Reason: engine.ReasonStartFailed, Message: text.Pack()}
+	return engine.Exit{Code: process.CodeNotExecutable, Reason: engine.ReasonStartFailed, Message: text.Pack()}
 }
 
 // await waits until the leader opened a generation that was not started yet, and for the first one
@@ -225,7 +230,7 @@ func (l *launcher) recordGo(o *order) error {
 // runs says that the ranks of a generation run, its order on disk.
 func (l *launcher) runs() {
 	l.goWritten.Wait()
-	l.ranks.started(l.ports.next.port)
+	l.ranks.started(l.ports.Next.Port)
 }
 
 // recipePorts is how many ports the processes of a replica are known by.
@@ -249,8 +254,8 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 	if s, err = l.stageOf(g); err != nil {
 		return s, err
 	}
-	l.rehearsal.stop()
-	if err := l.ports.take(g.Number); err != nil {
+	l.rehearsal.Stop()
+	if err := l.ports.Take(g.Number); err != nil {
 		return s, err
 	}
 	l.ranks.begin(g)
@@ -259,7 +264,7 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 	if l.peers != nil {
 		l.peers.begin(g)
 	}
-	l.spool.first(g.FirstRank)
+	l.spool.First(g.FirstRank)
 	if err := l.writeRecipe(s.replica, g.Key); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
 	}
@@ -282,44 +287,44 @@ func (l *launcher) stageOf(g link.Generation) (s stage, err error) {
 }
 
 // starter is how a fresh process is started here.
-func (l *launcher) starter() starter {
+func (l *launcher) starter() process.Starter {
 	if l.tenant.UID != 0 {
 		return l.walled
 	}
-	return counted(finder(l.findProgram).plain, l.group, l.log)
+	return process.Counted(process.Finder(l.findProgram).Plain, l.group, l.log)
 }
 
 // start begins the ranks of a generation; none of an earlier one is left.
-func (l *launcher) start(g link.Generation) (*processes, error) {
+func (l *launcher) start(g link.Generation) (*process.Set, error) {
 	l.ranks.hangUp()
 	s, err := l.prepareRanks(g)
 	if err != nil {
 		return nil, err
 	}
-	if ready := l.standby.usable(); ready != nil {
-		ready.tidy()
-		p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), ready.fork)
+	if ready := l.standby.Usable(); ready != nil {
+		ready.Tidy()
+		p, err := process.Spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), ready.Fork)
 		if err == nil {
 			l.log.Info("ranks forked from the standby", "generation", g.Number)
 			l.runs()
 			return p, nil
 		}
 		l.log.Warn("not forked from the standby", "error", err)
-		l.standby.end()
-		l.processTree().signal(unix.SIGKILL) // what it may have forked; nothing else runs
+		l.standby.End()
+		l.processTree().Signal(unix.SIGKILL) // what it may have forked; nothing else runs
 	}
-	p, err := spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), l.starter())
+	p, err := process.Spawn(s.replica, s.dir, s.env, s.each, 0, l.sink(g), l.starter())
 	if err != nil {
 		return nil, err
 	}
 	l.runs()
-	l.standby.keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
+	l.standby.Keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
 	return p, nil
 }
 
 // sink is where what the ranks of a generation print goes.
-func (l *launcher) sink(g link.Generation) sink {
-	return sink{first: g.FirstRank, spool: l.spool, steps: func(local int) reader {
+func (l *launcher) sink(g link.Generation) process.Sink {
+	return process.Sink{First: g.FirstRank, Spool: l.spool, Steps: func(local int) process.Reader {
 		return &printed{tell: func(step int64, last bool) bool { return l.ranks.printed(local, step, last, g.Number) }}
 	}}
 }
@@ -337,7 +342,7 @@ func (l *launcher) prepare(ctx context.Context, ready func()) error {
 		return err
 	} else if note != "" {
 		l.log.Warn(note)
-		l.spool.notice("%s", note)
+		l.spool.Notice("%s", note)
 	}
 	if err := l.makeSharedMemory(); err != nil {
 		return err
@@ -364,7 +369,7 @@ func (l *launcher) prepare(ctx context.Context, ready func()) error {
 		return l.steward.Warm()
 	}
 	code := filepath.Join(l.dir, record.DirCode)
-	for pause := uploadPause; ; pause = min(2*pause, maxRetry) {
+	for pause := retry.First; ; pause = min(2*pause, retry.Most) {
 		err := l.bring(ctx, l.replica.Code, code)
 		if err == nil {
 			return l.steward.Warm()
@@ -415,7 +420,7 @@ func (l *launcher) clone(ctx context.Context, g *api.Git, place string) error {
 		}
 		return err
 	}
-	l.spool.notice("%s", fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, done.Commit).Pack())
+	l.spool.Notice("%s", fault.T("code %s at %s", "代码 %s，提交 %s", g.URL, done.Commit).Pack())
 	return nil
 }
 
@@ -432,9 +437,9 @@ func asStartFault(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &f):
-		return &startFault{code: codeNotExecutable, cause: err, text: fault.Text{EN: f.Message.EN + " " + f.Hint.EN, ZH: f.Message.ZH + f.Hint.ZH}}
+		return &process.StartFault{Code: process.CodeNotExecutable, Cause: err, Text: fault.Text{EN: f.Message.EN + " " + f.Hint.EN, ZH: f.Message.ZH + f.Hint.ZH}}
 	case link.Permanent(err):
-		return cantStart(codeNotExecutable, err,
+		return process.CantStart(process.CodeNotExecutable, err,
 			"The code archive is not there any more; upload it and submit the task again.",
 			"代码归档已不存在；请重新上传并提交任务。")
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 )
 
 // place is the network that the ranks of all generations have: a namespace of the replica's own, that of the
@@ -41,7 +42,7 @@ func (l *launcher) settleIn(own record.Network) (wait func() (place, error)) {
 	return func() (place, error) {
 		made.Wait()
 		if err != nil {
-			return place{}, cantStart(codeNotExecutable, err,
+			return place{}, process.CantStart(process.CodeNotExecutable, err,
 				"The node %s could not make a network for this replica (%v); see launcher.log on the node.",
 				"节点 %s 无法为该副本创建网络（%v）；请查看节点上的 launcher.log。", l.replica.Node, err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -72,7 +73,7 @@ func (o *offering) save(step int64) {
 	for i, old := range o.slots {
 		if old == 0 || old < o.mark {
 			o.slots[i], o.skips = step, 0
-			o.r.take(0, word{Saved: &wordSaved{Step: step}})
+			o.r.take(0, word.Word{Saved: &word.Saved{Step: step}})
 			return
 		}
 	}
@@ -89,7 +90,7 @@ func (o *offering) save(step int64) {
 		}
 	}
 	slices.Sort(kept)
-	o.r.take(0, word{Held: &wordHeld{Steps: kept}})
+	o.r.take(0, word.Word{Held: &word.Held{Steps: kept}})
 }
 
 // deliver is the launcher's part of a watermark.

@@ -3,6 +3,7 @@ package launch
 import (
 	"sync"
 
+	"github.com/fermi-cluster/fermi/internal/launch/bell"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -28,7 +29,7 @@ func (o *orders) give(n order) {
 	defer o.mu.Unlock()
 	if o.newest == nil || n.g.Number > o.newest.g.Number {
 		o.newest = &n
-		poke(o.wake)
+		bell.Ring(o.wake)
 	}
 }
 
@@ -40,11 +41,4 @@ func (o *orders) after(generation int64) *order {
 		return nil
 	}
 	return o.newest
-}
-
-func poke(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }

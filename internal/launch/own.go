@@ -3,6 +3,7 @@ package launch
 import (
 	"slices"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -16,7 +17,7 @@ const (
 type own [][]float64
 
 // note is a report of so many steps. One whose time is not known, as after a pause, counts for nothing.
-func (o own) note(i int, p *wordProgress, steps int64) {
+func (o own) note(i int, p *word.Progress, steps int64) {
 	waited, told := p.Metrics["peer_wait"]
 	if !told || p.T <= 0 || steps <= 0 {
 		return

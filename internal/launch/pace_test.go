@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 func TestPaceIsOfStepsWhoseTimeIsKnown(t *testing.T) {
 	var sum link.Pace
 	report := func(t float64, steps int64, metrics map[string]float64) {
-		addPace(&sum, &wordProgress{T: t, Metrics: metrics}, steps)
+		addPace(&sum, &word.Progress{T: t, Metrics: metrics}, steps)
 	}
 	report(0, 1, map[string]float64{"samples": 1000}) // the first
 	report(0.5, 2, map[string]float64{"samples": 64, "tokens": 10, "parameters": 100, "data_wait": 0.25})
@@ -26,7 +27,7 @@ func TestPaceIsOfStepsWhoseTimeIsKnown(t *testing.T) {
 func TestLossScaleIsTheNewest(t *testing.T) {
 	var sum link.Pace
 	report := func(t float64, scale, skipped float64) {
-		addPace(&sum, &wordProgress{T: t, Metrics: map[string]float64{"loss_scale": scale, "skipped_steps": skipped}}, 1)
+		addPace(&sum, &word.Progress{T: t, Metrics: map[string]float64{"loss_scale": scale, "skipped_steps": skipped}}, 1)
 	}
 	report(0, 65536, 0)
 	if want := (link.Pace{Scale: 65536}); sum != want {
@@ -48,7 +49,7 @@ func TestSavesAreCounted(t *testing.T) {
 	r.begin(link.Generation{Number: 1, World: 1})
 	say := func(line string) {
 		t.Helper()
-		w, err := parseWord([]byte(line))
+		w, err := word.Parse([]byte(line))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,7 @@ func TestSavesAreCounted(t *testing.T) {
 	if told.Saves != (link.Saves{Begun: 2, Whole: 1}) {
 		t.Errorf("%+v", told.Saves)
 	}
-	if _, err := parseWord([]byte(`{"saving":{"step":0}}`)); err == nil {
+	if _, err := word.Parse([]byte(`{"saving":{"step":0}}`)); err == nil {
 		t.Error("a save of no step")
 	}
 }

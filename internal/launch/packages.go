@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
@@ -15,7 +16,7 @@ func (l *launcher) withPackages(r engine.Replica) (engine.Replica, error) {
 		return r, nil
 	}
 	if !recipe.Python(r.Command) {
-		return r, cantStart(codeNotExecutable, nil,
+		return r, process.CantStart(process.CodeNotExecutable, nil,
 			"The packages of %s can't be installed: the command %q is not python.",
 			"无法安装 %s 中的包：命令 %q 不是 python。", r.Code.Requirements, r.Command[0])
 	}

@@ -21,6 +21,8 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/cores"
+	"github.com/fermi-cluster/fermi/internal/launch/accept"
+	"github.com/fermi-cluster/fermi/internal/launch/bell"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
@@ -151,7 +153,7 @@ func (p *peers) keep(generation int64, steps []int64) {
 		if p.wish = newest; p.cut != nil {
 			p.cut()
 		}
-		poke(p.wake)
+		bell.Ring(p.wake)
 	}
 	list := p.held()
 	p.mu.Unlock()
@@ -197,7 +199,7 @@ func (p *peers) held() (list []link.Copy) {
 // serve answers other launchers until ctx ends, and returns when all connections are closed.
 func (p *peers) serve(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { p.listener.Close() })()
-	acceptAll(ctx, p.listener, peerGuests, p.log, func(conn net.Conn) {
+	accept.All(ctx, p.listener, peerGuests, p.log, func(conn net.Conn) {
 		defer conn.Close()
 		defer context.AfterFunc(ctx, func() { conn.Close() })()
 		if err := p.answer(ctx, conn); err != nil && ctx.Err() == nil {

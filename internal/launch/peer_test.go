@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
@@ -301,7 +302,7 @@ func TestPin(t *testing.T) {
 	r := newRanks(1, func(s link.Ranks) { mu.Lock(); last = s; mu.Unlock() })
 	r.begin(link.Generation{Number: 1, World: 2, FirstRank: 1})
 	for _, step := range []int64{1, 2, 3} {
-		r.take(0, word{Saved: &wordSaved{Step: step}})
+		r.take(0, word.Word{Saved: &word.Saved{Step: step}})
 	}
 	told := func(mark int64, keep ...int64) []int64 {
 		got, ok := r.watermark(link.Watermark{Generation: 1, Step: mark, Keep: keep})
@@ -325,12 +326,12 @@ func TestPin(t *testing.T) {
 		t.Error("a generation that is not here")
 	}
 	r.begin(link.Generation{Number: 2, World: 2, FirstRank: 1, Restore: 2})
-	r.take(0, word{Held: &wordHeld{Steps: []int64{2}}})
+	r.take(0, word.Word{Held: &word.Held{Steps: []int64{2}}})
 	if !cmp.Equal(r.pinned, []int64{2}) {
 		t.Error(r.pinned)
 	}
 	r.begin(link.Generation{Number: 3, World: 2, FirstRank: 1, Restore: 2})
-	r.take(0, word{Held: &wordHeld{Steps: []int64{}}})
+	r.take(0, word.Word{Held: &word.Held{Steps: []int64{}}})
 	if len(r.pinned) != 0 {
 		t.Errorf("%v of a rank that holds nothing", r.pinned)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/bell"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -60,7 +61,7 @@ func (r *ranks) order(p *link.Persist) {
 	job.metrics = r.scores.at(job.step)
 	r.job = job
 	r.tellMark()
-	poke(r.persist)
+	bell.Ring(r.persist)
 }
 
 // keeping is the step whose slots stay; 0: none. mu held.

@@ -15,6 +15,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -84,7 +85,7 @@ func TestACheckpointHasItsMetrics(t *testing.T) {
 		r := persistRanks()
 		r.now.FirstRank = first
 		report := func(local int, step int64, metrics map[string]float64) {
-			r.take(local, word{Progress: &wordProgress{Step: step, Metrics: metrics}})
+			r.take(local, word.Word{Progress: &word.Progress{Step: step, Metrics: metrics}})
 		}
 		report(0, 7, map[string]float64{"loss": 0.75, "val": 3})
 		r.watermark(wishing(9, 8))

@@ -3,6 +3,8 @@ package launch
 import (
 	"slices"
 
+	"github.com/fermi-cluster/fermi/internal/launch/bell"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -12,7 +14,7 @@ func (r *ranks) watermark(w link.Watermark) (kept []int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.Last {
-		defer poke(r.released)
+		defer bell.Ring(r.released)
 	}
 	if w.Generation != r.now.Number {
 		return nil, false
@@ -20,7 +22,7 @@ func (r *ranks) watermark(w link.Watermark) (kept []int64, ok bool) {
 	defer r.grant(w.Seen) // after the watermark itself
 	if len(w.Committed) > 0 {
 		r.committed = w.Committed
-		poke(r.persist)
+		bell.Ring(r.persist)
 	}
 	r.answerWants(w.Denied)
 	if w.Step == 0 {
@@ -57,7 +59,7 @@ func (r *ranks) pin(keep []int64) {
 	}
 	r.pinned = kept
 	for c := range r.conns {
-		c.post(func(out *rankOutbox) { out.pin = &wordPin{Steps: slices.Clone(kept)} })
+		c.post(func(out *rankOutbox) { out.pin = &word.Pin{Steps: slices.Clone(kept)} })
 	}
 	r.later(savedPause)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/diagnose"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 )
 
 const (
@@ -107,12 +108,12 @@ func (r *ranks) printed(local int, step int64, last bool, generation int64) bool
 		p.first, p.last = nil, now
 		return true
 	}
-	w := &wordProgress{Step: step}
+	w := &word.Progress{Step: step}
 	if steps := step - p.step; p.begun && !p.over && steps > 0 {
 		w.T = now.Sub(p.last).Seconds() / float64(steps)
 	}
 	p.over = last // what comes then is no step
-	r.hear(local, word{Progress: w})
+	r.hear(local, word.Word{Progress: w})
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -142,12 +143,12 @@ func TestOwnTime(t *testing.T) {
 	var told link.Ranks
 	r := ranksOf(&told)
 	report := func(i int, step int64, took, waited float64) {
-		r.take(i, word{Progress: &wordProgress{Step: step, T: took, Metrics: map[string]float64{"peer_wait": waited}}})
+		r.take(i, word.Word{Progress: &word.Progress{Step: step, T: took, Metrics: map[string]float64{"peer_wait": waited}}})
 	}
 	for step := range int64(ownKnown) {
 		report(0, step+1, 0.3, 0.2)
 		report(1, step+1, 0.3, 0.05)
-		r.take(1, word{Progress: &wordProgress{Step: step + 1, T: 9}}) // says nothing of waiting
+		r.take(1, word.Word{Progress: &word.Progress{Step: step + 1, T: 9}}) // says nothing of waiting
 	}
 	report(0, ownKnown+1, 60, 0) // an evaluation that only rank 0 does
 	report(0, ownKnown+2, 0, 0)  // after a pause its time is not known

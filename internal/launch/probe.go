@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -49,7 +50,7 @@ func (w *warden) probe(p link.Probe) {
 
 func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	local := p.Rank - w.g.FirstRank
-	if p.Generation != w.g.Number || local < 0 || local >= w.procs.n || w.reaper.ends[local] != nil {
+	if p.Generation != w.g.Number || local < 0 || local >= w.procs.N || w.reaper.Ends[local] != nil {
 		return "", fault.T("Rank %d does not run any more.", "rank %d 已不在运行。", p.Rank)
 	}
 	pid := w.rankPID(local)
@@ -59,21 +60,21 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	}
 	switch p.Kind {
 	case probeProfile:
-		w.drag.rest()
+		w.drag.Rest()
 		return w.profile(local, pid), refused
 	case probeKill:
 		err = proc.Signal(unix.SIGKILL)
 	case probeStop:
-		w.drag.end() // it would let it run again
+		w.drag.End() // it would let it run again
 		err = proc.Signal(unix.SIGSTOP)
 	case probeSlow:
-		err = w.drag.begin(proc)
+		err = w.drag.Begin(proc)
 	case probeOOM:
 		return "", w.fillMemory(pid)
 	case probeNode: // after the answer
 	case probeNet:
 		var cut int
-		if cut, err = sever(pid); err == nil && cut == 0 {
+		if cut, err = process.Sever(pid); err == nil && cut == 0 {
 			return "", fault.T("Rank %d has no connection that could be cut.", "rank %d 没有可切断的连接。", p.Rank)
 		}
 	default:
@@ -115,18 +116,18 @@ func (w *warden) rankPID(local int) int {
 	if pid := w.l.ranks.connected()[local]; pid != 0 {
 		return pid
 	}
-	for pid, i := range w.reaper.main {
+	for pid, i := range w.reaper.Main {
 		if i == local {
 			return pid
 		}
 	}
-	if w.procs.tree == nil {
+	if w.procs.Tree == nil {
 		return 0 // behind the standby's wall, and it never connected
 	}
 	mark := []byte("FERMI_RANK=" + strconv.Itoa(w.g.FirstRank+local))
-	for _, m := range w.tree.members() {
-		if m.stat.PPID == w.procs.tree.PID && marked(m.proc.PID, mark) {
-			return m.proc.PID
+	for _, m := range w.tree.Members() {
+		if m.Stat.PPID == w.procs.Tree.PID && process.Marked(m.Proc.PID, mark) {
+			return m.Proc.PID
 		}
 	}
 	return 0

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/launch/bell"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
@@ -35,8 +37,8 @@ type ranks struct {
 	asked    bool             // frozen by the leader's word
 	boundary *boundary        // about to be
 	frozen   bool             // a rank failed: nothing may be overwritten that the leader may choose
-	stopped  *wordStop
-	roles    map[string]wordRole // the newest; nil: never told
+	stopped  *word.Stop
+	roles    map[string]word.Role // the newest; nil: never told
 	conns    map[*rankConn]struct{}
 	stall    stall
 	own      own
@@ -177,14 +179,14 @@ func (r *ranks) offered(i int) []int64 {
 }
 
 // take is the word of local rank i after its hello.
-func (r *ranks) take(i int, w word) {
+func (r *ranks) take(i int, w word.Word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hear(i, w)
 }
 
 // takeFrom is the word of a rank over its connection: one that was said in an earlier generation comes too late.
-func (r *ranks) takeFrom(c *rankConn, w word) {
+func (r *ranks) takeFrom(c *rankConn, w word.Word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if c.of == r.now.Number {
@@ -193,7 +195,7 @@ func (r *ranks) takeFrom(c *rankConn, w word) {
 }
 
 // hear is take, mu held.
-func (r *ranks) hear(i int, w word) {
+func (r *ranks) hear(i int, w word.Word) {
 	pause := savedPause
 	r.stall.note(i, w, time.Now())
 	switch {
@@ -308,24 +310,24 @@ func (r *ranks) raise(step int64) {
 func (r *ranks) stop(grace time.Duration, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopped = &wordStop{Grace: grace.Seconds(), Reason: reason}
+	r.stopped = &word.Stop{Grace: grace.Seconds(), Reason: reason}
 	for c := range r.conns {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })
 	}
 }
 
 // join lets a rank in and gives its welcome; false for one that is not of the running generation.
-func (r *ranks) join(c *rankConn, h *wordHello) (welcome answer, ok bool) {
+func (r *ranks) join(c *rankConn, h *word.Hello) (welcome word.Answer, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	local := h.Rank - r.now.FirstRank
 	if h.Generation != r.now.Number || local < 0 || local >= len(r.held) || len(r.conns) >= 4*len(r.held) {
-		return answer{}, false
+		return word.Answer{}, false
 	}
 	r.conns[c], c.local, c.of = struct{}{}, local, h.Generation
 	r.stall.pulses[local].pid, r.stall.pulses[local].printed, r.linked[local] = pidOf(c.conn), false, true
 	r.stall.pulses[local].arrived(time.Now())
-	r.python[local] = h.stacks()
+	r.python[local] = h.Stacks()
 	if r.mark > 0 {
 		mark, keep := r.mark, r.keeping()
 		c.post(func(out *rankOutbox) { out.watermark, out.keep = mark, keep })
@@ -334,13 +336,13 @@ func (r *ranks) join(c *rankConn, h *wordHello) (welcome answer, ok bool) {
 		c.post(func(out *rankOutbox) { out.stop = r.stopped })
 	}
 	if every := r.said.Every; every > 0 {
-		c.post(func(out *rankOutbox) { out.interval = &wordInterval{Steps: every} })
+		c.post(func(out *rankOutbox) { out.interval = &word.Interval{Steps: every} })
 	}
 	if r.roles != nil && r.said.RoleTable != r.now.RoleTable { // it was started with others
 		roles := r.roles
 		c.post(func(out *rankOutbox) { out.roles = roles })
 	}
-	welcome.Welcome = &wordWelcome{Generation: r.now.Number, Offers: !r.files, Pin: slices.Clone(r.pinned), At: r.memory.folder != nil}
+	welcome.Welcome = &word.Welcome{Generation: r.now.Number, Offers: !r.files, Pin: slices.Clone(r.pinned), At: r.memory.folder != nil}
 	if r.now.Restore > 0 && !r.files {
 		restore := r.now.Restore
 		welcome.Welcome.Restore = &restore
@@ -352,7 +354,7 @@ func (r *ranks) part(c *rankConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
-	poke(r.gone)
+	bell.Ring(r.gone)
 }
 
 // stepOf is the newest step that a local rank made.

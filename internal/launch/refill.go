@@ -10,6 +10,8 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/retry"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -32,7 +34,7 @@ func (l *launcher) refill(ctx context.Context, g link.Generation) (bool, error) 
 	defer cancel()
 	go l.whileWanted(ctx, cancel, g.Number)
 	begun := l.clock.Now()
-	for pause := uploadPause; ; pause = min(2*pause, maxRetry) {
+	for pause := retry.First; ; pause = min(2*pause, retry.Most) {
 		err := l.restoreAll(ctx, g)
 		switch {
 		case err == nil:
@@ -106,7 +108,7 @@ func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
 // restoreRank fills the slot of one rank here, and says from which tier.
 func (l *launcher) restoreRank(ctx context.Context, g link.Generation, tiers []stored, local int) (string, error) {
 	memory := l.slots().folder
-	if err := memory.Remove(slotNames(local, maxSlots)...); err != nil {
+	if err := memory.Remove(slotNames(local, word.MaxSlots)...); err != nil {
 		return "", err
 	}
 	f, err := memory.Replace(slotName(local, 0), 0o600)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -25,13 +26,6 @@ func roleEnviron(env *env, r link.Role) {
 	env.set(name+"RANKS", strconv.Itoa(r.Ranks))
 }
 
-// wordRole is a role within `{"roles":{…}}`.
-type wordRole struct {
-	Ranks     int      `json:"ranks"`
-	Replicas  int      `json:"replicas"`
-	Addresses []string `json:"addresses"`
-}
-
 // tellRoles is the leader's newest word about where the roles are: ranks that run hear of it if it
 // differs from what they heard before.
 func (r *ranks) tellRoles(g link.Generation) {
@@ -41,9 +35,9 @@ func (r *ranks) tellRoles(g link.Generation) {
 		return
 	}
 	r.said.RoleTable = g.RoleTable
-	r.roles = map[string]wordRole{}
+	r.roles = map[string]word.Role{}
 	for _, role := range g.Roles {
-		r.roles[role.Name] = wordRole{Ranks: role.Ranks, Replicas: role.Replicas, Addresses: slices.Clone(role.Addresses)}
+		r.roles[role.Name] = word.Role{Ranks: role.Ranks, Replicas: role.Replicas, Addresses: slices.Clone(role.Addresses)}
 	}
 	if g.Number == r.now.Number { // those of an earlier one are about to end
 		roles := r.roles

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -29,7 +30,7 @@ var unscored = map[string]bool{
 	"samples": true, "tokens": true, "flops": true, "parameters": true, "data_wait": true, "peer_wait": true, "loss_scale": true, "skipped_steps": true, "saves_skipped": true, "save_stall": true,
 }
 
-func (s *scores) note(p *wordProgress) {
+func (s *scores) note(p *word.Progress) {
 	values := map[string]float64{}
 	for name, v := range p.Metrics {
 		if name != "" && len(name) <= api.MaxMetricName && !unscored[name] {

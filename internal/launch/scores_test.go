@@ -6,12 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 func TestScores(t *testing.T) {
 	var s scores
-	report := func(step int64, metrics map[string]float64) { s.note(&wordProgress{Step: step, Metrics: metrics}) }
+	report := func(step int64, metrics map[string]float64) { s.note(&word.Progress{Step: step, Metrics: metrics}) }
 	at := func(step int64, want map[string]float64) {
 		t.Helper()
 		if d := cmp.Diff(want, s.at(step)); d != "" {
@@ -38,7 +39,7 @@ func TestScores(t *testing.T) {
 func TestScoresAreBounded(t *testing.T) {
 	var s scores
 	for step := range int64(3 * maxScores) {
-		s.note(&wordProgress{Step: step + 1, Metrics: map[string]float64{"loss": float64(step + 1), "m" + strconv.FormatInt(step, 10): 1}})
+		s.note(&word.Progress{Step: step + 1, Metrics: map[string]float64{"loss": float64(step + 1), "m" + strconv.FormatInt(step, 10): 1}})
 	}
 	if len(s.list) != maxScores || len(s.older.values) != link.MaxMetrics {
 		t.Fatal(len(s.list), len(s.older.values))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/cores"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -17,7 +18,7 @@ import (
 // from it. A processor has instructions for that, which Python has not.
 
 // seal sums a slot; from then on its step is saved.
-func (r *ranks) seal(c *rankConn, w *wordCopied) {
+func (r *ranks) seal(c *rankConn, w *word.Copied) {
 	r.sealing[c.local].Lock()
 	defer r.sealing[c.local].Unlock()
 	begun := time.Now()
@@ -38,7 +39,7 @@ func (r *ranks) seal(c *rankConn, w *wordCopied) {
 		r.log.Warn("a state was not summed", "rank", c.local, "step", w.Step, "error", err)
 		return
 	}
-	r.takeFrom(c, word{Saved: &wordSaved{Step: w.Step, Bytes: w.Bytes, Seconds: time.Since(begun).Seconds()}})
+	r.takeFrom(c, word.Word{Saved: &word.Saved{Step: w.Step, Bytes: w.Bytes, Seconds: time.Since(begun).Seconds()}})
 }
 
 // checkSlots reads what the ranks of a generation go on from, every byte, before those that are new start. A slot that is

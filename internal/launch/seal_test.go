@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -60,7 +61,7 @@ func TestSealed(t *testing.T) {
 	s.Close()
 	copySlot(t, slotPath(memory, 0, 1), 7, bytes.Repeat([]byte{7}, 64))
 	late := &rankConn{of: 3}
-	r.seal(late, &wordCopied{Step: 7, Slot: 1})
+	r.seal(late, &word.Copied{Step: 7, Slot: 1})
 	if s, err := ckpt.OpenSlot(slotPath(memory, 0, 1)); err == nil {
 		s.Close()
 		t.Fatal("a word of an ended generation made a slot whole")

@@ -4,18 +4,15 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // dirSecrets is $FERMI_SECRETS within the replica's folder; it is there only while the process is.
 const dirSecrets = "secrets"
-
-// minMasked is the shortest text that is masked: shorter ones are in every other word.
-const minMasked = 4
 
 // bringSecrets fetches what the replica names, teaches the log to hide it, and writes the files.
 func (l *launcher) bringSecrets(ctx context.Context) error {
@@ -29,14 +26,14 @@ func (l *launcher) bringSecrets(ctx context.Context) error {
 	if !named {
 		return nil
 	}
-	for pause := uploadPause; ; pause = min(2*pause, maxRetry) {
+	for pause := retry.First; ; pause = min(2*pause, retry.Most) {
 		values, err := l.client.FetchSecrets(ctx)
 		if err == nil {
 			l.secrets = values
 			break
 		}
 		if link.Permanent(err) {
-			return cantStart(codeNotExecutable, err,
+			return process.CantStart(process.CodeNotExecutable, err,
 				"A secret that the task names is not there, or can't be opened; see the task's env, secretFiles and credentials.",
 				"任务引用的密钥不存在或无法解密；请检查任务的 env、secretFiles 和 credentials。")
 		}
@@ -49,12 +46,12 @@ func (l *launcher) bringSecrets(ctx context.Context) error {
 	}
 	creds, err := readCredentials(l.replica.Credentials, l.secrets)
 	if err != nil {
-		return cantStart(codeNotExecutable, err,
+		return process.CantStart(process.CodeNotExecutable, err,
 			"A credential that the task names can't be used, or two are for the same registry; see the task's credentials.",
 			"任务引用的凭据不可用，或有两个凭据用于同一镜像仓库；请检查任务的 credentials。")
 	}
 	l.creds = creds
-	l.spool.hide(append(l.hidden(), creds.hidden()...))
+	l.spool.Hide(append(l.hidden(), creds.hidden()...))
 	if err := l.writeSecrets(); err != nil {
 		return err
 	}
@@ -116,25 +113,4 @@ func (l *launcher) dropSecrets() {
 	if err := os.RemoveAll(filepath.Join(l.dir, dirSecrets)); err != nil {
 		l.log.Error("secret files could not be removed", "error", err)
 	}
-}
-
-// masker replaces what must not be seen. Longer texts first: one may contain another.
-func masker(values []string) *strings.Replacer {
-	var parts []string
-	for _, v := range values {
-		for line := range strings.Lines(v) {
-			if line = strings.TrimRight(line, "\r\n"); len(line) >= minMasked {
-				parts = append(parts, line)
-			}
-		}
-	}
-	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
-	var pairs []string
-	for _, p := range parts {
-		pairs = append(pairs, p, "***")
-	}
-	if len(pairs) == 0 {
-		return nil
-	}
-	return strings.NewReplacer(pairs...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 )
 
 // peerSlots are those of a rank whose states are copied to a peer: one more than else, for the step that is safe there
@@ -31,7 +32,7 @@ func slotNames(local, n int) (names []string) {
 
 // find is the slot of a local rank that is wanted; the errors are those of the others.
 func (s slots) find(local int, wanted func(ckpt.Header) bool) (found *ckpt.Slot, errs []error) {
-	files, failed := s.folder.OpenAll(slotNames(local, maxSlots), false)
+	files, failed := s.folder.OpenAll(slotNames(local, word.MaxSlots), false)
 	for i, f := range files {
 		if found != nil {
 			if f != nil {
@@ -98,7 +99,7 @@ func (s slots) spare(local int) string {
 
 // each calls f with every slot of a local rank that is a file, open for both.
 func (s slots) each(local int, f func(*os.File)) {
-	files, _ := s.folder.OpenAll(slotNames(local, maxSlots), true)
+	files, _ := s.folder.OpenAll(slotNames(local, word.MaxSlots), true)
 	for _, file := range files {
 		if file != nil {
 			f(file)

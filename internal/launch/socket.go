@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/accept"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 )
 
 // fileSocket is $FERMI_SOCKET: in the replica's folder or, behind a wall, in its /tmp.
@@ -79,7 +81,7 @@ func (s *rankSocket) close() {
 func (s *rankSocket) serve(ctx context.Context, l *launcher) {
 	defer context.AfterFunc(ctx, s.close)()
 	// Whoever connects and says nothing holds up only its like.
-	acceptAll(ctx, s.listener, 4*len(l.ranks.held)+4, l.log, func(conn net.Conn) {
+	accept.All(ctx, s.listener, 4*len(l.ranks.held)+4, l.log, func(conn net.Conn) {
 		c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 		defer context.AfterFunc(ctx, c.close)()
 		if err := c.talk(l.ranks); err != nil {
@@ -109,16 +111,16 @@ type rankConn struct {
 // rankOutbox holds the newest of each thing to say: nothing queues up for a rank that does not read.
 type rankOutbox struct {
 	watermark  int64
-	pin        *wordPin
+	pin        *word.Pin
 	keep       int64 // beside it: a step that is being read; 0: none
 	held       bool  // what it offered to give up is known
-	leave      *wordLeave
-	place      *wordPlace
-	stop       *wordStop
-	roles      map[string]wordRole
-	durable    *wordDurable
-	interval   *wordInterval
-	checkpoint *wordCheckpoint
+	leave      *word.Leave
+	place      *word.Place
+	stop       *word.Stop
+	roles      map[string]word.Role
+	durable    *word.Durable
+	interval   *word.Interval
+	checkpoint *word.Checkpoint
 }
 
 func (c *rankConn) post(change func(*rankOutbox)) {
@@ -140,12 +142,12 @@ const helloFor = 10 * time.Second
 func (c *rankConn) talk(r *ranks) error {
 	defer c.close()
 	lines := bufio.NewScanner(c.conn)
-	lines.Buffer(make([]byte, 4<<10), maxWord)
+	lines.Buffer(make([]byte, 4<<10), word.MaxWord)
 	_ = c.conn.SetReadDeadline(time.Now().Add(helloFor))
 	if !lines.Scan() {
 		return tooLong(lines.Err())
 	}
-	w, err := parseWord(lines.Bytes())
+	w, err := word.Parse(lines.Bytes())
 	if err != nil || w.Hello == nil {
 		return errors.Join(errors.New("the first word must be hello"), err)
 	}
@@ -159,7 +161,7 @@ func (c *rankConn) talk(r *ranks) error {
 	defer writer.Wait()
 	defer close(c.ended)
 	writer.Go(func() { c.write(welcome) })
-	copied := make(chan *wordCopied, maxSlots)
+	copied := make(chan *word.Copied, word.MaxSlots)
 	defer close(copied)
 	writer.Go(func() {
 		for w := range copied {
@@ -167,12 +169,12 @@ func (c *rankConn) talk(r *ranks) error {
 		}
 	})
 	for lines.Scan() {
-		w, err := parseWord(lines.Bytes())
+		w, err := word.Parse(lines.Bytes())
 		if err != nil {
 			return err
 		}
 		if w.Hello != nil {
-			return fmt.Errorf("%w: hello comes once", errWord)
+			return fmt.Errorf("%w: hello comes once", word.ErrWord)
 		}
 		if w.Copied == nil {
 			r.parting(c, w)
@@ -182,7 +184,7 @@ func (c *rankConn) talk(r *ranks) error {
 		select {
 		case copied <- w.Copied:
 		default:
-			return fmt.Errorf("%w: more was copied than there are slots", errWord)
+			return fmt.Errorf("%w: more was copied than there are slots", word.ErrWord)
 		}
 	}
 	return tooLong(lines.Err())
@@ -197,8 +199,8 @@ func tooLong(err error) error {
 }
 
 // write is the only one who sends.
-func (c *rankConn) write(welcome answer) {
-	if _, err := c.conn.Write(welcome.line()); err != nil {
+func (c *rankConn) write(welcome word.Answer) {
+	if _, err := c.conn.Write(welcome.Line()); err != nil {
 		return
 	}
 	for {
@@ -213,31 +215,31 @@ func (c *rankConn) write(welcome answer) {
 		c.mu.Unlock()
 		var lines []byte
 		if out.stop != nil {
-			lines = answer{Stop: out.stop}.line()
+			lines = word.Answer{Stop: out.stop}.Line()
 		}
 		if out.leave != nil {
-			lines = append(lines, answer{Leave: out.leave}.line()...)
+			lines = append(lines, word.Answer{Leave: out.leave}.Line()...)
 		}
 		if out.place != nil { // before what is said of the new generation
-			lines = append(lines, answer{Place: out.place}.line()...)
+			lines = append(lines, word.Answer{Place: out.place}.Line()...)
 		}
 		for name, role := range out.roles { // each in a line of its own: a line is bounded
-			lines = append(lines, answer{Roles: map[string]wordRole{name: role}}.line()...)
+			lines = append(lines, word.Answer{Roles: map[string]word.Role{name: role}}.Line()...)
 		}
 		if out.pin != nil { // before a watermark that would free them
-			lines = append(lines, answer{Pin: out.pin}.line()...)
+			lines = append(lines, word.Answer{Pin: out.pin}.Line()...)
 		}
 		if out.watermark > 0 || out.held {
-			lines = append(lines, answer{Watermark: &wordWatermark{Step: out.watermark, Held: out.held, Keep: out.keep}}.line()...)
+			lines = append(lines, word.Answer{Watermark: &word.Watermark{Step: out.watermark, Held: out.held, Keep: out.keep}}.Line()...)
 		}
 		if out.durable != nil {
-			lines = append(lines, answer{Durable: out.durable}.line()...)
+			lines = append(lines, word.Answer{Durable: out.durable}.Line()...)
 		}
 		if out.interval != nil {
-			lines = append(lines, answer{Interval: out.interval}.line()...)
+			lines = append(lines, word.Answer{Interval: out.interval}.Line()...)
 		}
 		if out.checkpoint != nil {
-			lines = append(lines, answer{Checkpoint: out.checkpoint}.line()...)
+			lines = append(lines, word.Answer{Checkpoint: out.checkpoint}.Line()...)
 		}
 		if _, err := c.conn.Write(lines); err != nil {
 			return

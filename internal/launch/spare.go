@@ -22,6 +22,6 @@ func (l *launcher) standBy() {
 		l.log.Warn("the spare has no standby", "error", err) // its first order will say why
 		return
 	}
-	l.standby.keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
-	l.standby.tellWarm(l.ranks.warm)
+	l.standby.Keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
+	l.standby.TellWarm(l.ranks.warm)
 }

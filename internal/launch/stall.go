@@ -3,6 +3,9 @@ package launch
 import (
 	"slices"
 	"time"
+
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 )
 
 // How long ranks may make no progress.
@@ -45,7 +48,7 @@ type pulse struct {
 	over    bool      // it printed its last step
 	sought  time.Time // when its process was last looked for
 
-	first   *vitals // of the first look into this silence
+	first   *process.Vitals // of the first look into this silence
 	firstAt time.Time
 	stopped bool // in the look before this one
 }
@@ -87,7 +90,7 @@ func (p *pulse) arrived(now time.Time) {
 }
 
 // note is a word of local rank i.
-func (s *stall) note(i int, w word, now time.Time) {
+func (s *stall) note(i int, w word.Word, now time.Time) {
 	p := &s.pulses[i]
 	p.first, p.stopped = nil, false
 	switch {
@@ -111,7 +114,7 @@ func (s *stall) note(i int, w word, now time.Time) {
 }
 
 // pause is the begin or the end of a phase.
-func (p *pulse) pause(w *wordPhase, now time.Time) {
+func (p *pulse) pause(w *word.Phase, now time.Time) {
 	p.last = now
 	if w.On {
 		if len(p.in) < stallDepth {
@@ -195,7 +198,7 @@ func (s *stall) patience(p *pulse) time.Duration {
 // other proof. Else all that are expected to say something must be silent for too long: where one works,
 // the others wait for it with good reason. The whole look, at all that a process and its descendants do, is dear:
 // there is none in usual steps, nor in a pause of a kind never seen before, where only being stopped would count.
-func (s *stall) hung(now time.Time, look func(pid int, whole bool) *vitals) (hung, sure bool) {
+func (s *stall) hung(now time.Time, look func(pid int, whole bool) *process.Vitals) (hung, sure bool) {
 	watched, silent := 0, 0
 	for i := range s.pulses {
 		p := &s.pulses[i]
@@ -215,7 +218,7 @@ func (s *stall) hung(now time.Time, look func(pid int, whole bool) *vitals) (hun
 			continue
 		}
 		was := p.stopped
-		p.stopped = v.state == 'T'
+		p.stopped = v.State == 'T'
 		if whole && p.first == nil {
 			p.first, p.firstAt = v, now
 		}
@@ -228,11 +231,11 @@ func (s *stall) hung(now time.Time, look func(pid int, whole bool) *vitals) (hun
 }
 
 // allowance is how long this rank may be silent, with what it was seen doing.
-func allowance(p *pulse, v *vitals, patience time.Duration, now time.Time) time.Duration {
+func allowance(p *pulse, v *process.Vitals, patience time.Duration, now time.Time) time.Duration {
 	switch {
-	case v.works(p.first, now.Sub(p.firstAt)):
+	case v.Works(p.first, now.Sub(p.firstAt)):
 		return max(patience, stallMost)
-	case v.state == 'D':
+	case v.State == 'D':
 		return max(patience, stallDisk)
 	}
 	return patience

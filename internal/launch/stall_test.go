@@ -3,6 +3,9 @@ package launch
 import (
 	"testing"
 	"time"
+
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 )
 
 var start = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
@@ -11,13 +14,13 @@ var start = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 type rig struct {
 	stall
 	now   time.Time
-	procs map[int]*vitals
+	procs map[int]*process.Vitals
 	whole int // looks at all that a process does
 }
 
 // newRig has stepped ten times a second, long enough to be known.
 func newRig() *rig {
-	r := &rig{stall: newStall(2), now: start, procs: map[int]*vitals{1: {state: 'S'}, 2: {state: 'S'}}}
+	r := &rig{stall: newStall(2), now: start, procs: map[int]*process.Vitals{1: {State: 'S'}, 2: {State: 'S'}}}
 	r.begin(start)
 	for i := range r.pulses {
 		r.pulses[i].pid = i + 1
@@ -30,9 +33,9 @@ func newRig() *rig {
 	return r
 }
 
-func (r *rig) step(i int, n int64) { r.note(i, word{Progress: &wordProgress{Step: n}}, r.now) }
+func (r *rig) step(i int, n int64) { r.note(i, word.Word{Progress: &word.Progress{Step: n}}, r.now) }
 func (r *rig) phase(i int, name string, on bool) {
-	r.note(i, word{Phase: &wordPhase{Name: name, On: on}}, r.now)
+	r.note(i, word.Word{Phase: &word.Phase{Name: name, On: on}}, r.now)
 }
 
 // pass lets time go by, with a look every half second; each is called before a look.
@@ -40,13 +43,13 @@ func (r *rig) pass(d time.Duration, each func()) (hung, sure bool) {
 	for end := r.now.Add(d); r.now.Before(end) && !hung; {
 		r.now = r.now.Add(stallTick)
 		each()
-		hung, sure = r.hung(r.now, func(pid int, whole bool) *vitals {
+		hung, sure = r.hung(r.now, func(pid int, whole bool) *process.Vitals {
 			v := r.procs[pid]
 			if v == nil {
 				return nil
 			}
 			if !whole {
-				return &vitals{state: v.state}
+				return &process.Vitals{State: v.State}
 			}
 			r.whole++
 			c := *v
@@ -66,9 +69,9 @@ func TestAHangIsSeen(t *testing.T) {
 	}
 	r = newRig()
 	last = r.now
-	r.procs[2].state = 'T'
+	r.procs[2].State = 'T'
 	r.phase(1, "eval", true)
-	if hung, sure := r.pass(time.Minute, func() { r.procs[1].ticks += 50 }); !hung || !sure || r.now.Sub(last) > 6*time.Second {
+	if hung, sure := r.pass(time.Minute, func() { r.procs[1].Ticks += 50 }); !hung || !sure || r.now.Sub(last) > 6*time.Second {
 		t.Errorf("a stopped rank, another that spins: %v %v after %s", hung, sure, r.now.Sub(last))
 	}
 	r.alarmed(true)
@@ -89,21 +92,21 @@ func TestNoFalseAlarm(t *testing.T) {
 	}{
 		"one evaluates, and said so": {before: func(r *rig) { r.phase(0, "eval", true) }},
 		"one saves, and said so":     {before: func(r *rig) { r.phase(1, "save", true) }},
-		"one works":                  {each: func(r *rig) { r.procs[1].ticks += 20 }},
-		"one gets no processor":      {each: func(r *rig) { r.procs[1].queue += uint64(200 * time.Millisecond) }},
-		"its workers read data":      {each: func(r *rig) { r.procs[2].bytes += 4 << 20 }},
+		"one works":                  {each: func(r *rig) { r.procs[1].Ticks += 20 }},
+		"one gets no processor":      {each: func(r *rig) { r.procs[1].Queue += uint64(200 * time.Millisecond) }},
+		"its workers read data":      {each: func(r *rig) { r.procs[2].Bytes += 4 << 20 }},
 		"a first step":               {before: func(r *rig) { r.begin(r.now); r.longest = nil; r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
 		"a first step that works": {
 			before: func(r *rig) { r.begin(r.now); r.pulses[0].pid, r.pulses[1].pid = 1, 2 },
-			each:   func(r *rig) { r.procs[1].ticks += 20 },
+			each:   func(r *rig) { r.procs[1].Ticks += 20 },
 		},
 		"a longer evaluation that works": {
 			before: func(r *rig) { r.pauses("eval", time.Second, t); r.phase(0, "eval", true) },
-			each:   func(r *rig) { r.procs[1].ticks += 20 },
+			each:   func(r *rig) { r.procs[1].Ticks += 20 },
 		},
 		"a longer save that writes": {
 			before: func(r *rig) { r.pauses("save", time.Second, t); r.phase(0, "save", true) },
-			each:   func(r *rig) { r.procs[1].bytes += 4 << 20 },
+			each:   func(r *rig) { r.procs[1].Bytes += 4 << 20 },
 		},
 		"a longer save that waits for a tier": {
 			before: func(r *rig) { r.pauses("save", time.Second, t); r.keeping = true; r.phase(0, "save", true) },
@@ -112,10 +115,13 @@ func TestNoFalseAlarm(t *testing.T) {
 			before: func(r *rig) { r.phase(0, "eval", true); r.phase(0, "save", true); r.phase(0, "save", false) },
 		},
 		"never told any progress": {before: func(r *rig) { r.stall = newStall(2); r.pulses[0].pid, r.pulses[1].pid = 1, 2 }},
-		"both have left":          {before: func(r *rig) { r.note(0, word{Left: &wordLeft{}}, r.now); r.note(1, word{Bye: &wordBye{}}, r.now) }},
-		"both have ended":         {before: func(r *rig) { r.procs = nil }},
-		"one goes on":             {each: func(r *rig) { r.step(0, 100) }},
-		"we slept ourselves":      {each: func(r *rig) { r.slept(stallTick) }},
+		"both have left": {before: func(r *rig) {
+			r.note(0, word.Word{Left: &word.Left{}}, r.now)
+			r.note(1, word.Word{Bye: &word.Bye{}}, r.now)
+		}},
+		"both have ended":    {before: func(r *rig) { r.procs = nil }},
+		"one goes on":        {each: func(r *rig) { r.step(0, 100) }},
+		"we slept ourselves": {each: func(r *rig) { r.slept(stallTick) }},
 	} {
 		r := newRig()
 		if c.before != nil {

@@ -9,6 +9,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/bell"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -22,7 +25,7 @@ import (
 var leaveGrace = 2 * time.Second
 
 // parting notes what a rank says of leaving.
-func (r *ranks) parting(c *rankConn, w word) {
+func (r *ranks) parting(c *rankConn, w word.Word) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -30,7 +33,7 @@ func (r *ranks) parting(c *rankConn, w word) {
 		c.can = w.Can.Leave
 	case w.Left != nil && c.can && w.Left.Generation == r.now.Number:
 		c.left, c.why = true, w.Left.Why
-		poke(r.moved)
+		bell.Ring(r.moved)
 	}
 }
 
@@ -61,7 +64,7 @@ func (r *ranks) hangs() bool {
 func (r *ranks) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	word := &wordLeave{Generation: r.now.Number}
+	word := &word.Leave{Generation: r.now.Number}
 	for c := range r.conns {
 		if c.can {
 			c.post(func(out *rankOutbox) { out.leave = word })
@@ -102,10 +105,10 @@ func (r *ranks) place(each [][]string) {
 			continue
 		}
 		c.stays, c.of = false, r.now.Number
-		word := &wordPlace{
+		word := &word.Place{
 			Generation: r.now.Number, Rank: r.now.FirstRank + c.local, World: r.now.World,
-			MasterAddr: lookupIn(each[c.local], "MASTER_ADDR"), MasterPort: lookupIn(each[c.local], "MASTER_PORT"),
-			Group: lookupIn(each[c.local], "GROUP_RANK"), Groups: lookupIn(each[c.local], "GROUP_WORLD_SIZE"), Pin: slices.Clone(r.pinned),
+			MasterAddr: process.Lookup(each[c.local], "MASTER_ADDR"), MasterPort: process.Lookup(each[c.local], "MASTER_PORT"),
+			Group: process.Lookup(each[c.local], "GROUP_RANK"), Groups: process.Lookup(each[c.local], "GROUP_WORLD_SIZE"), Pin: slices.Clone(r.pinned),
 		}
 		if restore := r.now.Restore; restore > 0 {
 			word.Restore = &restore
@@ -117,7 +120,7 @@ func (r *ranks) place(each [][]string) {
 
 // dead are the local ranks that have ended.
 func (w *warden) dead() (list []int) {
-	for i, ws := range w.reaper.ends {
+	for i, ws := range w.reaper.Ends {
 		if ws != nil {
 			list = append(list, i)
 		}
@@ -131,19 +134,19 @@ func (w *warden) part() bool {
 		return true
 	}
 	recipe := w.l.replica.Recipe
-	if w.ending || w.why != "" || w.reaper.left == 0 || w.l.ranks.hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
+	if w.ending || w.why != "" || w.reaper.Left == 0 || w.l.ranks.hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}
 	if o := w.l.orders.after(w.g.Number); o != nil && !w.fits(o.g) {
 		return false
 	}
 	able := w.l.ranks.ableToLeave()
-	for i, ws := range w.reaper.ends {
+	for i, ws := range w.reaper.Ends {
 		if ws == nil && !able[i] || ws != nil && !ws.Signaled() && ws.ExitStatus() == 0 {
 			return false
 		}
 	}
-	w.l.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.left)
+	w.l.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.Left)
 	w.parting, w.pressed, w.late = true, false, w.l.clock.After(leaveGrace)
 	w.l.ranks.leave()
 	return true
@@ -158,7 +161,7 @@ func (w *warden) fits(g link.Generation) bool {
 // opens another generation for that in a moment, it is the failure.
 func (w *warden) unasked() {
 	left := w.l.ranks.haveLeft()
-	if len(left) == 0 || w.parting || w.ending || w.reaper.first >= 0 || w.superseded {
+	if len(left) == 0 || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		w.alone = nil
 		return
 	}
@@ -171,7 +174,7 @@ func (w *warden) unasked() {
 func (w *warden) abandoned() {
 	w.alone = nil
 	local, why, ok := w.l.ranks.firstLeft()
-	if !ok || w.parting || w.ending || w.reaper.first >= 0 || w.superseded {
+	if !ok || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		return
 	}
 	if !w.g.Hold {
@@ -179,7 +182,7 @@ func (w *warden) abandoned() {
 		return
 	}
 	rank := w.g.FirstRank + local
-	evidence := diagnose.Evidence{Rank: rank, Code: 1, Reason: engine.ReasonNonZero, Words: w.l.spool.masked(why)}
+	evidence := diagnose.Evidence{Rank: rank, Code: 1, Reason: engine.ReasonNonZero, Words: w.l.spool.Masked(why)}
 	rule := causes().Cause(evidence)
 	w.l.log.Info("a rank left by itself", "rank", rank, "generation", w.g.Number, "cause", rule.ID)
 	w.l.ranks.failed(&link.RankExit{
@@ -245,7 +248,7 @@ func (w *warden) tooLate() {
 // missing are the local ranks that live and have not left.
 func (w *warden) missing() (list []int) {
 	left := w.l.ranks.haveLeft()
-	for i, ws := range w.reaper.ends {
+	for i, ws := range w.reaper.Ends {
 		if ws == nil && !left[i] {
 			list = append(list, i)
 		}
@@ -261,7 +264,7 @@ func (w *warden) giveUpParting() {
 
 // stay begins the next generation with those who left, once all that live did and the order is there.
 func (w *warden) stay() {
-	if !w.parting || w.reaper.left == 0 || len(w.missing()) > 0 {
+	if !w.parting || w.reaper.Left == 0 || len(w.missing()) > 0 {
 		return
 	}
 	o := w.l.orders.after(w.g.Number)
@@ -277,7 +280,7 @@ func (w *warden) stay() {
 	w.lookOn()
 	if err != nil {
 		w.l.log.Warn("the ranks that left can't go on", "error", err)
-		w.l.standby.end()
+		w.l.standby.End()
 		w.superseded = true
 		w.giveUpParting()
 	}
@@ -297,35 +300,23 @@ func (w *warden) join(o *order) error {
 	w.sweep()
 	for _, i := range dead {
 		start := l.starter()
-		if ready := l.standby.usable(); ready != nil {
-			start = ready.fork
+		if ready := l.standby.Usable(); ready != nil {
+			start = ready.Fork
 		}
-		p, err := spawn(s.replica, s.dir, s.env, s.each[i:i+1], i, l.sink(g), start)
+		p, err := process.Spawn(s.replica, s.dir, s.env, s.each[i:i+1], i, l.sink(g), start)
 		if err != nil {
 			return err
 		}
-		w.procs.replace(i, g.FirstRank+i, p)
-		w.reaper.add(p, p.hear(l.children))
+		w.procs.Replace(i, g.FirstRank+i, p)
+		w.reaper.Add(p, p.Hear(l.children))
 	}
-	l.log.Info("ranks stayed", "generation", g.Number, "stayed", w.procs.n-len(dead), "new", len(dead))
+	l.log.Info("ranks stayed", "generation", g.Number, "stayed", w.procs.N-len(dead), "new", len(dead))
 	l.said, w.g = g.Number, g
 	w.renew()
 	l.runs()
-	l.standby.keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
-	w.tree.spare = l.standby.spares()
+	l.standby.Keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
+	w.tree.Spare = l.standby.Spares()
 	return nil
-}
-
-// replace puts a rank's new process in the place of the old one's.
-func (p *processes) replace(local, rank int, by *processes) {
-	p.pumps = slices.DeleteFunc(p.pumps, func(old *pump) bool {
-		if old.rank == rank {
-			old.finish()
-		}
-		return old.rank == rank
-	})
-	p.pumps, p.tails[local] = append(p.pumps, by.pumps...), by.tails[0]
-	p.joined = append(p.joined, by)
 }
 
 // renew forgets what was of the last generation.
@@ -333,13 +324,13 @@ func (w *warden) renew() {
 	w.superseded, w.resting, w.parting, w.patient = false, false, false, false
 	w.culprit, w.late, w.alone = nil, nil, nil
 	w.failures, w.leftThen = map[int]failure{}, -1
-	w.reaper.first, w.reaper.settled = -1, false
-	w.oomBefore, w.forksBefore = w.tree.oomKills(), w.tree.forksRefused()
+	w.reaper.First, w.reaper.Settled = -1, false
+	w.oomBefore, w.forksBefore = w.tree.OOMKills(), w.tree.ForksRefused()
 }
 
 // sweep kills what the dead left behind: whoever is not of a rank that stays, by descent or session.
 func (w *warden) sweep() {
-	stats := readAll()
+	stats := process.ReadAll()
 	pids, sessions := map[int]bool{}, map[int]bool{}
 	for _, pid := range w.l.ranks.connected() {
 		pids[pid] = true
@@ -347,19 +338,19 @@ func (w *warden) sweep() {
 			sessions[sid] = true
 		}
 	}
-	for _, m := range w.tree.members() {
-		if _, ours := w.reaper.main[m.proc.PID]; ours || pids[m.proc.PID] {
+	for _, m := range w.tree.Members() {
+		if _, ours := w.reaper.Main[m.Proc.PID]; ours || pids[m.Proc.PID] {
 			continue
 		}
-		if sid, err := unix.Getsid(m.proc.PID); err != nil || sessions[sid] {
+		if sid, err := unix.Getsid(m.Proc.PID); err != nil || sessions[sid] {
 			continue // it has ended, or is of one that stays
 		}
 		kept := false
 		for pid := range pids {
-			kept = kept || descends(m.proc.PID, pid, stats)
+			kept = kept || process.Descends(m.Proc.PID, pid, stats)
 		}
 		if !kept {
-			_ = m.proc.Signal(unix.SIGKILL)
+			_ = m.Proc.Signal(unix.SIGKILL)
 		}
 	}
 }

@@ -11,18 +11,19 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // makeFolders makes what the process finds, and gives it away.
 func (l *launcher) makeFolders() error {
 	if l.tenant.Refused {
-		return cantStart(codeNotExecutable, nil,
+		return process.CantStart(process.CodeNotExecutable, nil,
 			"This machine can't keep projects apart, so only its owner may start processes here; run Fermi as root, or use a zone with containers.",
 			"本机无法隔离项目，只有其所有者可以在此启动进程；请以 root 运行 Fermi，或使用容器可用区。")
 	}
 	if l.replica.Image != "" && l.tenant.UID == 0 {
-		return cantStart(codeNotExecutable, nil,
+		return process.CantStart(process.CodeNotExecutable, nil,
 			"This machine can't run the image %s: only root can build its walls; run Fermi as root, or leave the image out.",
 			"本机无法运行镜像 %s：需要 root 权限进行隔离；请以 root 运行 Fermi，或不填写镜像。", l.replica.Image)
 	}
@@ -94,9 +95,9 @@ func (l *launcher) wall() inside.Wall {
 }
 
 // walled starts the command as the tenant, behind its wall.
-func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
+func (l *launcher) walled(p *process.Set, r engine.Replica, dir string, env []string, each [][]string, stdin uintptr, out []inside.Pipes) error {
 	wall := l.wall()
-	file, err := l.findProgram(r.Command[0], dir, lookupIn(env, "PATH"))
+	file, err := l.findProgram(r.Command[0], dir, process.Lookup(env, "PATH"))
 	if err != nil {
 		return err
 	}
@@ -121,11 +122,11 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 		defer door.Close()
 		wall.Door, wall.Clone = door, l.group.Version == 2
 	}
-	tree, err := inside.Start(wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.orphans}, stdin, out)
+	tree, err := inside.Start(wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.Orphans}, stdin, out)
 	if err != nil {
 		return wallFault(r, err)
 	}
-	p.tree, p.pids = tree, []int{tree.PID}
+	p.Tree, p.PIDs = tree, []int{tree.PID}
 	return nil
 }
 
@@ -137,12 +138,12 @@ func wallFault(r engine.Replica, err error) error {
 	}
 	switch no.Step {
 	case inside.StepExec:
-		return spawnFault(r.Command[0], no.Errno)
+		return process.SpawnFault(r.Command[0], no.Errno)
 	case inside.StepFolder:
 		return noFolder(no.File, r.Node, no)
 	case inside.StepBuild:
 		if r.Image != "" {
-			return cantStart(codeNotExecutable, err,
+			return process.CantStart(process.CodeNotExecutable, err,
 				"The node %s could not put together what the image %s needs (%s: %s); its kernel must have overlayfs, and root the right to mount.",
 				"节点 %s 无法为镜像 %s 搭建运行环境（%s：%s）；其内核需支持 overlayfs，且 root 需有挂载权限。", r.Node, r.Image, no.File, no.Errno)
 		}

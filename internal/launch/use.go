@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -23,13 +24,13 @@ type meter struct {
 }
 
 // metered begins to measure; nil for who runs in another's cgroup, whose use it can't be told from.
-func (l *launcher) metered(t *tree) *meter {
+func (l *launcher) metered(t *process.Tree) *meter {
 	if l.replica.Inside != "" {
 		return nil
 	}
-	m := &meter{l.clock.Now(), l.spent.cpu}
-	if t.group != nil {
-		if cpu, _, _, err := t.group.Usage(); err == nil {
+	m := &meter{l.clock.Now(), l.spent.CPU}
+	if t.Group != nil {
+		if cpu, _, _, err := t.Group.Usage(); err == nil {
 			m.spent = cpu
 		}
 	}

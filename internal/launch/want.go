@@ -4,31 +4,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// A rank that saves with wait=True says which step it waits for. The leader makes it due at once, and the rank is
-// answered when the tier has it, or when that comes to nothing.
-
-// wordWant is a step that a rank waits for.
-type wordWant struct {
-	Step int64  `json:"step"`
-	Tier string `json:"tier"` // "": the nearest
-}
-
-func (w *wordWant) bad() bool {
-	return w.Step <= 0 || w.Tier != "" && w.Tier != link.TierLocal && w.Tier != link.TierShared
-}
-
-// wordDurable is the answer.
-type wordDurable struct {
-	Step int64  `json:"step"`
-	Tier string `json:"tier"`          // as it was asked for
-	Why  string `json:"why,omitempty"` // it is not; absent: it is
-}
-
 // want notes what local rank i waits for, mu held. The last one counts.
-func (r *ranks) want(i int, w *wordWant) {
+func (r *ranks) want(i int, w *word.Want) {
 	r.wants[i] = link.Want{Tier: w.Tier, Step: w.Step}
 	r.answerWants(nil)
 }
@@ -37,7 +18,7 @@ func (r *ranks) want(i int, w *wordWant) {
 // others; mu held.
 func (r *ranks) answerWants(denied []link.Denied) {
 	for i, want := range r.wants {
-		answer := wordDurable{Step: want.Step, Tier: want.Tier}
+		answer := word.Durable{Step: want.Step, Tier: want.Tier}
 		if !slices.ContainsFunc(r.committed, func(c link.Committed) bool {
 			return c.Generation == r.now.Number && c.Step >= want.Step && (want.Tier == "" || want.Tier == c.Tier)
 		}) {

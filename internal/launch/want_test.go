@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -14,8 +15,8 @@ func TestARankThatWaitsIsAnswered(t *testing.T) {
 	for _, c := range conns {
 		r.conns[c] = struct{}{}
 	}
-	r.take(0, word{Want: &wordWant{Step: 9, Tier: link.TierShared}})
-	r.take(1, word{Want: &wordWant{Step: 8}})
+	r.take(0, word.Word{Want: &word.Want{Step: 9, Tier: link.TierShared}})
+	r.take(1, word.Word{Want: &word.Want{Step: 8}})
 	if w := r.said.Keeping.Wants; len(w) != 2 || w[0] != (link.Want{Step: 8}) || w[1] != (link.Want{Tier: link.TierShared, Step: 9}) {
 		t.Fatalf("%+v", w)
 	}
@@ -28,19 +29,19 @@ func TestARankThatWaitsIsAnswered(t *testing.T) {
 		t.Fatal("answered by another generation, or by an older step")
 	}
 	tell(link.TierLocal, 4, 8)
-	if d := conns[1].out.durable; d == nil || *d != (wordDurable{Step: 8}) || conns[0].out.durable != nil {
+	if d := conns[1].out.durable; d == nil || *d != (word.Durable{Step: 8}) || conns[0].out.durable != nil {
 		t.Fatalf("%+v", d)
 	}
 	r.watermark(link.Watermark{Generation: 4, Denied: []link.Denied{{Want: link.Want{Tier: link.TierShared, Step: 9}, Why: fault.T("no store", "没有存储")}}})
 	if d := conns[0].out.durable; d == nil || d.Step != 9 || d.Why == "" || len(r.said.Keeping.Wants) != 0 {
 		t.Fatalf("%+v %+v", d, r.said.Keeping)
 	}
-	r.take(1, word{Want: &wordWant{Step: 8, Tier: link.TierLocal}}) // it is there already
+	r.take(1, word.Word{Want: &word.Want{Step: 8, Tier: link.TierLocal}}) // it is there already
 	if d := conns[1].out.durable; d.Tier != link.TierLocal || d.Why != "" {
 		t.Fatalf("%+v", d)
 	}
 	for _, line := range []string{`{"want":{"step":0,"tier":""}}`, `{"want":{"step":1,"tier":"moon"}}`} {
-		if _, err := parseWord([]byte(line)); err == nil {
+		if _, err := word.Parse([]byte(line)); err == nil {
 			t.Error(line)
 		}
 	}

@@ -12,20 +12,21 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // supervise watches a generation until nothing of its tree is left. more: it is worth waiting for
 // another generation; until: how long what is left may take otherwise.
-func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
+func (l *launcher) supervise(ctx context.Context, procs *process.Set, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
 	w := &warden{
-		l: l, g: g, procs: procs, reaper: newReaper(procs, procs.hear(l.children), &l.spent),
-		failures: map[int]failure{}, leftThen: -1, drag: drag{clock: l.clock},
+		l: l, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(l.children), &l.spent),
+		failures: map[int]failure{}, leftThen: -1, drag: process.Drag{Clock: l.clock},
 		tree: l.processTree(),
 	}
-	w.oomBefore, w.forksBefore, w.meter = w.tree.oomKills(), w.tree.forksRefused(), l.metered(w.tree)
+	w.oomBefore, w.forksBefore, w.meter = w.tree.OOMKills(), w.tree.ForksRefused(), l.metered(w.tree)
 	if !record.Exists(l.dir, record.FileStart) {
-		l.begun(procs.pids[0])
+		l.begun(procs.PIDs[0])
 	}
 	if d := l.replica.RunTimeout.Std(); d > 0 && !l.timed {
 		l.deadline, l.timed = l.clock.After(d), true
@@ -34,8 +35,8 @@ func (l *launcher) supervise(ctx context.Context, procs *processes, g link.Gener
 	w.lookOn()
 	w.watch(ctx)
 	w.lookAway()
-	procs.drained()
-	return w.exit(), w.lastUntil(), w.why == "" && (w.superseded || w.reaper.first >= 0 && w.g.Hold)
+	procs.Drained()
+	return w.exit(), w.lastUntil(), w.why == "" && (w.superseded || w.reaper.First >= 0 && w.g.Hold)
 }
 
 // lookOn begins to look at ranks and devices, until lookAway.
@@ -51,16 +52,16 @@ func (w *warden) lookOn() {
 }
 
 // processTree is every process of the replica at this moment.
-func (l *launcher) processTree() *tree {
-	return &tree{
-		self: os.Getpid(), group: l.group, mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), log: l.log, spare: l.standby.spares(), own: l.helpers.all,
+func (l *launcher) processTree() *process.Tree {
+	return &process.Tree{
+		Self: os.Getpid(), Group: l.group, Mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), Log: l.log, Spare: l.standby.Spares(), Own: l.helpers.all,
 	}
 }
 
 // begun says, once, that the user's work runs, or that a spare waits.
 func (l *launcher) begun(pid int) {
 	at := l.clock.Now()
-	if err := record.Write(l.dir, record.FileStart, startRecord(pid, l.cgroupPath(), at)); err != nil {
+	if err := record.Write(l.dir, record.FileStart, process.StartRecord(pid, l.cgroupPath(), at)); err != nil {
 		l.log.Error("start can't be recorded", "error", err) // go.json alone keeps a second start away
 	}
 	l.client.Started(at, pid)
@@ -70,9 +71,9 @@ func (l *launcher) begun(pid int) {
 type warden struct {
 	l         *launcher
 	g         link.Generation
-	procs     *processes
-	tree      *tree
-	reaper    *reaper
+	procs     *process.Set
+	tree      *process.Tree
+	reaper    *process.Reaper
 	oomBefore int
 	// forksBefore is how many forks were refused before this generation.
 	forksBefore int
@@ -96,7 +97,7 @@ type warden struct {
 	alone      <-chan time.Time // until then another generation may be opened for those that left unasked
 	ctx        context.Context
 	lookAway   func()
-	drag       drag
+	drag       process.Drag
 }
 
 const (
@@ -112,7 +113,7 @@ func (w *warden) watch(ctx context.Context) {
 	usage, look := l.clock.After(usageEvery), l.clock.After(recordPoll)
 	cancelled := ctx.Done()
 	l.wishedStop() // one that came between the last look and the start
-	defer w.drag.end()
+	defer w.drag.End()
 	for !w.over() {
 		w.stay()
 		select {
@@ -121,8 +122,8 @@ func (w *warden) watch(ctx context.Context) {
 			w.press()
 		case p := <-l.probes:
 			w.probe(p)
-		case <-w.drag.tick:
-			_ = w.drag.turn() // one that has ended is let go
+		case <-w.drag.Tick:
+			_ = w.drag.Turn() // one that has ended is let go
 		case <-w.culprit:
 			w.culprit = nil
 			w.blame()
@@ -155,9 +156,9 @@ func (w *warden) watch(ctx context.Context) {
 			l.wishedStop()
 		case <-usage:
 			usage = l.clock.After(usageEvery)
-			u := w.tree.usage(l.spent.cpu, l.clock.Now())
-			l.spent.peak = max(l.spent.peak, u.Peak)
-			u.Peak = l.spent.peak
+			u := w.tree.Usage(l.spent.CPU, l.clock.Now())
+			l.spent.Peak = max(l.spent.Peak, u.Peak)
+			u.Peak = l.spent.Peak
 			l.client.Usage(u)
 			w.meter.note(l.ranks, u)
 		}
@@ -167,19 +168,19 @@ func (w *warden) watch(ctx context.Context) {
 // over reaps and says whether all is gone. When the ranks have ended the rest is ended too; when one
 // has failed the others are not waited for.
 func (w *warden) over() bool {
-	w.reaper.reap()
-	if w.reaper.first >= 0 && !w.reaper.settled && w.reaper.left != w.leftThen {
-		w.leftThen = w.reaper.left // once for each end
+	w.reaper.Reap()
+	if w.reaper.First >= 0 && !w.reaper.Settled && w.reaper.Left != w.leftThen {
+		w.leftThen = w.reaper.Left // once for each end
 		w.failed()
 	}
-	if w.reaper.left > 0 {
+	if w.reaper.Left > 0 {
 		return false
 	}
 	if w.parting {
 		w.giveUpParting() // nobody is left to stay
 	}
 	// Without a child there is no descendant either, since all orphans come to us. A standby is a child.
-	if (w.reaper.empty || len(w.tree.spare) > 0 || w.tree.childless()) && !w.tree.strangers() {
+	if (w.reaper.Empty || len(w.tree.Spare) > 0 || w.tree.Childless()) && !w.tree.Strangers() {
 		return true
 	}
 	if !w.resting {
@@ -194,19 +195,19 @@ func (w *warden) over() bool {
 // rest: the culprit may be among them, and about to say why.
 func (w *warden) failed() {
 	if w.why != "" || w.superseded {
-		w.reaper.settled = true
+		w.reaper.Settled = true
 		return
 	}
 	found, victim := w.firstCause()
 	e := w.exit()
-	rank := w.g.FirstRank + w.reaper.first
+	rank := w.g.FirstRank + w.reaper.First
 	w.l.log.Info("a rank failed", "rank", rank, "generation", w.g.Number, "code", e.Code, "reason", e.Reason, "signal", e.Signal, "cause", e.Cause)
 	if w.g.Hold {
 		w.l.ranks.failed(&link.RankExit{
 			Rank: rank, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Message: e.Message, At: found, Diagnosis: e.Diagnosis,
 		})
 	}
-	if victim && w.reaper.left > 0 && !w.ending {
+	if victim && w.reaper.Left > 0 && !w.ending {
 		if !w.patient {
 			w.patient, w.culprit = true, w.l.clock.After(culpritGrace)
 		}
@@ -217,11 +218,11 @@ func (w *warden) failed() {
 
 // blame settles which rank failed first; the others are ended.
 func (w *warden) blame() {
-	w.reaper.settled, w.culprit = true, nil
+	w.reaper.Settled, w.culprit = true, nil
 	if w.g.Hold && w.part() {
 		return
 	}
-	if w.g.Hold || w.reaper.left > 0 {
+	if w.g.Hold || w.reaper.Left > 0 {
 		w.cut()
 	}
 }
@@ -230,26 +231,26 @@ func (w *warden) blame() {
 func (w *warden) cut() {
 	w.ending = true
 	w.kill = w.l.clock.Now()
-	for pid := range w.reaper.main { // our children, not yet reaped: no look at /proc is needed
-		if !slices.ContainsFunc(w.tree.spare, func(p record.Process) bool { return p.PID == pid }) {
+	for pid := range w.reaper.Main { // our children, not yet reaped: no look at /proc is needed
+		if !slices.ContainsFunc(w.tree.Spare, func(p record.Process) bool { return p.PID == pid }) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
-	w.tree.signal(unix.SIGKILL) // and what they left
+	w.tree.Signal(unix.SIGKILL) // and what they left
 	w.poll = pollMin
 	w.tick = w.l.clock.After(w.poll)
 }
 
 // end asks the tree to end and sets the moment from which it is killed; an earlier one stays.
 func (w *warden) end(why string, grace time.Duration) {
-	if w.why == "" && w.reaper.left > 0 && w.reaper.first < 0 {
+	if w.why == "" && w.reaper.Left > 0 && w.reaper.First < 0 {
 		w.why = why
 	}
 	w.parting, w.late = false, nil // no next generation any more
 	if !w.ending {
 		w.ending = true
-		w.drag.end()
-		w.tree.signal(unix.SIGTERM)
+		w.drag.End()
+		w.tree.Signal(unix.SIGTERM)
 	}
 	if at := w.l.clock.Now().Add(grace); w.kill.IsZero() || at.Before(w.kill) {
 		w.kill = at
@@ -262,7 +263,7 @@ func (w *warden) end(why string, grace time.Duration) {
 func (w *warden) press() {
 	now := w.l.clock.Now()
 	if !now.Before(w.kill) {
-		w.tree.signal(unix.SIGKILL)
+		w.tree.Signal(unix.SIGKILL)
 	}
 	w.poll = min(2*w.poll, pollMax)
 	wait := w.poll
@@ -274,18 +275,18 @@ func (w *warden) press() {
 
 // exit says how it ended and why: as the rank that failed first did.
 func (w *warden) exit() engine.Exit {
-	first := max(w.reaper.first, 0)
-	e := exitOf(*w.reaper.ends[first])
-	if w.reaper.first >= 0 {
+	first := max(w.reaper.First, 0)
+	e := process.ExitOf(*w.reaper.Ends[first])
+	if w.reaper.First >= 0 {
 		rank := w.g.FirstRank + first
 		e.Rank, e.Diagnosis = &rank, w.failures[first].Diagnosis
 		if e.Reason == engine.ReasonSucceeded {
 			e.Reason = engine.ReasonLeftEarly
 		}
 	}
-	e.CPUTime = w.l.spent.cpu
-	e.PeakBytes = max(w.l.spent.peak, w.l.spent.maxRSS, w.tree.groupPeak())
-	oom := w.tree.oomKills() > w.oomBefore
+	e.CPUTime = w.l.spent.CPU
+	e.PeakBytes = max(w.l.spent.Peak, w.l.spent.MaxRSS, w.tree.GroupPeak())
+	oom := w.tree.OOMKills() > w.oomBefore
 	switch {
 	case w.why == engine.ReasonStopped || w.superseded:
 		e.Reason = engine.ReasonStopped
@@ -302,7 +303,7 @@ func (w *warden) exit() engine.Exit {
 	case w.failures[first].crowded && e.Reason != engine.ReasonSucceeded:
 		e.Reason = engine.ReasonProcessLimit
 		e.Message = fault.T("The process limit of %d was reached; ask for more (resources.processes), or start fewer processes and threads.",
-			"已达到进程数上限 %d；请申请更多（resources.processes），或减少进程与线程。", w.tree.group.ProcessLimit()).Pack()
+			"已达到进程数上限 %d；请申请更多（resources.processes），或减少进程与线程。", w.tree.Group.ProcessLimit()).Pack()
 
 	case oom:
 		e.Message = fault.T("A process of its tree was killed for lack of memory.", "进程树中有进程因内存不足被杀死。").Pack()

@@ -50,17 +50,17 @@ var touching = map[string][]string{
 // ownPaths are who may, and why: file: function: calls. A path is the launcher's own if no tenant can change what lies on the way to it.
 var ownPaths = map[string]map[string][]string{
 	// The replica's folder and its records, which no tenant can enter.
-	"credential.go": {"write": {"os.Mkdir", "os.WriteFile"}},
-	"environ.go":    {"writeHyper": {"os.WriteFile"}},
-	"launch.go":     {"Run": {"os.OpenFile"}, "run": {"filepath.EvalSymlinks"}},
-	"recipe.go":     {"writeRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
-	"secret.go":     {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "dropSecrets": {"os.RemoveAll"}},
-	"spool.go":      {"openSpool": {"os.OpenFile"}},
-	"tenant.go":     {"makeFolders": {"os.Mkdir", "os.Chmod"}, "giveOne": {"os.Lchown"}, "walled": {"inside.Start"}},
-	"standby.go": {
-		"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}, // made here, before a process of the tenant's runs
-		"startStandby": {"os.OpenFile"},             // /dev/null
-		"tidy":         {"os.ReadDir", "os.Remove"}, // names in the wall's own shared memory are unlinked, not followed
+	"credential.go":  {"write": {"os.Mkdir", "os.WriteFile"}},
+	"environ.go":     {"writeHyper": {"os.WriteFile"}},
+	"launch.go":      {"Run": {"os.OpenFile"}, "run": {"filepath.EvalSymlinks"}},
+	"recipe.go":      {"writeRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
+	"secret.go":      {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "dropSecrets": {"os.RemoveAll"}},
+	"spool/spool.go": {"Open": {"os.OpenFile"}},
+	"tenant.go":      {"makeFolders": {"os.Mkdir", "os.Chmod"}, "giveOne": {"os.Lchown"}, "walled": {"inside.Start"}},
+	"sdk.go":         {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
+	"process/standby.go": {
+		"start": {"os.OpenFile"},             // /dev/null
+		"Tidy":  {"os.ReadDir", "os.Remove"}, // names in the wall's own shared memory are unlinked, not followed
 	},
 	"socket.go": {
 		"openSocket": {"os.Open", "os.Remove", "os.Chmod", "os.Rename"}, // made in the replica's folder, moved into its /tmp: a rename follows no link
@@ -73,15 +73,15 @@ var ownPaths = map[string]map[string][]string{
 	// What other launchers handed us, in a folder of root's.
 	"peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
 	// The kernel's: /proc, /dev/null, this program.
-	"facts.go":    {"driverOf": {"os.ReadFile"}, "freeBytes": {"unix.Statfs"}},
-	"probe.go":    {"fillMemory": {"os.WriteFile", "exec.LookPath", "syscall.ForkExec"}},
-	"process.go":  {"spawn": {"os.Open"}, "plain": {"syscall.ForkExec", "os.WriteFile"}},
-	"selftest.go": {"beginTrial": {"os.OpenFile"}},
-	"sever.go":    {"sever": {"os.ReadDir", "os.Readlink"}},
-	"stacks.go":   {"*": {"os.Open"}},
-	"tree.go":     {"readAll": {"os.Open"}, "marked": {"os.Open"}, "childless": {"os.ReadDir", "os.ReadFile"}},
-	"errand.go":   {"sendAs": {"os.OpenFile"}, "startChore": {"syscall.ForkExec", "inside.Start"}},
-	"helper.go":   {"startHelper": {"os.OpenFile", "inside.Start"}},
+	"inspect/facts.go":    {"driverOf": {"os.ReadFile"}, "freeBytes": {"unix.Statfs"}},
+	"inspect/selftest.go": {"BeginTrial": {"os.OpenFile"}},
+	"probe.go":            {"fillMemory": {"os.WriteFile", "exec.LookPath", "syscall.ForkExec"}},
+	"process/process.go":  {"Spawn": {"os.Open"}, "Plain": {"syscall.ForkExec", "os.WriteFile"}},
+	"process/sever.go":    {"Sever": {"os.ReadDir", "os.Readlink"}},
+	"process/stacks.go":   {"*": {"os.Open"}},
+	"process/tree.go":     {"ReadAll": {"os.Open"}, "Marked": {"os.Open"}, "Childless": {"os.ReadDir", "os.ReadFile"}},
+	"errand.go":           {"sendAs": {"os.OpenFile"}, "startChore": {"syscall.ForkExec", "inside.Start"}},
+	"helper.go":           {"startHelper": {"os.OpenFile", "inside.Start"}},
 	// A folder that the steward reads.
 	"folder.go": {"watcher": {"watch.New"}},
 }
