@@ -39,6 +39,12 @@ func (l *launcher) codeBase() (spot, error) {
 	return spot{in.Path, rest}, nil
 }
 
+// codeParts is where the code lies: sub in base, and nothing leads out of base.
+func (l *launcher) codeParts() (base, sub string, err error) {
+	s, err := l.codeBase()
+	return s.base, s.sub, err
+}
+
 // codeDir is the replica's own folder for code; inside another replica, and without code, it is that one's.
 func (l *launcher) codeDir() string {
 	if host := l.replica.Inside; host != "" && l.replica.Code == nil {

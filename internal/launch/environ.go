@@ -134,7 +134,7 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		recipes = r.Each
 	}
 	host, port, _ := net.SplitHostPort(g.Lead) // link has checked it
-	n := len(l.ranks.held)
+	n := max(l.replica.Ranks, 1)
 	each := make([][]string, n)
 	for i := range each {
 		env := newEnv()
@@ -146,10 +146,10 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		env.set("FERMI_SOCKET", l.socket.path)
 		env.set("FERMI_SHM", l.memory)
 		env.set("FERMI_SEALS", "1")
-		if l.resume != "" {
-			env.set("FERMI_RESUME_FROM", l.resume)
+		if l.saves.resume != "" {
+			env.set("FERMI_RESUME_FROM", l.saves.resume)
 		}
-		if l.peers != nil {
+		if l.saves.peers != nil {
 			env.set("FERMI_SLOTS", strconv.Itoa(peerSlots))
 		}
 		env.set("FERMI_PORT", strconv.Itoa(l.ports.Serve.Port))

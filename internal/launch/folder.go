@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"path"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/ckpt/watch"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
@@ -38,7 +40,12 @@ type saves struct {
 	first bool                  // rank 0 is here
 }
 
-func newFolder() *saves { return &saves{known: map[int64]watch.Entry{}} }
+func newFolder(cfg keepConfig) *saveFolder {
+	return &saveFolder{
+		saves: saves{known: map[int64]watch.Entry{}}, code: cfg.Code, path: path.Join(cfg.Replica.WorkingDir, path.Clean(cfg.Replica.CheckpointFolder)),
+		mark: ".fermi-" + string(cfg.Replica.Name), owner: cfg.Steward, told: cfg.Ranks.filed, clock: cfg.Clock, log: cfg.Log,
+	}
+}
 
 // begin is a new generation, whose ranks have not started.
 func (f *saves) begin(g link.Generation, now time.Time) {
@@ -82,35 +89,42 @@ func (f *saves) entry(step int64) (watch.Entry, bool) {
 	return e, ok
 }
 
-// savesFolder is the watched folder within the code, whatever links lie on the way: it is looked at, made and filled by the steward.
-func (l *launcher) savesFolder() (*steward.Folder, error) {
-	base, err := l.codeBase()
+// saveFolder is the folder that a script saves to.
+type saveFolder struct {
+	saves
+	code  func() (base, sub string, err error) // where the code lies: sub in base, and nothing leads out of base
+	path  string                               // of the folder, as seen from the code
+	mark  string                               // of what is on its way into it
+	owner *steward.Steward
+	told  func(step int64) // the newest that is complete; 0: none
+	clock clock.Clock
+	log   *slog.Logger
+}
+
+// open is the watched folder within the code, whatever links lie on the way: it is looked at, made and filled by the steward.
+func (f *saveFolder) open() (*steward.Folder, error) {
+	base, sub, err := f.code()
 	if err != nil {
 		return nil, err
 	}
-	return l.steward.In(base.base).Below(path.Join(base.sub, l.folderPath())), nil
-}
-
-// folderPath is the watched folder, as seen from the code.
-func (l *launcher) folderPath() string {
-	return path.Join(l.replica.WorkingDir, path.Clean(l.replica.CheckpointFolder))
+	return f.owner.In(base).Below(path.Join(sub, f.path)), nil
 }
 
 // watcher looks at the folder; nil: it is not there yet.
-func (l *launcher) watcher(quiet time.Duration) (*watch.Watcher, error) {
-	folder, err := l.savesFolder()
+func (f *saveFolder) watcher(quiet time.Duration) (*watch.Watcher, error) {
+	root, err := f.open()
 	if err != nil {
 		return nil, err
 	}
-	w, err := watch.New(watch.Config{Folder: folder, Clock: l.clock, Quiet: quiet})
+	w, err := watch.New(watch.Config{Folder: root, Clock: f.clock, Quiet: quiet})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return w, err
 }
 
-// watchFolder tells the leader what is complete, until ctx ends.
-func (l *launcher) watchFolder(ctx context.Context) {
+// watch tells the leader what is complete, until ctx ends.
+func (f *saveFolder) watch(ctx context.Context) {
 	var w *watch.Watcher
 	defer func() {
 		if w != nil {
@@ -121,57 +135,47 @@ func (l *launcher) watchFolder(ctx context.Context) {
 	for ctx.Err() == nil {
 		var err error
 		if w == nil {
-			w, err = l.watcher(0)
+			w, err = f.watcher(0)
 		}
 		if w != nil {
 			var list []watch.Entry
 			list, err = w.Look()
-			l.ranks.filed(l.folder.note(list))
+			f.told(f.note(list))
 		}
 		if err != nil && err.Error() != told {
 			told = err.Error()
-			l.log.Warn("the folder with checkpoints can't be watched", "error", err)
+			f.log.Warn("the folder with checkpoints can't be watched", "error", err)
 		}
 		select {
 		case <-ctx.Done():
-		case <-l.clock.After(folderPause):
+		case <-f.clock.After(folderPause):
 		}
 	}
 }
 
 // lookLast takes what ranks that ended well left behind: nobody writes any more.
-func (l *launcher) lookLast(reason string) {
-	if l.replica.CheckpointFolder == "" || reason != engine.ReasonSucceeded {
+func (f *saveFolder) lookLast(reason string) {
+	if f == nil || reason != engine.ReasonSucceeded {
 		return
 	}
-	w, err := l.watcher(1)
+	w, err := f.watcher(1)
 	if err != nil || w == nil {
 		return
 	}
 	defer w.Close()
 	if _, err := w.Look(); err == nil {
 		list, _ := w.Look() // later by the clock, if only just: nothing has changed in between
-		l.ranks.filed(l.folder.note(list))
+		f.told(f.note(list))
 	}
 }
 
-// filed tells the leader of a newer complete entry.
-func (r *ranks) filed(step int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if step > r.said.Keeping.File && step > r.now.Restore {
-		r.said.Keeping.File = step
-		r.later(savedPause)
-	}
-}
-
-// writeFiles puts a complete entry into a tier, as the one part of a checkpoint. The save is there also when it failed.
-func (l *launcher) writeFiles(ctx context.Context, repo *ckpt.Repo, job *persisting) (*ckpt.Save, []ckpt.PartRef, error) {
-	entry, ok := l.folder.entry(job.step)
+// write puts a complete entry into a tier, as the one part of a checkpoint. The save is there also when it failed.
+func (f *saveFolder) write(ctx context.Context, repo *ckpt.Repo, job *persisting) (*ckpt.Save, []ckpt.PartRef, error) {
+	entry, ok := f.entry(job.step)
 	if !ok {
 		return nil, nil, errors.New("the folder does not have it any more")
 	}
-	root, err := l.savesFolder()
+	root, err := f.open()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,8 +184,8 @@ func (l *launcher) writeFiles(ctx context.Context, repo *ckpt.Repo, job *persist
 		return nil, nil, err
 	}
 	var names []string
-	for _, f := range entry.Files {
-		names = append(names, f.Path)
+	for _, file := range entry.Files {
+		names = append(names, file.Path)
 	}
 	slot, err := ckpt.FilesSlot(root, names, ckpt.Header{World: 1, Generation: uint64(job.generation), Step: uint64(job.step)})
 	if err != nil {
@@ -191,14 +195,14 @@ func (l *launcher) writeFiles(ctx context.Context, repo *ckpt.Repo, job *persist
 	if err = errors.Join(err, slot.Close()); err != nil {
 		return save, nil, err
 	}
-	if same, err := l.unchanged(entry); err != nil || !same {
+	if same, err := f.unchanged(entry); err != nil || !same {
 		return save, nil, errors.Join(errors.New("it changed while it was read"), err)
 	}
 	return save, []ckpt.PartRef{ref}, nil
 }
 
-func (l *launcher) unchanged(e watch.Entry) (bool, error) {
-	w, err := l.watcher(0)
+func (f *saveFolder) unchanged(e watch.Entry) (bool, error) {
+	w, err := f.watcher(0)
 	if err != nil || w == nil {
 		return false, err
 	}
@@ -206,61 +210,22 @@ func (l *launcher) unchanged(e watch.Entry) (bool, error) {
 	return w.Unchanged(e)
 }
 
-// resumeFiles puts the checkpoint that a generation starts from into the folder, if it is not there, and
-// remembers its path for the ranks.
-func (l *launcher) resumeFiles(ctx context.Context, g link.Generation) error {
-	if e, ok := l.folder.entry(g.Restore); ok {
-		if same, err := l.unchanged(e); err == nil && same {
-			return l.resumeFrom(e.Name)
-		}
-	}
-	tiers, err := l.nearestFirst(ctx, *g.Origin)
-	if err != nil {
-		return err
-	}
-	memory := l.slots().folder
-	f, err := memory.Replace(nameFiles, 0o600)
-	if err != nil {
-		return noMemory(err)
-	}
-	defer memory.Remove(nameFiles)
-	if _, err := restoreNearest(ctx, tiers, g.Origin.Name, ckpt.Target{World: 1, Generation: uint64(g.Number), File: f}); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	slot, err := ckpt.ReadSlot(f, nil)
-	if err != nil {
-		return err
-	}
-	defer slot.Close()
-	folder, err := l.savesFolder()
-	if err != nil {
-		return err
-	}
-	if err := folder.Make(); err != nil {
-		return err
-	}
-	name, err := l.placeFiles(slot, folder)
-	if err == nil {
-		err = l.resumeFrom(name)
-	}
-	return err
-}
-
 // nameFiles is a checkpoint of files on its way into the folder, in the ranks' memory.
 const nameFiles = "files"
 
-func (l *launcher) resumeFrom(name string) error {
-	base, err := l.codeBase()
-	if err == nil {
-		l.resume = filepath.Join(base.at(), l.folderPath(), name)
+// pathOf is where an entry of the folder lies.
+func (f *saveFolder) pathOf(name string) (string, error) {
+	base, sub, err := f.code()
+	if err != nil {
+		return "", err
 	}
-	return err
+	return filepath.Join(base, sub, f.path, name), nil
 }
 
-// placeFiles writes the files beside their place and moves them there when they are whole. What lies there is
+// place writes the files beside their place and moves them there when they are whole. What lies there is
 // of another state, or torn.
-func (l *launcher) placeFiles(slot *ckpt.Slot, root *steward.Folder) (name string, err error) {
-	tmp := ".fermi-" + string(l.replica.Name)
+func (f *saveFolder) place(slot *ckpt.Slot, root *steward.Folder) (name string, err error) {
+	tmp := f.mark
 	if err := cmp.Or(root.RemoveAll(tmp), root.MkdirAll(tmp+"/new", 0o700)); err != nil {
 		return "", err
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/ckpt/watch"
@@ -17,8 +16,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// folderLauncher has a shared store, and a script that saves to work/ckpt.
-func folderLauncher(t *testing.T) (l *launcher, work string) {
+// folderKeeper has a shared store, and a script that saves to work/ckpt.
+func folderKeeper(t *testing.T) (k *keeper, work string) {
 	dir := t.TempDir()
 	work = filepath.Join(dir, "code", "work")
 	store, err := folder.Open(filepath.Join(dir, "store"))
@@ -26,44 +25,44 @@ func folderLauncher(t *testing.T) (l *launcher, work string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	l = &launcher{
-		dir: dir, memory: dir, steward: steward.New(nil), clock: clock.Real, log: slog.New(slog.DiscardHandler), ranks: newRanks(1, func(link.Ranks) {}), folder: newFolder(),
-		replica: engine.Replica{
-			Name: "task-1-worker-0-1", TaskID: "task-1", Ranks: 1, WorkingDir: "work", CheckpointFolder: "ckpt", Code: &api.Code{Folder: filepath.Join(dir, "code")},
-		},
-	}
-	l.ranks.files = true
-	l.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: store} }
+	ranks := newRanks(1, func(link.Ranks) {})
+	ranks.files = true
+	k = newKeeper(keepConfig{
+		Ranks: ranks, Slots: func() slots { return slotsIn(dir) }, Code: func() (string, string, error) { return filepath.Join(dir, "code"), "", nil },
+		Steward: steward.New(nil), Clock: clock.Real, Log: slog.New(slog.DiscardHandler),
+		Replica: engine.Replica{Name: "task-1-worker-0-1", TaskID: "task-1", Ranks: 1, WorkingDir: "work", CheckpointFolder: "ckpt"},
+	})
+	k.tiers.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: store} }
 	if err := os.MkdirAll(filepath.Join(work, "ckpt", "step-7"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return l, work
+	return k, work
 }
 
 // TestFilesThereAndBack: what ranks left in their folder is kept, and given back where the folder is lost or torn.
 func TestFilesThereAndBack(t *testing.T) {
-	l, work := folderLauncher(t)
+	k, work := folderKeeper(t)
 	g := link.Generation{Number: 1, World: 4}
-	l.ranks.begin(g)
-	l.folder.begin(g, time.Now().Add(-time.Hour))
+	k.ranks.begin(g)
+	k.folder.begin(g, time.Now().Add(-time.Hour))
 	for name, text := range map[string]string{"step-7/a": "seven", "step-7/b": "", "step-6": "six", "best": "of all"} {
 		if err := os.WriteFile(filepath.Join(work, "ckpt", name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l.lookLast(engine.ReasonStopped)
-	if l.ranks.said.Keeping.File != 0 {
+	k.folder.lookLast(engine.ReasonStopped)
+	if k.ranks.said.Keeping.File != 0 {
 		t.Error("who was ended may have been writing")
 	}
-	l.lookLast(engine.ReasonSucceeded)
-	if got := l.ranks.said.Keeping.File; got != 7 {
+	k.folder.lookLast(engine.ReasonSucceeded)
+	if got := k.ranks.said.Keeping.File; got != 7 {
 		t.Fatal(got)
 	}
-	save, refs, err := l.write(t.Context(), link.TierShared, &persisting{generation: 1, step: 7, world: 4})
+	save, refs, err := k.persister.write(t.Context(), link.TierShared, &persisting{generation: 1, step: 7, world: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	repo, err := l.repo(link.TierShared, "task-1")
+	repo, err := k.tiers.repo(link.TierShared, "task-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +83,11 @@ func TestFilesThereAndBack(t *testing.T) {
 		if err := lose(); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.resumeFiles(t.Context(), next); err != nil {
+		if err := k.resumeFiles(t.Context(), next); err != nil {
 			t.Fatal(name, err)
 		}
-		if raw, err := os.ReadFile(file); err != nil || string(raw) != "seven" || l.resume != filepath.Join(work, "ckpt", "step-7") {
-			t.Errorf("%s: %q %v %s", name, raw, err, l.resume)
+		if raw, err := os.ReadFile(file); err != nil || string(raw) != "seven" || k.resume != filepath.Join(work, "ckpt", "step-7") {
+			t.Errorf("%s: %q %v %s", name, raw, err, k.resume)
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(work, "ckpt", ".*")); err != nil || len(left) > 0 {
@@ -114,13 +113,13 @@ func TestWhichEntryIsTheNewest(t *testing.T) {
 		"none":      {nil, 0, 0},
 		"not here":  {[]watch.Entry{at(7, 1001)}, 4, 0},
 	} {
-		f := newFolder()
+		f := &saves{known: map[int64]watch.Entry{}}
 		f.begin(link.Generation{Number: 1, FirstRank: c.first}, begun)
 		if got := f.note(c.list); got != c.want {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
-	f := newFolder()
+	f := &saves{known: map[int64]watch.Entry{}}
 	f.begin(link.Generation{}, begun)
 	for step := range uint64(100) {
 		f.note([]watch.Entry{at(step+1, 2000)})
@@ -132,7 +131,7 @@ func TestWhichEntryIsTheNewest(t *testing.T) {
 
 // TestALinkLeadsNowhere: the folder is within the code, whatever the script made of it.
 func TestALinkLeadsNowhere(t *testing.T) {
-	l, work := folderLauncher(t)
+	k, work := folderKeeper(t)
 	outside := t.TempDir()
 	if err := os.RemoveAll(filepath.Join(work, "ckpt")); err != nil {
 		t.Fatal(err)
@@ -140,7 +139,7 @@ func TestALinkLeadsNowhere(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(work, "ckpt")); err != nil {
 		t.Fatal(err)
 	}
-	root, err := l.savesFolder()
+	root, err := k.folder.open()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,9 +50,10 @@ func tenantLauncher(t *testing.T, change func(*engine.Replica)) *estate {
 	}
 	l := &launcher{
 		dir: r.dir, replica: r.spec, tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, folders: w.folders, clock: clock.Real, log: slog.New(slog.DiscardHandler),
-		ranks: newRanks(1, func(link.Ranks) {}), folder: newFolder(),
+		ranks: newRanks(1, func(link.Ranks) {}),
 	}
 	l.steward = steward.New(l.startHelper)
+	l.saves = newKeeper(keepConfig{Replica: l.replica, Ranks: l.ranks, Slots: l.slots, Code: l.codeParts, Steward: l.steward, Clock: l.clock, Log: l.log})
 	t.Cleanup(l.dismiss)
 	t.Cleanup(l.dropSharedMemory)
 	if err := errors.Join(l.makeFolders(), l.makeSharedMemory()); err != nil {
@@ -142,7 +143,7 @@ func TestHostileSlots(t *testing.T) {
 			if err := e.slots().change(0, 0, func(f *os.File) error { return ckpt.Wipe(f) }); err == nil {
 				t.Error("it was opened for writing")
 			}
-			e.checkSlots(link.Generation{Number: 2, World: 1, Restore: 6})
+			e.saves.check(link.Generation{Number: 2, World: 1, Restore: 6})
 			if time.Since(began) > 10*time.Second {
 				t.Error("it hung")
 			}
@@ -187,12 +188,12 @@ func TestHostileFolder(t *testing.T) {
 	ckptDir := filepath.Join(work, "ckpt")
 	slot := filesSlot(t, "step-7", "restored")
 	place := func() error {
-		folder, err := e.savesFolder()
+		folder, err := e.saves.folder.open()
 		if err == nil {
 			err = folder.Make()
 		}
 		if err == nil {
-			_, err = e.placeFiles(slot, folder)
+			_, err = e.saves.folder.place(slot, folder)
 		}
 		return err
 	}
@@ -203,7 +204,7 @@ func TestHostileFolder(t *testing.T) {
 		if err := place(); err == nil {
 			t.Errorf("files were put at %s", to)
 		}
-		if w, err := e.watcher(1); err == nil && w != nil {
+		if w, err := e.saves.folder.watcher(1); err == nil && w != nil {
 			if list, _ := w.Look(); len(list) > 0 {
 				t.Errorf("%s is watched: %v", to, list)
 			}
@@ -233,7 +234,7 @@ func TestHostileFolder(t *testing.T) {
 	})
 	for range 150 {
 		_ = place()
-		if w, err := e.watcher(1); err == nil && w != nil {
+		if w, err := e.saves.folder.watcher(1); err == nil && w != nil {
 			list, _ := w.Look()
 			for _, entry := range list {
 				if slices.ContainsFunc(entry.Files, func(f watch.File) bool { return strings.Contains(f.Path, "token") }) {

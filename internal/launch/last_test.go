@@ -14,66 +14,67 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// lastLauncher is one whose ranks hold steps 8 and 9, and what it tells.
-func lastLauncher(t *testing.T) (*launcher, chan link.Ranks) {
+// lastKeeper is one whose ranks hold steps 8 and 9, with its stops, and what it tells.
+func lastKeeper(t *testing.T) (*keeper, *stopper, chan link.Ranks) {
 	told := make(chan link.Ranks, 100)
-	l := &launcher{
-		dir: t.TempDir(), clock: clock.Real, log: slog.New(slog.DiscardHandler), stop: newStopper(), ranks: persistRanks(), flush: make(chan chan struct{}),
-		open: func(record.Tiers) (ckpt.Store, ckpt.Store, error) { return nil, nil, nil },
-	}
-	l.epochs = l.dir
-	l.ranks.tell = func(r link.Ranks) { told <- r }
-	return l, told
+	log := slog.New(slog.DiscardHandler)
+	dir := t.TempDir()
+	stop := newStopper(dir, dir, 0, log)
+	k := newKeeper(keepConfig{
+		Ranks: persistRanks(), Stops: stop, Clock: clock.Real, Log: log,
+		Stores: func(record.Tiers) (ckpt.Store, ckpt.Store, error) { return nil, nil, nil },
+	})
+	k.ranks.tell = func(r link.Ranks) { told <- r }
+	return k, stop, told
 }
 
 // TestWhatRanksHoldIsWaitedFor: the launcher says how they ended, and goes when the leader lets it.
 func TestWhatRanksHoldIsWaitedFor(t *testing.T) {
-	l, told := lastLauncher(t)
+	k, _, told := lastKeeper(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	l.stores = func() map[string]ckpt.Store { return nil }
-	bell.Ring(l.ranks.released) // for somebody before
+	bell.Ring(k.ranks.released) // for somebody before
 	gone := make(chan struct{})
-	go l.persist(ctx)
+	go k.run(ctx)
 	go func() {
 		defer close(gone)
-		l.saveLast(ctx, engine.Exit{Reason: engine.ReasonSucceeded}, time.Now().Add(time.Hour))
+		k.saveLast(ctx, engine.ReasonSucceeded, time.Now().Add(time.Hour))
 	}()
 	if r := <-told; r.Keeping.Ended != engine.ReasonSucceeded || len(r.Held) != 2 {
 		t.Fatalf("%+v", r)
 	}
-	l.Watermark(link.Watermark{Generation: 4, Step: 9})
+	k.watermark(link.Watermark{Generation: 4, Step: 9})
 	select {
 	case <-gone:
 		t.Fatal("it went though nobody let it")
 	default:
 	}
-	l.Watermark(link.Watermark{Generation: 4, Last: true})
+	k.watermark(link.Watermark{Generation: 4, Last: true})
 	<-gone
 }
 
 // TestNobodyWaitsBeyondItsGrace: not at all where there is none or nothing is held; a stop makes it shorter.
 func TestNobodyWaitsBeyondItsGrace(t *testing.T) {
-	l, told := lastLauncher(t)
-	l.saveLast(t.Context(), engine.Exit{}, time.Now().Add(-time.Second))
+	k, stop, told := lastKeeper(t)
+	k.saveLast(t.Context(), "", time.Now().Add(-time.Second))
 	c := &rankConn{}
-	l.ranks.conns[c] = struct{}{}
-	go l.ranks.part(c) // its words are heard first
-	l.hearOut(t.Context(), time.Now().Add(time.Hour))
-	if l.ranks.talking() {
+	k.ranks.conns[c] = struct{}{}
+	go k.ranks.part(c) // its words are heard first
+	k.hearOut(t.Context(), time.Now().Add(time.Hour))
+	if k.ranks.talking() {
 		t.Error("a rank still speaks")
 	}
-	l.ranks.held = make([][]int64, 2)
-	l.saveLast(t.Context(), engine.Exit{Reason: engine.ReasonSucceeded}, time.Now().Add(time.Hour))
+	k.ranks.held = make([][]int64, 2)
+	k.saveLast(t.Context(), engine.ReasonSucceeded, time.Now().Add(time.Hour))
 	if len(told) > 0 {
 		t.Fatal("it asked for nothing")
 	}
-	for i := range l.ranks.held {
-		l.ranks.held[i] = []int64{9}
+	for i := range k.ranks.held {
+		k.ranks.held[i] = []int64{9}
 	}
-	l.ranks.watermark(wishing(9, 9))
-	l.stop.ask(time.Millisecond)
-	l.saveLast(t.Context(), engine.Exit{Reason: engine.ReasonStopped}, time.Now().Add(time.Hour))
+	k.ranks.watermark(wishing(9, 9))
+	stop.ask(time.Millisecond)
+	k.saveLast(t.Context(), engine.ReasonStopped, time.Now().Add(time.Hour))
 	for {
 		if r := <-told; len(r.Persisted) > 0 {
 			if r.Persisted[0].Error != errTooLate.Error() {

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -62,7 +61,6 @@ type launcher struct {
 	readings  engine.Readings
 	version   string
 	spool     *spool.Spool
-	epochs    string // record.Link.Epochs
 	client    *link.Client
 	stop      *stopper
 	secrets   map[api.SecretRef]string // set before the process starts
@@ -78,18 +76,14 @@ type launcher struct {
 	imageUID  int                      // record.Link.ImageUID
 	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
 	ranks     *ranks
-	peers     *peers      // nil: states are kept here alone
+	saves     *keeper
 	socket    *rankSocket // of prepare, before the first process starts
 	memory    string      // $FERMI_SHM, likewise
 	ports     *port.Set
 	rehearsal inspect.Rehearsal
 	standby   *process.Nursery
 	open      Stores
-	folder    *saves                       // that the script saves to, where the task names one
-	resume    string                       // $FERMI_RESUME_FROM; "": none
-	flush     chan chan struct{}           // to the one that persists: settle what is committed, and close it
-	stores    func() map[string]ckpt.Store // by tier
-	said      int64                        // the generation that was ordered last
+	said      int64 // the generation that was ordered last
 
 	goWritten sync.WaitGroup   // of later orders
 	deadline  <-chan time.Time // of the whole attempt; nil: none
@@ -147,8 +141,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
 	l := &launcher{
-		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, version: cfg.Version, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
-		folder: newFolder(), orders: newOrders(), flush: make(chan chan struct{}), children: make(chan struct{}, 1), overDisk: make(chan string), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
+		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, version: cfg.Version, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock,
+		orders: newOrders(), children: make(chan struct{}, 1), overDisk: make(chan string), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
 	}
 	if err := l.run(ctx); err != nil {
 		l.log.Error("launcher ended", "error", err)
@@ -180,7 +174,7 @@ func (l *launcher) run(ctx context.Context) error {
 			return fmt.Errorf("replica folder without %s: %w", file, err)
 		}
 	}
-	l.epochs, l.images, l.imageUID, l.folders = ends.Epochs, ends.Images, ends.ImageUID, ends.Folders
+	l.images, l.imageUID, l.folders = ends.Images, ends.ImageUID, ends.Folders
 	l.steward = steward.New(nil)
 	if l.tenant = ends.Tenant; l.tenant.UID != 0 {
 		l.steward = steward.New(l.startHelper)
@@ -191,6 +185,7 @@ func (l *launcher) run(ctx context.Context) error {
 		}
 		l.dir = real
 	}
+	l.stop = newStopper(l.dir, ends.Epochs, l.replica.StopGrace.Std(), l.log)
 	if len(l.replica.Command) == 0 {
 		return errors.New("replica without a command")
 	}
@@ -224,15 +219,19 @@ func (l *launcher) run(ctx context.Context) error {
 	}
 	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
 	l.ranks.log = l.log
-	l.standby = &process.Nursery{Log: l.log, Children: l.children, Ranks: len(l.ranks.held)}
 	l.ranks.files = l.replica.CheckpointFolder != ""
+	l.standby = &process.Nursery{Log: l.log, Children: l.children, Ranks: max(l.replica.Ranks, 1)}
+	l.saves = newKeeper(keepConfig{
+		Replica: l.replica, Ranks: l.ranks, Records: l.client, Slots: l.slots, Code: l.codeParts, Steward: l.steward, Stores: l.open, Tiers: ends.Tiers,
+		Wanted: l.wants, Stops: l.stop, Clock: l.clock, Log: l.log,
+	})
 	if l.replica.Peer && !exited {
-		if l.peers, err = openPeers(len(l.ranks.held), l.log, l.ranks.copied); err != nil {
+		stop, err := l.saves.openPeers()
+		if err != nil {
 			return err
 		}
-		defer l.peers.listener.Close()
+		defer stop()
 	}
-	l.stores = sync.OnceValue(func() map[string]ckpt.Store { return l.openStores(l.open, ends.Tiers) })
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -326,9 +325,7 @@ func (l *launcher) Go(epoch int64, g link.Generation) {
 		l.rehearsal.Begin(*g.Preflight)
 		return
 	}
-	if l.peers != nil {
-		l.peers.meet(g)
-	}
+	l.saves.meet(g)
 	l.orders.give(order{epoch, g})
 	l.ranks.tellRoles(g)
 	l.ranks.tellInterval(g)
@@ -336,10 +333,12 @@ func (l *launcher) Go(epoch int64, g link.Generation) {
 }
 
 // Watermark is the leader's word, from the link.
-func (l *launcher) Watermark(w link.Watermark) {
-	if kept, ok := l.ranks.watermark(w); ok && l.peers != nil {
-		l.peers.keep(w.Generation, kept)
-	}
+func (l *launcher) Watermark(w link.Watermark) { l.saves.watermark(w) }
+
+// wants says that a generation is still to be begun: no stop, and no newer one.
+func (l *launcher) wants(generation int64) bool {
+	_, asked := l.stop.Wish()
+	return !asked && !l.stop.Look() && l.orders.after(generation) == nil
 }
 
 // Stop is the leader's order, from the link.
@@ -382,7 +381,7 @@ func (l *launcher) terminate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.handingOver {
-		if l.wishedStop() {
+		if l.stop.Look() {
 			return
 		}
 		if record.AnyStop(l.dir) {
@@ -396,25 +395,6 @@ func (l *launcher) terminate() {
 		l.givingUp = true
 		time.AfterFunc(l.patience, func() { close(l.giveUp) })
 	}
-}
-
-// wishedStop obeys the order of the leader of the current epoch, if there is one.
-func (l *launcher) wishedStop() bool {
-	epoch, err := record.CurrentEpoch(l.epochs)
-	if err != nil {
-		l.log.Warn("the current epoch can't be read; nobody's stop counts until it can", "error", err)
-		return false
-	}
-	var wish record.Stop
-	ok, err := record.Read(l.dir, record.StopFile(epoch), &wish)
-	if err != nil {
-		l.log.Warn("the order to stop can't be read; taken as a stop", "error", err)
-		wish.Grace = l.replica.StopGrace.Std()
-	} else if !ok {
-		return false
-	}
-	l.stop.ask(wish.Grace)
-	return true
 }
 
 // handOver brings what is left to a server, for as long as that takes, and says done.

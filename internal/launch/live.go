@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -28,39 +29,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
-
-// stopper collects wishes to stop: from SIGTERM, the link and the engine's record. The shortest grace counts.
-type stopper struct {
-	mu    sync.Mutex
-	asked bool
-	grace time.Duration
-	ch    chan struct{} // has one after each wish that changed something
-}
-
-func newStopper() *stopper { return &stopper{ch: make(chan struct{}, 1)} }
-
-func (s *stopper) ask(grace time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	grace = max(grace, 0)
-	if s.asked && grace >= s.grace {
-		return
-	}
-	s.asked, s.grace = true, grace
-	select {
-	case s.ch <- struct{}{}:
-	default:
-	}
-}
-
-func (s *stopper) wish() (grace time.Duration, asked bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.grace, s.asked
-}
-
-// recordPoll is how often an order to stop is looked for, in case its signal was missed.
-const recordPoll = 2 * time.Second
 
 var errStopped = errors.New("stopped before it started")
 
@@ -92,12 +60,7 @@ func (l *launcher) live(ctx context.Context, outs *output.Set) engine.Exit {
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
 	l.rehearsal.Prepare(l.ranks.preflighted, func() preflight.Devices { return inspect.JudgeDevices(l.replica.Devices, l.readings) }, l.place.space, l.ports.Serve.Port)
 	defer l.rehearsal.Stop()
-	peer := 0
-	if l.peers != nil {
-		peer = l.peers.port()
-		wg.Go(func() { l.peers.serve(work) })
-		wg.Go(func() { l.peers.send(work) })
-	}
+	peer := l.saves.serve(work, &wg)
 	ready := func() {
 		facts := l.facts()
 		l.rehearsal.Compute(inspect.TrialOf(l.replica, facts, there, l.interpret, l.log))
@@ -119,18 +82,18 @@ func (l *launcher) live(ctx context.Context, outs *output.Set) engine.Exit {
 	for prepared := false; ; {
 		g, err := l.await(ctx, code, !prepared)
 		if err != nil && ran {
-			grace, _ := l.stop.wish()
-			l.saveLast(ctx, exit, l.clock.Now().Add(grace))
+			grace, _ := l.stop.Wish()
+			l.saves.saveLast(ctx, exit.Reason, l.clock.Now().Add(grace))
 			return exit // nobody wants another generation: this is how it ended
 		}
 		var procs *process.Set
 		if err == nil {
 			prepared = true
-			if why := l.obtain(ctx, g); why != nil && l.missed(g, why) {
+			if why := l.saves.obtain(ctx, g); why != nil && l.missed(g, why) {
 				continue
 			}
 			var filled bool
-			if filled, err = l.refill(ctx, g); err == nil && !filled {
+			if filled, err = l.saves.refill(ctx, g); err == nil && !filled {
 				continue
 			}
 		}
@@ -142,17 +105,14 @@ func (l *launcher) live(ctx context.Context, outs *output.Set) engine.Exit {
 		}
 		if !ran {
 			ran = true
-			wg.Go(func() { l.socket.serve(work, l) })
+			wg.Go(func() { l.socket.serve(work, l.ranks, l.log) })
 			wg.Go(func() { outs.During(work) })
-			wg.Go(func() { l.persist(work) })
-			if l.ranks.files {
-				wg.Go(func() { l.watchFolder(work) })
-			}
+			wg.Go(func() { l.saves.run(work) })
 		}
 		var more bool
 		var until time.Time
 		if exit, until, more = l.supervise(ctx, procs, g); !more {
-			l.saveLast(ctx, exit, until)
+			l.saves.saveLast(ctx, exit.Reason, until)
 			return exit
 		}
 	}
@@ -180,7 +140,7 @@ func (l *launcher) notStarted(err error) engine.Exit {
 func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (link.Generation, error) {
 	var g *order
 	for {
-		if _, asked := l.stop.wish(); asked || l.wishedStop() {
+		if _, asked := l.stop.Wish(); asked || l.stop.Look() {
 			return link.Generation{}, errStopped
 		}
 		if o := l.orders.after(l.said); o != nil {
@@ -195,7 +155,7 @@ func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (
 		select {
 		case <-ctx.Done():
 			return link.Generation{}, ctx.Err()
-		case <-l.stop.ch:
+		case <-l.stop.Asked():
 			return link.Generation{}, errStopped
 		case err := <-code:
 			if err != nil {
@@ -207,7 +167,7 @@ func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (
 			}
 			l.ranks.prepared()
 		case <-l.orders.wake:
-		case <-l.clock.After(recordPoll):
+		case <-l.clock.After(stopPoll):
 		}
 	}
 }
@@ -231,6 +191,20 @@ func (l *launcher) recordGo(o *order) error {
 func (l *launcher) runs() {
 	l.goWritten.Wait()
 	l.ranks.started(l.ports.Next.Port)
+}
+
+// missed tells the leader that a generation can't begin here for want of a state, so that it chooses
+// another step; it says whether another one is waited for.
+func (l *launcher) missed(g link.Generation, why error) bool {
+	l.log.Warn("the state to go on from could not be had", "step", g.Restore, "generation", g.Number, "error", why)
+	evidence := diagnose.Evidence{Rank: g.FirstRank, Code: 1, Reason: engine.ReasonNonZero, Words: "fermi: the state to go on from could not be had from a peer"}
+	rule := causes().Cause(evidence)
+	l.ranks.missed(g, &link.RankExit{
+		Rank: g.FirstRank, Code: 1, Reason: engine.ReasonNonZero, At: l.clock.Now(),
+		Message:   "the state to go on from could not be had from a peer",
+		Diagnosis: engine.Diagnosis{Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: g.Restore},
+	})
+	return g.Hold
 }
 
 // recipePorts is how many ports the processes of a replica are known by.
@@ -259,11 +233,7 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 		return s, err
 	}
 	l.ranks.begin(g)
-	l.checkSlots(g)
-	l.folder.begin(g, l.clock.Now())
-	if l.peers != nil {
-		l.peers.begin(g)
-	}
+	l.saves.begin(g)
 	l.spool.First(g.FirstRank)
 	if err := l.writeRecipe(s.replica, g.Key); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
@@ -348,7 +318,11 @@ func (l *launcher) prepare(ctx context.Context, ready func()) error {
 		return err
 	}
 	var err error
-	if l.socket, err = l.openSocket(); err != nil {
+	tmp := ""
+	if l.tenant.UID != 0 {
+		tmp = filepath.Join(l.dir, record.DirTmp)
+	}
+	if l.socket, err = openSocket(l.dir, tmp, l.giveOne); err != nil {
 		return err
 	}
 	if err := l.bringSecrets(ctx); err != nil {

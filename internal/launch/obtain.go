@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
-	"github.com/fermi-cluster/fermi/internal/diagnose"
-	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -17,52 +15,38 @@ import (
 const (
 	obtainFor   = 20 * time.Second // that sources may be out of reach
 	obtainAgain = 50 * time.Millisecond
-	obtainWidth = 4 // ranks at a time
+	obtainWidth = 4                      // ranks at a time
+	obtainLook  = 200 * time.Millisecond // how often it is looked whether it is still wanted
 )
 
 // obtain brings the state of the step that a generation goes on from to those of our ranks that lack it,
 // before they start, from whoever the leader says has it. Each is checked whole before it takes the place
 // of a slot.
-func (l *launcher) obtain(ctx context.Context, g link.Generation) error {
-	if l.peers == nil || g.Restore == 0 || len(g.Sources) == 0 {
+func (r *restorer) obtain(ctx context.Context, g link.Generation) error {
+	if r.peers == nil || g.Restore == 0 || len(g.Sources) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { l.obsolete(ctx, g, cancel) })
 	defer cancel()
-	gate, errs := make(chan struct{}, obtainWidth), make([]error, l.peers.ranks)
+	wg.Go(func() { r.whileWanted(ctx, cancel, g.Number, obtainLook) })
+	gate, errs := make(chan struct{}, obtainWidth), make([]error, r.peers.ranks)
 	var all sync.WaitGroup
-	for local := range l.peers.ranks {
+	for local := range r.peers.ranks {
 		gate <- struct{}{}
 		all.Go(func() {
 			defer func() { <-gate }()
-			errs[local] = l.obtainOne(ctx, g, local)
+			errs[local] = r.obtainOne(ctx, g, local)
 		})
 	}
 	all.Wait()
 	return errors.Join(errs...)
 }
 
-// obsolete ends it when nobody wants the generation any more.
-func (l *launcher) obsolete(ctx context.Context, g link.Generation, cancel func()) {
-	for {
-		if _, asked := l.stop.wish(); asked || l.wishedStop() || l.orders.after(g.Number) != nil {
-			cancel()
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.clock.After(200 * time.Millisecond):
-		}
-	}
-}
-
-func (l *launcher) obtainOne(ctx context.Context, g link.Generation, local int) error {
+func (r *restorer) obtainOne(ctx context.Context, g link.Generation, local int) error {
 	s := stateOf{g.FirstRank + local, g.Restore}
-	if own, err := l.slots().own(local, s, g.World); err == nil {
+	if own, err := r.slots().own(local, s, g.World); err == nil {
 		return own.Close()
 	}
 	for begin := time.Now(); ; {
@@ -71,9 +55,9 @@ func (l *launcher) obtainOne(ctx context.Context, g link.Generation, local int) 
 			if s.rank < from.First || s.rank >= from.First+from.Ranks {
 				continue
 			}
-			err := l.fetchState(ctx, g, from.Address, local, s)
+			err := r.fetchState(ctx, g, from.Address, local, s)
 			if err == nil {
-				l.log.Info("a state came from a peer", "rank", s.rank, "step", s.step)
+				r.log.Info("a state came from a peer", "rank", s.rank, "step", s.step)
 				return nil
 			}
 			var no errRefused
@@ -91,13 +75,13 @@ func (l *launcher) obtainOne(ctx context.Context, g link.Generation, local int) 
 }
 
 // fetchState brings one state, and puts it where the rank looks for it.
-func (l *launcher) fetchState(ctx context.Context, g link.Generation, address string, local int, s stateOf) error {
-	conn, err := l.peers.ask(ctx, address, askGet, s)
+func (r *restorer) fetchState(ctx context.Context, g link.Generation, address string, local int, s stateOf) error {
+	conn, err := r.peers.ask(ctx, address, askGet, s)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	memory, name := l.slots(), fmt.Sprintf("for-%d", local)
+	memory, name := r.slots(), fmt.Sprintf("for-%d", local)
 	f, err := memory.folder.Replace(name, 0o600)
 	if err != nil {
 		return err
@@ -117,20 +101,3 @@ func (l *launcher) fetchState(ctx context.Context, g link.Generation, address st
 	}
 	return err
 }
-
-// missed tells the leader that a generation can't begin here for want of a state, so that it chooses
-// another step; it says whether another one is waited for.
-func (l *launcher) missed(g link.Generation, why error) bool {
-	l.log.Warn("the state to go on from could not be had", "step", g.Restore, "generation", g.Number, "error", why)
-	evidence := diagnose.Evidence{Rank: g.FirstRank, Code: 1, Reason: engine.ReasonNonZero, Words: "fermi: the state to go on from could not be had from a peer"}
-	rule := causes().Cause(evidence)
-	l.ranks.missed(g, &link.RankExit{
-		Rank: g.FirstRank, Code: 1, Reason: engine.ReasonNonZero, At: l.clock.Now(),
-		Message:   "the state to go on from could not be had from a peer",
-		Diagnosis: engine.Diagnosis{Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: g.Restore},
-	})
-	return g.Hold
-}
-
-// peerLimit is how many bytes of others' states may be in our memory; 0: half of what is free.
-func peerLimit(r *engine.Replica) int64 { return int64(r.Resources.SharedMemory) }

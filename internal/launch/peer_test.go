@@ -135,7 +135,7 @@ func TestPeerCopy(t *testing.T) {
 	c := newSide(t, 1<<30) // takes a's place
 	next := link.Generation{Number: 2, World: 2, Restore: 5, PeerKey: "secret", Sources: []link.Source{{First: 0, Ranks: 1, Address: b.address()}}}
 	c.meet(next)
-	l := &launcher{peers: c.peers, memory: c.dir, steward: steward.New(nil), log: c.log, clock: clock.Real, stop: newStopper(), orders: newOrders(), epochs: t.TempDir()}
+	l := &restorer{peers: c.peers, slots: func() slots { return slotsIn(c.dir) }, wanted: func(int64) bool { return true }, clock: clock.Real, log: c.log}
 	if err := l.obtain(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}

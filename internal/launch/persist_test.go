@@ -14,7 +14,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -132,9 +131,9 @@ func TestWhatIsGoneIsNotPersisted(t *testing.T) {
 // TestRestoreNearest takes the nearest whole copy, and what is damaged is dropped.
 func TestRestoreNearest(t *testing.T) {
 	dir := t.TempDir()
-	l := &launcher{memory: dir, steward: steward.New(nil), clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: 1}}
+	k := newKeeper(keepConfig{Replica: engine.Replica{TaskID: "task-1", Ranks: 1}, Slots: func() slots { return slotsIn(dir) }, Clock: clock.Real, Log: quiet})
 	stores := map[string]ckpt.Store{}
-	l.stores = func() map[string]ckpt.Store { return stores }
+	k.tiers.stores = func() map[string]ckpt.Store { return stores }
 	for _, tier := range []string{link.TierLocal, link.TierShared} {
 		f, err := folder.Open(filepath.Join(dir, tier))
 		if err != nil {
@@ -143,16 +142,16 @@ func TestRestoreNearest(t *testing.T) {
 		defer f.Close()
 		stores[tier] = f
 	}
-	name := l.checkpoint(t, dir)
+	name := k.checkpoint(t, dir)
 	var repos []stored
 	for _, tier := range []string{link.TierLocal, link.TierShared} {
-		repo, err := l.repo(tier, "task-1")
+		repo, err := k.tiers.repo(tier, "task-1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		repos = append(repos, stored{tier, repo})
 	}
-	to := ckpt.Target{Rank: 0, World: 1, Generation: 2, Path: slotPath(l.memory, 0, 1)}
+	to := ckpt.Target{Rank: 0, World: 1, Generation: 2, Path: slotPath(dir, 0, 1)}
 	packs, err := filepath.Glob(filepath.Join(dir, link.TierLocal, "objects/task-1/packs/*/*"))
 	if err != nil || len(packs) != 1 {
 		t.Fatal(packs, err)
@@ -187,7 +186,7 @@ func TestRestoreNearest(t *testing.T) {
 }
 
 // checkpoint makes one of a slot, in both tiers, and gives its name.
-func (l *launcher) checkpoint(t *testing.T, dir string) string {
+func (k *keeper) checkpoint(t *testing.T, dir string) string {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/slot")
 	if err != nil {
@@ -198,11 +197,11 @@ func (l *launcher) checkpoint(t *testing.T, dir string) string {
 	}
 	name := ""
 	for _, tier := range []string{link.TierLocal, link.TierShared} {
-		save, refs, err := l.write(context.Background(), tier, &persisting{generation: 1, step: 5, world: 1})
+		save, refs, err := k.persister.write(context.Background(), tier, &persisting{generation: 1, step: 5, world: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		repo, err := l.repo(tier, "task-1")
+		repo, err := k.tiers.repo(tier, "task-1")
 		if err != nil {
 			t.Fatal(err)
 		}

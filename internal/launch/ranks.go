@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"slices"
@@ -363,4 +364,67 @@ func (r *ranks) stepOf(local int) int64 {
 	defer r.mu.Unlock()
 	r.glance()
 	return max(r.steps[local], r.at[local])
+}
+
+// restored is where all of the ranks' states were read, which the leader hears with the generation that begins from them.
+func (r *ranks) restored(tier string, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Restored, r.said.RestoredAt = tier, at
+}
+
+// refuse tells the leader that a checkpoint can't be had here.
+func (r *ranks) refuse(from link.Origin) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.said.Refused = &from
+	r.report()
+}
+
+// filed tells the leader of a newer complete entry.
+func (r *ranks) filed(step int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if step > r.said.Keeping.File && step > r.now.Restore {
+		r.said.Keeping.File = step
+		r.later(savedPause)
+	}
+}
+
+var errTooLate = errors.New("the time that the task had to end was over")
+
+func (r *ranks) talking() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.conns) > 0
+}
+
+// waitsLast tells the leader that the launcher waits; false: its ranks hold nothing in common.
+func (r *ranks) waitsLast(reason string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.common()) == 0 && !r.files || r.files && r.said.Keeping.File == 0 {
+		return false
+	}
+	select {
+	case <-r.released: // of nobody who waited
+	default:
+	}
+	r.said.Keeping.Ended, r.said.Keeping.Wants = reason, nil // who could want more has ended
+	r.report()
+	return true
+}
+
+// late tells the leader that what is being persisted comes to nothing.
+func (r *ranks) late() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.job != nil {
+		left := *r.job
+		left.tiers = slices.DeleteFunc(slices.Clone(left.tiers), func(tier string) bool {
+			return slices.ContainsFunc(r.said.Persisted, func(p link.Persisted) bool { return p.Tier == tier && p.Step == left.step })
+		})
+		r.notePersisted(&left, nil, errTooLate)
+	}
+	r.report()
 }

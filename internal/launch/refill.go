@@ -3,12 +3,18 @@ package launch
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"os"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/launch/word"
@@ -22,77 +28,88 @@ const (
 	restorers = 4
 )
 
+// restorer brings the states that a generation begins from to its ranks, before they start. It is of the loop that starts
+// generations.
+type restorer struct {
+	tiers  *tiers
+	folder *saveFolder // nil: the script does not save itself
+	peers  *peers  // nil: states are kept here alone
+	ranks  *ranks
+	local  int // ranks here
+	slots  func() slots
+	wanted func(generation int64) bool // no stop, and no newer one
+	resume string                      // $FERMI_RESUME_FROM; "": none
+	clock  clock.Clock
+	log    *slog.Logger
+}
+
 // refill puts the checkpoint that a generation starts from into the slots of its ranks, which then find it
 // as they find what they saved themselves. False: it can't be had here, which the leader was told, or is
 // not wanted any more; another generation or a stop follows.
-func (l *launcher) refill(ctx context.Context, g link.Generation) (bool, error) {
-	l.ranks.restored("", time.Time{})
-	if l.resume = ""; g.Origin == nil {
+func (r *restorer) refill(ctx context.Context, g link.Generation) (bool, error) {
+	r.ranks.restored("", time.Time{})
+	if r.resume = ""; g.Origin == nil {
 		return true, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	defer cancel()
-	go l.whileWanted(ctx, cancel, g.Number)
-	begun := l.clock.Now()
+	watching.Go(func() { r.whileWanted(ctx, cancel, g.Number, lookEvery) })
+	begun := r.clock.Now()
 	for pause := retry.First; ; pause = min(2*pause, retry.Most) {
-		err := l.restoreAll(ctx, g)
+		err := r.restoreAll(ctx, g)
 		switch {
 		case err == nil:
-			l.log.Info("restored from a checkpoint", "step", g.Restore, "generation", g.Number, "took", l.clock.Now().Sub(begun))
+			r.log.Info("restored from a checkpoint", "step", g.Restore, "generation", g.Number, "took", r.clock.Now().Sub(begun))
 			return true, nil
 		case ctx.Err() != nil:
 			return false, nil
 		case fault.Is(err, fault.Full):
 			return false, err
 		case final(err):
-			l.log.Warn("the checkpoint can't be restored here", "step", g.Restore, "error", err)
-			l.ranks.refuse(*g.Origin)
+			r.log.Warn("the checkpoint can't be restored here", "step", g.Restore, "error", err)
+			r.ranks.refuse(*g.Origin)
 			return false, nil
 		}
-		l.log.Warn("the checkpoint is not restored yet", "step", g.Restore, "error", err)
+		r.log.Warn("the checkpoint is not restored yet", "step", g.Restore, "error", err)
 		select {
 		case <-ctx.Done():
 			return false, nil
-		case <-l.clock.After(pause):
+		case <-r.clock.After(pause):
 		}
 	}
 }
 
-// final says that trying again brings the same: the bytes are damaged, or not there.
-func final(err error) bool {
-	var f *fault.Error
-	return errors.As(err, &f) && !f.Code.Retry()
-}
-
-// whileWanted cancels a restore that a stop or a newer generation makes useless.
-func (l *launcher) whileWanted(ctx context.Context, cancel func(), generation int64) {
+// whileWanted cancels what a stop or a newer generation makes useless.
+func (r *restorer) whileWanted(ctx context.Context, cancel func(), generation int64, every time.Duration) {
 	defer cancel()
 	for ctx.Err() == nil {
-		if _, asked := l.stop.wish(); asked || l.wishedStop() || l.orders.after(generation) != nil {
+		if !r.wanted(generation) {
 			return
 		}
 		select {
 		case <-ctx.Done():
-		case <-l.clock.After(lookEvery):
+		case <-r.clock.After(every):
 		}
 	}
 }
 
 // restoreAll fills one slot of every rank here; its others are emptied.
-func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
-	if l.replica.CheckpointFolder != "" {
-		return l.resumeFiles(ctx, g)
+func (r *restorer) restoreAll(ctx context.Context, g link.Generation) error {
+	if r.folder != nil {
+		return r.resumeFiles(ctx, g)
 	}
-	tiers, err := l.nearestFirst(ctx, *g.Origin)
+	tiers, err := r.tiers.nearestFirst(ctx, *g.Origin)
 	if err != nil {
 		return err
 	}
-	from := make([]string, max(l.replica.Ranks, 1))
+	from := make([]string, r.local)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(restorers)
 	for local := range from {
 		group.Go(func() (err error) {
-			from[local], err = l.restoreRank(ctx, g, tiers, local)
+			from[local], err = r.restoreRank(ctx, g, tiers, local)
 			return err
 		})
 	}
@@ -100,14 +117,14 @@ func (l *launcher) restoreAll(ctx context.Context, g link.Generation) error {
 		return err
 	}
 	if slices.Sort(from); from[0] == from[len(from)-1] {
-		l.ranks.restored(from[0], l.clock.Now().UTC())
+		r.ranks.restored(from[0], r.clock.Now().UTC())
 	}
 	return nil
 }
 
 // restoreRank fills the slot of one rank here, and says from which tier.
-func (l *launcher) restoreRank(ctx context.Context, g link.Generation, tiers []stored, local int) (string, error) {
-	memory := l.slots().folder
+func (r *restorer) restoreRank(ctx context.Context, g link.Generation, tiers []stored, local int) (string, error) {
+	memory := r.slots().folder
 	if err := memory.Remove(slotNames(local, word.MaxSlots)...); err != nil {
 		return "", err
 	}
@@ -126,68 +143,72 @@ func noMemory(err error) error {
 	return err
 }
 
-// stored is the checkpoints of a task in a tier.
-type stored struct {
-	tier string
-	repo *ckpt.Repo
-}
-
-// nearestFirst are the tiers that may have the checkpoint. What lies on the node's disk is of use only
-// with the record that the server keeps.
-func (l *launcher) nearestFirst(ctx context.Context, from link.Origin) ([]stored, error) {
-	var out []stored
-	local, err := l.repo(link.TierLocal, from.TaskID)
+// resumeFiles puts the checkpoint that a generation starts from into the folder, if it is not there, and
+// remembers its path for the ranks.
+func (r *restorer) resumeFiles(ctx context.Context, g link.Generation) error {
+	if e, ok := r.folder.entry(g.Restore); ok {
+		if same, err := r.folder.unchanged(e); err == nil && same {
+			return r.resumeFrom(e.Name)
+		}
+	}
+	tiers, err := r.tiers.nearestFirst(ctx, *g.Origin)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if local != nil {
-		switch err := l.adopt(ctx, local, from); {
-		case err == nil:
-			out = append(out, stored{link.TierLocal, local})
-		case final(err), link.Permanent(err): // it is in the shared tier alone, or another one lies here under its name
-		default:
-			return nil, err
-		}
-	}
-	shared, err := l.repo(link.TierShared, from.TaskID)
+	memory := r.slots().folder
+	f, err := memory.Replace(nameFiles, 0o600)
 	if err != nil {
-		return nil, err
+		return noMemory(err)
 	}
-	if shared != nil {
-		out = append(out, stored{link.TierShared, shared})
+	defer memory.Remove(nameFiles)
+	if _, err := restoreNearest(ctx, tiers, g.Origin.Name, ckpt.Target{World: 1, Generation: uint64(g.Number), File: f}); err != nil {
+		return errors.Join(err, f.Close())
 	}
-	return out, nil
+	slot, err := ckpt.ReadSlot(f, nil)
+	if err != nil {
+		return err
+	}
+	defer slot.Close()
+	folder, err := r.folder.open()
+	if err != nil {
+		return err
+	}
+	if err := folder.Make(); err != nil {
+		return err
+	}
+	name, err := r.folder.place(slot, folder)
+	if err == nil {
+		err = r.resumeFrom(name)
+	}
+	return err
 }
 
-// restoreNearest takes the first tier that has it whole, and says which. One where it is damaged, seen twice in the same
-// place, loses it, so that no save relies on what is left.
-func restoreNearest(ctx context.Context, tiers []stored, name string, t ckpt.Target) (string, error) {
-	err := error(fault.New(fault.NotFound, "NoCheckpoint", fault.T("No tier here has the checkpoint.", "此处没有任何层级保存该检查点。")))
-	for _, s := range tiers {
-		if err = s.repo.Restore(ctx, name, t); err == nil {
-			return s.tier, nil
-		}
-		if !final(err) || fault.Is(err, fault.Full) {
-			return "", err
-		}
-		if ckpt.Lost(err) {
-			err = errors.Join(err, s.repo.Drop(ctx, name))
-		}
+func (r *restorer) resumeFrom(name string) (err error) {
+	r.resume, err = r.folder.pathOf(name)
+	return err
+}
+
+// check reads what the ranks of a generation go on from, every byte, before those that are new start. A slot that is
+// not what it was is emptied: its rank says so. Nobody changes a slot now: ranks are dead, or have left.
+func (r *restorer) check(g link.Generation) {
+	defer r.ranks.holdSlots()()
+	if g.Restore == 0 || g.Origin != nil { // nothing, or what was checked on its way here
+		return
 	}
-	return "", err
+	// The ranks' cores are idle now; the launcher's own share of them would take too long.
+	defer cores.Borrow(max(runtime.NumCPU()-cores.Own(), 0))()
+	atOnce := min(max(runtime.NumCPU()/r.local, 1), 8)
+	var wg sync.WaitGroup
+	for _, local := range r.ranks.newcomers() {
+		wg.Go(func() { r.checkRank(local, uint64(g.Restore), atOnce) })
+	}
+	wg.Wait()
 }
 
-// restored is where all of the ranks' states were read, which the leader hears with the generation that begins from them.
-func (r *ranks) restored(tier string, at time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.said.Restored, r.said.RestoredAt = tier, at
-}
-
-// refuse tells the leader that a checkpoint can't be had here.
-func (r *ranks) refuse(from link.Origin) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.said.Refused = &from
-	r.report()
+func (r *restorer) checkRank(local int, step uint64, atOnce int) {
+	r.slots().each(local, func(f *os.File) {
+		if err := ckpt.Check(f, step, atOnce); err != nil {
+			r.log.Warn("a state in memory is damaged", "rank", local, "step", step, "error", errors.Join(err, ckpt.Wipe(f)))
+		}
+	})
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -50,18 +49,20 @@ func (f *flipping) Open(ctx context.Context, key string) (io.ReadSeekCloser, blo
 	}{bytes.NewReader(raw), in}, info, nil
 }
 
-// restorable is a launcher of some ranks with a checkpoint of them in a shared folder, and none on its disk.
-func restorable(t *testing.T, ranks int) (l *launcher, shared *folder.Store, name string) {
+// restorable is a keeper of some ranks with a checkpoint of them in a shared folder, and none on its disk.
+func restorable(t *testing.T, ranks int) (k *keeper, shared *folder.Store, name, dir string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	shared, err := folder.Open(filepath.Join(dir, "shared"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { shared.Close() })
-	l = &launcher{memory: dir, steward: steward.New(nil), clock: clock.Real, replica: engine.Replica{TaskID: "task-1", Ranks: ranks}, ranks: newRanks(ranks, func(link.Ranks) {})}
-	l.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: shared} }
-	repo, err := l.repo(link.TierShared, "task-1")
+	k = newKeeper(keepConfig{
+		Replica: engine.Replica{TaskID: "task-1", Ranks: ranks}, Ranks: newRanks(ranks, func(link.Ranks) {}), Slots: func() slots { return slotsIn(dir) }, Clock: clock.Real, Log: quiet,
+	})
+	k.tiers.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: shared} }
+	repo, err := k.tiers.repo(link.TierShared, "task-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func restorable(t *testing.T, ranks int) (l *launcher, shared *folder.Store, nam
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l, shared, m.Name()
+	return k, shared, m.Name(), dir
 }
 
 // TestAWrongByteOnTheWay costs another read; one that is there each time costs the checkpoint.
@@ -102,10 +103,10 @@ func TestAWrongByteOnTheWay(t *testing.T) {
 	for _, part := range []string{"/manifests/", "/parts/", "/packs/"} {
 		for _, times := range []int{1, 1 << 20} {
 			t.Run(fmt.Sprint(strings.Trim(part, "/"), times), func(t *testing.T) {
-				l, shared, name := restorable(t, 1)
+				k, shared, name, _ := restorable(t, 1)
 				sick := &flipping{Store: shared, part: part, times: times, reads: map[string]int{}}
-				l.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: sick} }
-				err := l.restoreAll(t.Context(), link.Generation{Number: 2, World: 1, Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}})
+				k.tiers.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: sick} }
+				err := k.restoreAll(t.Context(), link.Generation{Number: 2, World: 1, Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}})
 				if once := times == 1; once != (err == nil) || !once && !final(err) {
 					t.Fatal(err)
 				}
@@ -120,9 +121,10 @@ func TestAWrongByteOnTheWay(t *testing.T) {
 
 // TestNoRoomForAStateDropsNothing: that memory has no folder for slots says nothing about the checkpoint.
 func TestNoRoomForAStateDropsNothing(t *testing.T) {
-	l, shared, name := restorable(t, 1)
-	l.memory = filepath.Join(l.memory, "none")
-	if err := l.restoreAll(t.Context(), link.Generation{Number: 2, World: 1, Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}}); err == nil {
+	k, shared, name, _ := restorable(t, 1)
+	none := filepath.Join(t.TempDir(), "none")
+	k.slots = func() slots { return slotsIn(none) }
+	if err := k.restoreAll(t.Context(), link.Generation{Number: 2, World: 1, Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}}); err == nil {
 		t.Fatal("restored to nowhere")
 	}
 	if left, err := shared.List(t.Context(), "task-1/manifests/", "", 10); err != nil || len(left) != 1 {
@@ -134,15 +136,15 @@ func TestNoRoomForAStateDropsNothing(t *testing.T) {
 // checkpoint is refused and gone, and is no failure of the moment.
 func TestRanksAreRestoredTogether(t *testing.T) {
 	const ranks = 3 * restorers
-	l, shared, name := restorable(t, ranks)
+	k, shared, name, dir := restorable(t, ranks)
 	meeting := &meetingStore{Store: shared, all: make(chan struct{}), want: restorers}
-	l.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: meeting} }
+	k.tiers.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: meeting} }
 	g := link.Generation{Number: 2, World: ranks, Restore: 5, Origin: &link.Origin{TaskID: "task-1", Name: name}}
-	if err := l.restoreAll(t.Context(), g); err != nil {
+	if err := k.restoreAll(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
 	for rank := range ranks {
-		slot, err := ckpt.OpenSlot(slotPath(l.memory, rank, 0))
+		slot, err := ckpt.OpenSlot(slotPath(dir, rank, 0))
 		if err != nil || int(slot.Header.Rank) != rank || slot.Header.Generation != 2 {
 			t.Fatal(rank, err)
 		}
@@ -159,7 +161,7 @@ func TestRanksAreRestoredTogether(t *testing.T) {
 		}
 		slot.Close()
 	}
-	repo, err := l.repo(link.TierShared, "task-1")
+	repo, err := k.tiers.repo(link.TierShared, "task-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +172,7 @@ func TestRanksAreRestoredTogether(t *testing.T) {
 	if err := shared.Delete(t.Context(), "task-1/"+m.Parts[ranks/2].Key); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.restoreAll(t.Context(), g); !final(err) {
+	if err := k.restoreAll(t.Context(), g); !final(err) {
 		t.Fatal(err)
 	}
 	if left, err := shared.List(t.Context(), "task-1/manifests/", "", 10); err != nil || len(left) != 0 {

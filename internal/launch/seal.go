@@ -3,15 +3,10 @@ package launch
 import (
 	"errors"
 	"os"
-	"runtime"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
-	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/launch/word"
-	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // A rank only copies its state; the sums are taken here, and compared here before a rank that is started goes on
@@ -42,36 +37,25 @@ func (r *ranks) seal(c *rankConn, w *word.Copied) {
 	r.takeFrom(c, word.Word{Saved: &word.Saved{Step: w.Step, Bytes: w.Bytes, Seconds: time.Since(begun).Seconds()}})
 }
 
-// checkSlots reads what the ranks of a generation go on from, every byte, before those that are new start. A slot that is
-// not what it was is emptied: its rank says so. Nobody changes a slot now: ranks are dead, or have left.
-func (l *launcher) checkSlots(g link.Generation) {
-	for i := range l.ranks.sealing { // what was copied before this generation is not summed any more
-		l.ranks.sealing[i].Lock()
-		defer l.ranks.sealing[i].Unlock()
+// holdSlots keeps slots from being summed until release: what was copied before is not any more.
+func (r *ranks) holdSlots() (release func()) {
+	for i := range r.sealing {
+		r.sealing[i].Lock()
 	}
-	if g.Restore == 0 || g.Origin != nil { // nothing, or what was checked on its way here
-		return
-	}
-	fresh, staying := slices.Repeat([]bool{true}, len(l.ranks.sealing)), l.ranks.these(func(c *rankConn) bool { return c.stays })
-	for local := range staying {
-		fresh[local] = false
-	}
-	// The ranks' cores are idle now; the launcher's own share of them would take too long.
-	defer cores.Borrow(max(runtime.NumCPU()-cores.Own(), 0))()
-	atOnce := min(max(runtime.NumCPU()/len(fresh), 1), 8)
-	var wg sync.WaitGroup
-	for local, is := range fresh {
-		if is {
-			wg.Go(func() { l.checkRank(local, uint64(g.Restore), atOnce) })
+	return func() {
+		for i := range r.sealing {
+			r.sealing[i].Unlock()
 		}
 	}
-	wg.Wait()
 }
 
-func (l *launcher) checkRank(local int, step uint64, atOnce int) {
-	l.slots().each(local, func(f *os.File) {
-		if err := ckpt.Check(f, step, atOnce); err != nil {
-			l.log.Warn("a state in memory is damaged", "rank", local, "step", step, "error", errors.Join(err, ckpt.Wipe(f)))
+// newcomers are the local ranks of the generation that begins whose processes do not stay from the one before.
+func (r *ranks) newcomers() (list []int) {
+	staying := r.these(func(c *rankConn) bool { return c.stays })
+	for local := range r.sealing {
+		if !staying[local] {
+			list = append(list, local)
 		}
-	})
+	}
+	return list
 }

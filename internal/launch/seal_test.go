@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/ckpt"
-	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -80,14 +79,14 @@ func TestSealed(t *testing.T) {
 
 // TestDamagedInMemory: what a generation goes on from is read before its ranks start; a slot with a flipped bit is emptied.
 func TestDamagedInMemory(t *testing.T) {
-	l := &launcher{ranks: newRanks(1, func(link.Ranks) {}), memory: t.TempDir(), steward: steward.New(nil)}
-	l.log = l.ranks.log
-	path := slotPath(l.memory, 0, 2)
+	dir := t.TempDir()
+	l := &restorer{ranks: newRanks(1, func(link.Ranks) {}), local: 1, slots: func() slots { return slotsIn(dir) }, log: quiet}
+	path := slotPath(dir, 0, 2)
 	copySlot(t, path, 6, bytes.Repeat([]byte{7}, 64))
 	if err := ckpt.SealSlot(path, 6); err != nil {
 		t.Fatal(err)
 	}
-	l.checkSlots(link.Generation{Number: 5, World: 1, Restore: 6})
+	l.check(link.Generation{Number: 5, World: 1, Restore: 6})
 	s, err := ckpt.OpenSlot(path)
 	if err != nil {
 		t.Fatal(err)
@@ -101,12 +100,12 @@ func TestDamagedInMemory(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l.checkSlots(link.Generation{Number: 6, World: 1, Restore: 5}) // it is another one's business
+	l.check(link.Generation{Number: 6, World: 1, Restore: 5}) // it is another one's business
 	if s, err = ckpt.OpenSlot(path); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
-	l.checkSlots(link.Generation{Number: 6, World: 1, Restore: 6})
+	l.check(link.Generation{Number: 6, World: 1, Restore: 6})
 	if s, err = ckpt.OpenSlot(path); err == nil {
 		s.Close()
 		t.Fatal("a damaged state was left")

@@ -18,8 +18,6 @@ const peerSlots = 4
 // steward, and read and written here by the descriptor that it gives.
 type slots struct{ folder *steward.Folder }
 
-func (l *launcher) slots() slots { return slots{l.steward.Memory(l.memory)} }
-
 // slotName is a rank's slot within the folder, as docs/reference/rank-protocol.md has it.
 func slotName(local, k int) string { return fmt.Sprintf("rank-%d.%d", local, k) }
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,16 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/accept"
 	"github.com/fermi-cluster/fermi/internal/launch/word"
 )
 
 // fileSocket is $FERMI_SOCKET: in the replica's folder or, behind a wall, in its /tmp.
 const fileSocket = "fermi.sock"
-
-// dirMemory is $FERMI_SHM where there is no shared memory.
-const dirMemory = "shm"
 
 // maxSocketPath is what fits into a socket's address.
 const maxSocketPath = 107
@@ -34,35 +30,31 @@ type rankSocket struct {
 	path     string   // as ranks see it
 }
 
-// openSocket listens before any process of the user's runs. The address the kernel is given leads
-// over an open folder, so that its length does not matter.
-func (l *launcher) openSocket() (*rankSocket, error) {
-	dir := l.dir
-	if l.tenant.UID != 0 {
-		dir = filepath.Join(l.dir, record.DirTmp)
-	}
-	folder, err := os.Open(l.dir) // ours alone: nobody can put another file in the socket's place
+// openSocket listens in the replica's folder before any process of the user's runs; behind a wall the socket lies in tmp, which is /tmp
+// there, and is given to the tenant. The address the kernel is given leads over an open folder, so that its length does not matter.
+func openSocket(dir, tmp string, give func(path string) error) (*rankSocket, error) {
+	folder, err := os.Open(dir) // ours alone: nobody can put another file in the socket's place
 	if err != nil {
 		return nil, err
 	}
-	s := &rankSocket{folder: folder, path: filepath.Join(l.dir, fileSocket)}
+	s := &rankSocket{folder: folder, path: filepath.Join(dir, fileSocket)}
 	within := "/fd/" + strconv.Itoa(int(folder.Fd())) + "/" + fileSocket
 	_ = os.Remove(s.path) // of a launcher before us that never said go
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: "/proc/self" + within})
 	if err == nil {
-		listener.SetUnlinkOnClose(dir == l.dir) // behind a wall it lies where the tenant could put another in its place
+		listener.SetUnlinkOnClose(tmp == "") // behind a wall it lies where the tenant could put another in its place
 		s.listener = listener
-		err = errors.Join(os.Chmod(s.path, 0o600), l.giveOne(s.path))
+		err = errors.Join(os.Chmod(s.path, 0o600), give(s.path))
 	}
-	if err == nil && dir != l.dir {
-		err = os.Rename(s.path, filepath.Join(dir, fileSocket)) // which follows no link
+	if err == nil && tmp != "" {
+		err = os.Rename(s.path, filepath.Join(tmp, fileSocket)) // which follows no link
 	}
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("listen for ranks: %w", err)
 	}
 	switch {
-	case l.tenant.UID != 0:
+	case tmp != "":
 		s.path = "/tmp/" + fileSocket
 	case len(s.path) > maxSocketPath: // they are who we are, and may look
 		s.path = "/proc/" + strconv.Itoa(os.Getpid()) + within
@@ -78,14 +70,14 @@ func (s *rankSocket) close() {
 }
 
 // serve hears ranks until ctx ends, and returns when all their connections are closed.
-func (s *rankSocket) serve(ctx context.Context, l *launcher) {
+func (s *rankSocket) serve(ctx context.Context, r *ranks, log *slog.Logger) {
 	defer context.AfterFunc(ctx, s.close)()
 	// Whoever connects and says nothing holds up only its like.
-	accept.All(ctx, s.listener, 4*len(l.ranks.held)+4, l.log, func(conn net.Conn) {
+	accept.All(ctx, s.listener, 4*len(r.held)+4, log, func(conn net.Conn) {
 		c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
 		defer context.AfterFunc(ctx, c.close)()
-		if err := c.talk(l.ranks); err != nil {
-			l.log.Warn("a rank was not understood", "error", err)
+		if err := c.talk(r); err != nil {
+			log.Warn("a rank was not understood", "error", err)
 		}
 	})
 }
@@ -245,40 +237,4 @@ func (c *rankConn) write(welcome word.Answer) {
 			return
 		}
 	}
-}
-
-// makeSharedMemory makes $FERMI_SHM: memory that outlives a rank's process, though not its launcher. On
-// a machine without such a thing it is a folder, whose files are in memory as long as there is room.
-func (l *launcher) makeSharedMemory() error {
-	l.memory = record.SharedMemory(l.replica.Name)
-	// A launcher before us may have got so far. What is removed lay in a folder that only root can change.
-	make := func() error {
-		return errors.Join(os.RemoveAll(l.memory), os.RemoveAll(record.PeerMemory(l.memory)), os.Mkdir(l.memory, 0o700))
-	}
-	err := make()
-	if errors.Is(err, fs.ErrNotExist) {
-		l.memory = filepath.Join(l.dir, dirMemory)
-		err = make()
-	}
-	if err != nil {
-		return err
-	}
-	if err := l.giveOne(l.memory); err != nil {
-		return err
-	}
-	l.ranks.seenIn(l.slots())
-	if l.peers == nil {
-		return nil
-	}
-	return l.peers.settle(l.slots(), record.PeerMemory(l.memory), peerLimit(&l.replica))
-}
-
-func (l *launcher) dropSharedMemory() {
-	if l.memory == "" {
-		return
-	}
-	if err := errors.Join(os.RemoveAll(l.memory), os.RemoveAll(record.PeerMemory(l.memory))); err != nil {
-		l.log.Error("shared memory could not be freed", "error", err)
-	}
-	l.memory = ""
 }

@@ -138,7 +138,7 @@ func TestFindProgram(t *testing.T) {
 func TestGroupsOfRanks(t *testing.T) {
 	first, group := 0, 0
 	for _, n := range []int{3, 1, 2} {
-		l := &launcher{ranks: newRanks(n, func(link.Ranks) {}), socket: &rankSocket{}, ports: &port.Set{Serve: &port.Reservation{}}}
+		l := &launcher{replica: engine.Replica{Ranks: n}, saves: &keeper{}, socket: &rankSocket{}, ports: &port.Set{Serve: &port.Reservation{}}}
 		each := l.rankEnviron(engine.Replica{}, link.Generation{Number: 1, FirstRank: first, World: 6, Group: group, Groups: 3, Lead: "127.0.0.1:1"})
 		for local, env := range each {
 			for name, want := range map[string]int{"RANK": first + local, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": n, "GROUP_RANK": group, "GROUP_WORLD_SIZE": 3, "WORLD_SIZE": 6} {

@@ -110,9 +110,9 @@ const (
 // watch returns when the ranks have ended and no other of the tree is left.
 func (w *warden) watch(ctx context.Context) {
 	l := w.l
-	usage, look := l.clock.After(usageEvery), l.clock.After(recordPoll)
+	usage, look := l.clock.After(usageEvery), l.clock.After(stopPoll)
 	cancelled := ctx.Done()
-	l.wishedStop() // one that came between the last look and the start
+	l.stop.Look() // one that came between the last look and the start
 	defer w.drag.End()
 	for !w.over() {
 		w.stay()
@@ -139,8 +139,8 @@ func (w *warden) watch(ctx context.Context) {
 			w.tooLate()
 		case <-w.alone:
 			w.abandoned()
-		case <-l.stop.ch:
-			grace, _ := l.stop.wish()
+		case <-l.stop.Asked():
+			grace, _ := l.stop.Wish()
 			l.ranks.stop(grace, "stopped")
 			w.end(engine.ReasonStopped, grace)
 		case <-cancelled:
@@ -152,8 +152,8 @@ func (w *warden) watch(ctx context.Context) {
 			l.deadline = nil
 			w.end(engine.ReasonTimedOut, l.replica.StopGrace.Std())
 		case <-look:
-			look = l.clock.After(recordPoll)
-			l.wishedStop()
+			look = l.clock.After(stopPoll)
+			l.stop.Look()
 		case <-usage:
 			usage = l.clock.After(usageEvery)
 			u := w.tree.Usage(l.spent.CPU, l.clock.Now())
@@ -309,4 +309,12 @@ func (w *warden) exit() engine.Exit {
 		e.Message = fault.T("A process of its tree was killed for lack of memory.", "进程树中有进程因内存不足被杀死。").Pack()
 	}
 	return e
+}
+
+// lastUntil is how long the launcher may wait after the ranks of a generation ended.
+func (w *warden) lastUntil() time.Time {
+	if w.why != "" {
+		return w.kill
+	}
+	return w.l.clock.Now().Add(w.l.replica.StopGrace.Std())
 }
