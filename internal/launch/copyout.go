@@ -31,7 +31,7 @@ func (p *peers) send(ctx context.Context) {
 	var done stateOf // the generation's number stands for the rank
 	for {
 		job, g, step, ok := p.job(ctx)
-		now := stateOf{int(g.Number), step}
+		now := stateOf{rank: int(g.Number), step: step}
 		if !ok || now == done {
 			select {
 			case <-ctx.Done():
@@ -82,7 +82,7 @@ func (p *peers) handAll(ctx context.Context, g link.Generation, step int64) erro
 }
 
 func (p *peers) hand(ctx context.Context, g link.Generation, local int, step int64) error {
-	s := stateOf{g.FirstRank + local, step}
+	s := stateOf{rank: g.FirstRank + local, step: step}
 	p.mu.Lock()
 	memory := p.memory
 	p.mu.Unlock()

@@ -146,10 +146,10 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		env.set("FERMI_SOCKET", l.socket.path)
 		env.set("FERMI_SHM", l.memory)
 		env.set("FERMI_SEALS", "1")
-		if l.saves.resume != "" {
-			env.set("FERMI_RESUME_FROM", l.saves.resume)
+		if l.saves.resumeFrom() != "" {
+			env.set("FERMI_RESUME_FROM", l.saves.resumeFrom())
 		}
-		if l.saves.peers != nil {
+		if l.saves.hasPeers() {
 			env.set("FERMI_SLOTS", strconv.Itoa(peerSlots))
 		}
 		env.set("FERMI_PORT", strconv.Itoa(l.ports.Serve.Port))

@@ -26,7 +26,6 @@ func folderKeeper(t *testing.T) (k *keeper, work string) {
 	}
 	t.Cleanup(func() { store.Close() })
 	ranks := newRanks(1, func(link.Ranks) {})
-	ranks.files = true
 	k = newKeeper(keepConfig{
 		Ranks: ranks, Slots: func() slots { return slotsIn(dir) }, Code: func() (string, string, error) { return filepath.Join(dir, "code"), "", nil },
 		Steward: steward.New(nil), Clock: clock.Real, Log: slog.New(slog.DiscardHandler),
@@ -50,13 +49,15 @@ func TestFilesThereAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var filed int64
+	k.folder.told = func(step int64) { filed = step }
 	k.folder.lookLast(engine.ReasonStopped)
-	if k.ranks.said.Keeping.File != 0 {
+	if filed != 0 {
 		t.Error("who was ended may have been writing")
 	}
 	k.folder.lookLast(engine.ReasonSucceeded)
-	if got := k.ranks.said.Keeping.File; got != 7 {
-		t.Fatal(got)
+	if filed != 7 {
+		t.Fatal(filed)
 	}
 	save, refs, err := k.persister.write(t.Context(), link.TierShared, &persisting{generation: 1, step: 7, world: 4})
 	if err != nil {

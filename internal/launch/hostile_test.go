@@ -132,7 +132,7 @@ func TestHostileSlots(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			if s, err := e.slots().own(0, stateOf{0, 6}, 1); err == nil {
+			if s, err := e.slots().own(0, stateOf{rank: 0, step: 6}, 1); err == nil {
 				s.Close()
 				t.Error("it was read")
 			}

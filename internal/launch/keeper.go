@@ -73,6 +73,12 @@ func (k *keeper) openPeers() (stop func(), err error) {
 	return func() { k.peers.listener.Close() }, nil
 }
 
+// hasPeers says that states are kept by other launchers, too.
+func (k *keeper) hasPeers() bool { return k.peers != nil }
+
+// resumeFrom is where the script finds what the generation begins from ($FERMI_RESUME_FROM); "": nowhere.
+func (k *keeper) resumeFrom() string { return k.resume }
+
 // meet takes the key for peers of an order, which comes before its generation begins.
 func (k *keeper) meet(g link.Generation) {
 	if k.peers != nil {

@@ -2,7 +2,11 @@ package launch
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,25 +18,59 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// lastKeeper is one whose ranks hold steps 8 and 9, with its stops, and what it tells.
-func lastKeeper(t *testing.T) (*keeper, *stopper, chan link.Ranks) {
+// oneStop is where wishes to stop come from: one at most.
+type oneStop struct {
+	ch    chan struct{}
+	grace time.Duration
+}
+
+func (s *oneStop) Asked() <-chan struct{}      { return s.ch }
+func (s *oneStop) Wish() (time.Duration, bool) { return s.grace, s.grace > 0 }
+func (s *oneStop) Look() bool                  { return false }
+
+// lastKeeper is one of two ranks of four, with what it tells.
+func lastKeeper(stop stopping) (*keeper, chan link.Ranks) {
 	told := make(chan link.Ranks, 100)
-	log := slog.New(slog.DiscardHandler)
-	dir := t.TempDir()
-	stop := newStopper(dir, dir, 0, log)
-	k := newKeeper(keepConfig{
-		Ranks: persistRanks(), Stops: stop, Clock: clock.Real, Log: log,
+	r := newRanks(2, func(r link.Ranks) { told <- r })
+	r.begin(link.Generation{Number: 4, World: 4})
+	return newKeeper(keepConfig{
+		Ranks: r, Stops: stop, Clock: clock.Real, Log: slog.New(slog.DiscardHandler),
 		Stores: func(record.Tiers) (ckpt.Store, ckpt.Store, error) { return nil, nil, nil },
-	})
-	k.ranks.tell = func(r link.Ranks) { told <- r }
-	return k, stop, told
+	}), told
+}
+
+// hold lets both ranks say that they saved steps, and waits until that is told; the returned hangs up.
+func hold(t *testing.T, k *keeper, told chan link.Ranks, steps ...int64) (hangUp func()) {
+	t.Helper()
+	var conns []net.Conn
+	for rank := range 2 {
+		ours, theirs := net.Pipe()
+		go func() { _ = k.ranks.converse(t.Context(), ours) }()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		fmt.Fprintf(theirs, `{"hello":{"pid":1,"rank":%d,"generation":4,"version":"x"}}`+"\n", rank)
+		for _, step := range steps {
+			fmt.Fprintf(theirs, `{"saved":{"step":%d,"bytes":1,"seconds":0}}`+"\n", step)
+		}
+		conns = append(conns, theirs)
+	}
+	for r := range told {
+		if slices.Equal(r.Held, steps) {
+			break
+		}
+	}
+	return func() {
+		for _, c := range conns {
+			c.Close()
+		}
+	}
 }
 
 // TestWhatRanksHoldIsWaitedFor: the launcher says how they ended, and goes when the leader lets it.
 func TestWhatRanksHoldIsWaitedFor(t *testing.T) {
-	k, _, told := lastKeeper(t)
+	k, told := lastKeeper(&oneStop{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	hold(t, k, told, 8, 9)()
 	bell.Ring(k.ranks.released) // for somebody before
 	gone := make(chan struct{})
 	go k.run(ctx)
@@ -40,8 +78,13 @@ func TestWhatRanksHoldIsWaitedFor(t *testing.T) {
 		defer close(gone)
 		k.saveLast(ctx, engine.ReasonSucceeded, time.Now().Add(time.Hour))
 	}()
-	if r := <-told; r.Keeping.Ended != engine.ReasonSucceeded || len(r.Held) != 2 {
-		t.Fatalf("%+v", r)
+	for r := range told {
+		if r.Keeping.Ended != "" {
+			if r.Keeping.Ended != engine.ReasonSucceeded || len(r.Held) != 2 {
+				t.Fatalf("%+v", r)
+			}
+			break
+		}
 	}
 	k.watermark(link.Watermark{Generation: 4, Step: 9})
 	select {
@@ -55,29 +98,26 @@ func TestWhatRanksHoldIsWaitedFor(t *testing.T) {
 
 // TestNobodyWaitsBeyondItsGrace: not at all where there is none or nothing is held; a stop makes it shorter.
 func TestNobodyWaitsBeyondItsGrace(t *testing.T) {
-	k, stop, told := lastKeeper(t)
+	stop := &oneStop{ch: make(chan struct{}, 1)}
+	k, told := lastKeeper(stop)
 	k.saveLast(t.Context(), "", time.Now().Add(-time.Second))
-	c := &rankConn{}
-	k.ranks.conns[c] = struct{}{}
-	go k.ranks.part(c) // its words are heard first
-	k.hearOut(t.Context(), time.Now().Add(time.Hour))
-	if k.ranks.talking() {
-		t.Error("a rank still speaks")
-	}
-	k.ranks.held = make([][]int64, 2)
 	k.saveLast(t.Context(), engine.ReasonSucceeded, time.Now().Add(time.Hour))
 	if len(told) > 0 {
 		t.Fatal("it asked for nothing")
 	}
-	for i := range k.ranks.held {
-		k.ranks.held[i] = []int64{9}
+	go hold(t, k, told, 9)() // their words are heard first
+	eventually(t, "both speak", func() bool { return k.ranks.talking() })
+	k.hearOut(t.Context(), time.Now().Add(time.Hour))
+	if k.ranks.talking() {
+		t.Error("a rank still speaks")
 	}
-	k.ranks.watermark(wishing(9, 9))
-	stop.ask(time.Millisecond)
+	k.ranks.watermark(link.Watermark{Generation: 4, Step: 9, Persist: &link.Persist{Step: 9, Tiers: []string{link.TierLocal}}})
+	stop.grace = time.Millisecond
+	bell.Ring(stop.ch)
 	k.saveLast(t.Context(), engine.ReasonStopped, time.Now().Add(time.Hour))
-	for {
-		if r := <-told; len(r.Persisted) > 0 {
-			if r.Persisted[0].Error != errTooLate.Error() {
+	for r := range told {
+		if len(r.Persisted) > 0 {
+			if r.Persisted[0].Error != "the time that the task had to end was over" {
 				t.Errorf("%+v", r.Persisted)
 			}
 			return

@@ -12,7 +12,7 @@ import (
 // dirMemory is $FERMI_SHM where there is no shared memory.
 const dirMemory = "shm"
 
-func (l *launcher) slots() slots { return slots{l.steward.Memory(l.memory)} }
+func (l *launcher) slots() slots { return slots{folder: l.steward.Memory(l.memory)} }
 
 // makeSharedMemory makes $FERMI_SHM: memory that outlives a rank's process, though not its launcher. On
 // a machine without such a thing it is a folder, whose files are in memory as long as there is room.

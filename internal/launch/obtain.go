@@ -45,7 +45,7 @@ func (r *restorer) obtain(ctx context.Context, g link.Generation) error {
 }
 
 func (r *restorer) obtainOne(ctx context.Context, g link.Generation, local int) error {
-	s := stateOf{g.FirstRank + local, g.Restore}
+	s := stateOf{rank: g.FirstRank + local, step: g.Restore}
 	if own, err := r.slots().own(local, s, g.World); err == nil {
 		return own.Close()
 	}

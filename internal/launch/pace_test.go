@@ -75,7 +75,7 @@ func TestSavesAreCounted(t *testing.T) {
 func TestUseIsOfTheGeneration(t *testing.T) {
 	r := newRanks(1, func(link.Ranks) {})
 	began := time.Unix(100, 0)
-	m := &meter{began, 7 * time.Second}
+	m := &meter{began: began, spent: 7 * time.Second}
 	m.note(r, link.Usage{CPU: 17 * time.Second, RSS: 5, At: began.Add(5 * time.Second)})
 	(*meter)(nil).note(r, link.Usage{CPU: time.Hour, At: began.Add(time.Hour)}) // inside another
 	r.uses(func(use *link.Use) {

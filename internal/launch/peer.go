@@ -224,7 +224,7 @@ func (p *peers) answer(ctx context.Context, conn net.Conn) error {
 	if _, err := io.ReadFull(secure, ask[:]); err != nil {
 		return err
 	}
-	s := stateOf{int(binary.BigEndian.Uint32(ask[1:])), int64(binary.BigEndian.Uint64(ask[5:]))}
+	s := stateOf{rank: int(binary.BigEndian.Uint32(ask[1:])), step: int64(binary.BigEndian.Uint64(ask[5:]))}
 	switch ask[0] {
 	case askPut:
 		return p.take(secure, s)

@@ -139,13 +139,13 @@ func TestPeerCopy(t *testing.T) {
 	if err := l.obtain(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	slot, err := slotsIn(c.dir).own(0, stateOf{0, 5}, 2)
+	slot, err := slotsIn(c.dir).own(0, stateOf{rank: 0, step: 5}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer slot.Close()
 	var got, want bytes.Buffer
-	mine, err := slotsIn(a.dir).own(0, stateOf{0, 5}, 2)
+	mine, err := slotsIn(a.dir).own(0, stateOf{rank: 0, step: 5}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,12 +203,12 @@ func TestPeerRefuses(t *testing.T) {
 	}
 	good := slotBytes(0, 2, 1, 3, make([]byte, 5<<20))
 	for name, err := range map[string]error{
-		"another key":        put("another", stateOf{0, 3}, good, 0),
-		"another generation": put("secret", stateOf{0, 3}, slotBytes(0, 2, 2, 3, nil), 0),
-		"another world":      put("secret", stateOf{0, 3}, slotBytes(0, 3, 1, 3, nil), 0),
-		"another step":       put("secret", stateOf{0, 4}, good, 0),
-		"its own rank":       put("secret", stateOf{1, 3}, slotBytes(1, 2, 1, 3, nil), 0),
-		"a part":             put("secret", stateOf{0, 3}, good, 1<<20),
+		"another key":        put("another", stateOf{rank: 0, step: 3}, good, 0),
+		"another generation": put("secret", stateOf{rank: 0, step: 3}, slotBytes(0, 2, 2, 3, nil), 0),
+		"another world":      put("secret", stateOf{rank: 0, step: 3}, slotBytes(0, 3, 1, 3, nil), 0),
+		"another step":       put("secret", stateOf{rank: 0, step: 4}, good, 0),
+		"its own rank":       put("secret", stateOf{rank: 1, step: 3}, slotBytes(1, 2, 1, 3, nil), 0),
+		"a part":             put("secret", stateOf{rank: 0, step: 3}, good, 1<<20),
 	} {
 		if err == nil {
 			t.Errorf("%s was taken", name)
@@ -223,11 +223,11 @@ func TestPeerRefuses(t *testing.T) {
 	b.peers.mu.Lock()
 	b.limit = 1 << 20
 	b.peers.mu.Unlock()
-	if err := put("secret", stateOf{0, 3}, good, 0); err == nil {
+	if err := put("secret", stateOf{rank: 0, step: 3}, good, 0); err == nil {
 		t.Error("more than there is room for was taken")
 	}
 	eventually(t, "nothing is left of it", clean)
-	if err := put("secret", stateOf{0, 3}, slotBytes(0, 2, 1, 3, []byte("small")), 0); err != nil {
+	if err := put("secret", stateOf{rank: 0, step: 3}, slotBytes(0, 2, 1, 3, []byte("small")), 0); err != nil {
 		t.Error(err)
 	}
 	if got := b.holds(); !cmp.Equal(got, one(3)) {
@@ -341,6 +341,6 @@ func TestPin(t *testing.T) {
 const dirPeers = "peers"
 
 // slotsIn are the slots in a folder of ours.
-func slotsIn(dir string) slots { return slots{steward.New(nil).Memory(dir)} }
+func slotsIn(dir string) slots { return slots{folder: steward.New(nil).Memory(dir)} }
 
 func slotPath(memory string, local, k int) string { return filepath.Join(memory, slotName(local, k)) }

@@ -66,6 +66,8 @@ type ranks struct {
 const (
 	savedPause    = 10 * time.Millisecond // gathers what many ranks save at about the same time
 	progressPause = time.Second           // how far they are is only shown
+	usePause      = 30 * time.Second      // so is what is used
+	maxSaving     = 8                     // saves of a rank under way: it has three slots
 )
 
 func newRanks(n int, tell func(link.Ranks)) *ranks {

@@ -33,7 +33,7 @@ const (
 type restorer struct {
 	tiers  *tiers
 	folder *saveFolder // nil: the script does not save itself
-	peers  *peers  // nil: states are kept here alone
+	peers  *peers      // nil: states are kept here alone
 	ranks  *ranks
 	local  int // ranks here
 	slots  func() slots
@@ -148,7 +148,7 @@ func noMemory(err error) error {
 func (r *restorer) resumeFiles(ctx context.Context, g link.Generation) error {
 	if e, ok := r.folder.entry(g.Restore); ok {
 		if same, err := r.folder.unchanged(e); err == nil && same {
-			return r.resumeFrom(e.Name)
+			return r.resumeAt(e.Name)
 		}
 	}
 	tiers, err := r.tiers.nearestFirst(ctx, *g.Origin)
@@ -178,12 +178,12 @@ func (r *restorer) resumeFiles(ctx context.Context, g link.Generation) error {
 	}
 	name, err := r.folder.place(slot, folder)
 	if err == nil {
-		err = r.resumeFrom(name)
+		err = r.resumeAt(name)
 	}
 	return err
 }
 
-func (r *restorer) resumeFrom(name string) (err error) {
+func (r *restorer) resumeAt(name string) (err error) {
 	r.resume, err = r.folder.pathOf(name)
 	return err
 }

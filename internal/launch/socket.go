@@ -74,12 +74,17 @@ func (s *rankSocket) serve(ctx context.Context, r *ranks, log *slog.Logger) {
 	defer context.AfterFunc(ctx, s.close)()
 	// Whoever connects and says nothing holds up only its like.
 	accept.All(ctx, s.listener, 4*len(r.held)+4, log, func(conn net.Conn) {
-		c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-		defer context.AfterFunc(ctx, c.close)()
-		if err := c.talk(r); err != nil {
+		if err := r.converse(ctx, conn); err != nil {
 			log.Warn("a rank was not understood", "error", err)
 		}
 	})
+}
+
+// converse hears one rank until it hangs up or ctx ends; an error is a word that was not understood.
+func (r *ranks) converse(ctx context.Context, conn net.Conn) error {
+	c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	defer context.AfterFunc(ctx, c.close)()
+	return c.talk(r)
 }
 
 // rankConn is one rank's connection.

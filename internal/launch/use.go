@@ -11,24 +11,17 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-const (
-	usePause  = 30 * time.Second // what is used is only shown
-	readEvery = 30 * time.Second // the driver is asked for devices
-	maxSaving = 8                // saves of a rank under way: it has three slots
-)
+const readEvery = 30 * time.Second // the driver is asked for devices
 
-// meter measures what a generation uses from its beginning on.
+// meter measures what a generation uses from its beginning on; nil for who runs in another's cgroup, whose use it can't be told from.
 type meter struct {
 	began time.Time
 	spent time.Duration // by the launcher's tree before
 }
 
-// metered begins to measure; nil for who runs in another's cgroup, whose use it can't be told from.
-func (l *launcher) metered(t *process.Tree) *meter {
-	if l.replica.Inside != "" {
-		return nil
-	}
-	m := &meter{l.clock.Now(), l.spent.CPU}
+// newMeter begins to measure a tree that spent so much before.
+func newMeter(t *process.Tree, spent time.Duration, now time.Time) *meter {
+	m := &meter{began: now, spent: spent}
 	if t.Group != nil {
 		if cpu, _, _, err := t.Group.Usage(); err == nil {
 			m.spent = cpu

@@ -24,7 +24,10 @@ func (l *launcher) supervise(ctx context.Context, procs *process.Set, g link.Gen
 		failures: map[int]failure{}, leftThen: -1, drag: process.Drag{Clock: l.clock},
 		tree: l.processTree(),
 	}
-	w.oomBefore, w.forksBefore, w.meter = w.tree.OOMKills(), w.tree.ForksRefused(), l.metered(w.tree)
+	w.oomBefore, w.forksBefore = w.tree.OOMKills(), w.tree.ForksRefused()
+	if l.replica.Inside == "" {
+		w.meter = newMeter(w.tree, l.spent.CPU, l.clock.Now())
+	}
 	if !record.Exists(l.dir, record.FileStart) {
 		l.begun(procs.PIDs[0])
 	}

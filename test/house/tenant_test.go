@@ -65,7 +65,7 @@ var ownPaths = map[string]map[string][]string{
 	"socket.go": {"openSocket": {"os.Open", "os.Remove", "os.Chmod", "os.Rename"}}, // made in the replica's folder, moved into its /tmp: a rename follows no link
 	// Folders directly in /dev/shm, which is root's and sticky.
 	"memory.go": {"makeSharedMemory": {"os.RemoveAll", "os.Mkdir"}, "dropSharedMemory": {"os.RemoveAll"}},
-	"image.go": {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
+	"image.go":  {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
 	// The machine's own names and name servers, and the replica's folder.
 	"network.go": {"name": {"os.ReadFile", "os.WriteFile"}},
 	// What other launchers handed us, in a folder of root's.
