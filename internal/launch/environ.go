@@ -13,6 +13,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/shm"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
@@ -143,14 +144,14 @@ func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]st
 		env.set("FERMI_WORLD_SIZE", strconv.Itoa(g.World))
 		env.set("FERMI_GENERATION", strconv.FormatInt(g.Number, 10))
 		env.set("FERMI_ATTEMPT", strconv.FormatInt(g.Number, 10)) // of the user: a restart is a restart
-		env.set("FERMI_SOCKET", l.socket.path)
+		env.set("FERMI_SOCKET", l.socket.Path)
 		env.set("FERMI_SHM", l.memory)
 		env.set("FERMI_SEALS", "1")
-		if l.saves.resumeFrom() != "" {
-			env.set("FERMI_RESUME_FROM", l.saves.resumeFrom())
+		if l.saves.ResumeFrom() != "" {
+			env.set("FERMI_RESUME_FROM", l.saves.ResumeFrom())
 		}
-		if l.saves.hasPeers() {
-			env.set("FERMI_SLOTS", strconv.Itoa(peerSlots))
+		if l.saves.HasPeers() {
+			env.set("FERMI_SLOTS", strconv.Itoa(shm.PeerSlots))
 		}
 		env.set("FERMI_PORT", strconv.Itoa(l.ports.Serve.Port))
 		for _, role := range g.Roles {

@@ -25,6 +25,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/inspect"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
+	"github.com/fermi-cluster/fermi/internal/launch/shm"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -50,10 +53,10 @@ func tenantLauncher(t *testing.T, change func(*engine.Replica)) *estate {
 	}
 	l := &launcher{
 		dir: r.dir, replica: r.spec, tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, folders: w.folders, clock: clock.Real, log: slog.New(slog.DiscardHandler),
-		ranks: newRanks(1, func(link.Ranks) {}),
+		ranks: rankset.New(1, func(link.Ranks) {}),
 	}
 	l.steward = steward.New(l.startHelper)
-	l.saves = newKeeper(keepConfig{Replica: l.replica, Ranks: l.ranks, Slots: l.slots, Code: l.codeParts, Steward: l.steward, Clock: l.clock, Log: l.log})
+	l.saves = keeper.New(keeper.Config{Replica: l.replica, Ranks: l.ranks, Slots: l.slots, Code: l.codeParts, Steward: l.steward, Clock: l.clock, Log: l.log})
 	t.Cleanup(l.dismiss)
 	t.Cleanup(l.dropSharedMemory)
 	if err := errors.Join(l.makeFolders(), l.makeSharedMemory()); err != nil {
@@ -112,7 +115,7 @@ func TestHostileSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slot := filepath.Join(e.memory, slotName(0, 0))
+	slot := filepath.Join(e.memory, shm.Name(0, 0))
 	for name, put := range map[string]func() error{
 		"link to a secret": func() error { return os.Symlink(e.secret, slot) },
 		"link to a slot":   func() error { return os.Symlink(world, slot) },
@@ -132,18 +135,18 @@ func TestHostileSlots(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			if s, err := e.slots().own(0, stateOf{rank: 0, step: 6}, 1); err == nil {
+			if s, err := e.slots().Own(0, shm.State{Rank: 0, Step: 6}, 1); err == nil {
 				s.Close()
 				t.Error("it was read")
 			}
-			if s, err := e.slots().with(0, 6); err == nil {
+			if s, err := e.slots().With(0, 6); err == nil {
 				s.Close()
 				t.Error("it was read")
 			}
-			if err := e.slots().change(0, 0, func(f *os.File) error { return ckpt.Wipe(f) }); err == nil {
+			if err := e.slots().Change(0, 0, func(f *os.File) error { return ckpt.Wipe(f) }); err == nil {
 				t.Error("it was opened for writing")
 			}
-			e.saves.check(link.Generation{Number: 2, World: 1, Restore: 6})
+			e.saves.Check(link.Generation{Number: 2, World: 1, Restore: 6})
 			if time.Since(began) > 10*time.Second {
 				t.Error("it hung")
 			}
@@ -155,7 +158,7 @@ func TestHostileSlots(t *testing.T) {
 	if err := os.RemoveAll(slot); err != nil {
 		t.Fatal(err)
 	}
-	f, err := e.slots().folder.Replace("mine", 0o600)
+	f, err := e.slots().Folder.Replace("mine", 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,12 +191,12 @@ func TestHostileFolder(t *testing.T) {
 	ckptDir := filepath.Join(work, "ckpt")
 	slot := filesSlot(t, "step-7", "restored")
 	place := func() error {
-		folder, err := e.saves.folder.open()
+		folder, err := e.saves.Folder.Open()
 		if err == nil {
 			err = folder.Make()
 		}
 		if err == nil {
-			_, err = e.saves.folder.place(slot, folder)
+			_, err = e.saves.Folder.Place(slot, folder)
 		}
 		return err
 	}
@@ -204,7 +207,7 @@ func TestHostileFolder(t *testing.T) {
 		if err := place(); err == nil {
 			t.Errorf("files were put at %s", to)
 		}
-		if w, err := e.saves.folder.watcher(1); err == nil && w != nil {
+		if w, err := e.saves.Folder.Watcher(1); err == nil && w != nil {
 			if list, _ := w.Look(); len(list) > 0 {
 				t.Errorf("%s is watched: %v", to, list)
 			}
@@ -234,7 +237,7 @@ func TestHostileFolder(t *testing.T) {
 	})
 	for range 150 {
 		_ = place()
-		if w, err := e.saves.folder.watcher(1); err == nil && w != nil {
+		if w, err := e.saves.Folder.Watcher(1); err == nil && w != nil {
 			list, _ := w.Look()
 			for _, entry := range list {
 				if slices.ContainsFunc(entry.Files, func(f watch.File) bool { return strings.Contains(f.Path, "token") }) {

@@ -22,9 +22,11 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/inspect"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/output"
 	"github.com/fermi-cluster/fermi/internal/launch/port"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/launch/spool"
@@ -44,7 +46,7 @@ type Config struct {
 	// Readings asks the driver for devices; nil: there is nobody to ask.
 	Readings engine.Readings
 	// Stores opens the places that checkpoints go to; nil: they stay in memory.
-	Stores Stores
+	Stores keeper.Stores
 	// Version is the program's, for the record.
 	Version string
 }
@@ -75,14 +77,14 @@ type launcher struct {
 	place     place                    // of live, before anything is opened for ranks
 	imageUID  int                      // record.Link.ImageUID
 	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
-	ranks     *ranks
-	saves     *keeper
-	socket    *rankSocket // of prepare, before the first process starts
-	memory    string      // $FERMI_SHM, likewise
+	ranks     *rankset.Set
+	saves     *keeper.Keeper
+	socket    *rankset.Socket // of prepare, before the first process starts
+	memory    string          // $FERMI_SHM, likewise
 	ports     *port.Set
 	rehearsal inspect.Rehearsal
 	standby   *process.Nursery
-	open      Stores
+	open      keeper.Stores
 	said      int64 // the generation that was ordered last
 
 	goWritten sync.WaitGroup   // of later orders
@@ -217,16 +219,16 @@ func (l *launcher) run(ctx context.Context) error {
 	if err := l.connect(ends, exited); err != nil {
 		return err
 	}
-	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
-	l.ranks.log = l.log
-	l.ranks.files = l.replica.CheckpointFolder != ""
+	l.ranks = rankset.New(max(l.replica.Ranks, 1), l.client.Ranks)
+	l.ranks.Log = l.log
+	l.ranks.Files = l.replica.CheckpointFolder != ""
 	l.standby = &process.Nursery{Log: l.log, Children: l.children, Ranks: max(l.replica.Ranks, 1)}
-	l.saves = newKeeper(keepConfig{
+	l.saves = keeper.New(keeper.Config{
 		Replica: l.replica, Ranks: l.ranks, Records: l.client, Slots: l.slots, Code: l.codeParts, Steward: l.steward, Stores: l.open, Tiers: ends.Tiers,
 		Wanted: l.wants, Stops: l.stop, Clock: l.clock, Log: l.log,
 	})
 	if l.replica.Peer && !exited {
-		stop, err := l.saves.openPeers()
+		stop, err := l.saves.OpenPeers()
 		if err != nil {
 			return err
 		}
@@ -325,15 +327,15 @@ func (l *launcher) Go(epoch int64, g link.Generation) {
 		l.rehearsal.Begin(*g.Preflight)
 		return
 	}
-	l.saves.meet(g)
+	l.saves.Meet(g)
 	l.orders.give(order{epoch, g})
-	l.ranks.tellRoles(g)
-	l.ranks.tellInterval(g)
-	l.ranks.freeze(g.Number, g.Frozen, g.Save)
+	l.ranks.TellRoles(g)
+	l.ranks.TellInterval(g)
+	l.ranks.Freeze(g.Number, g.Frozen, g.Save)
 }
 
 // Watermark is the leader's word, from the link.
-func (l *launcher) Watermark(w link.Watermark) { l.saves.watermark(w) }
+func (l *launcher) Watermark(w link.Watermark) { l.saves.Watermark(w) }
 
 // wants says that a generation is still to be begun: no stop, and no newer one.
 func (l *launcher) wants(generation int64) bool {

@@ -22,9 +22,11 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
 	"github.com/fermi-cluster/fermi/internal/launch/inspect"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/output"
 	"github.com/fermi-cluster/fermi/internal/launch/port"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
@@ -58,13 +60,13 @@ func (l *launcher) live(ctx context.Context, outs *output.Set) engine.Exit {
 	code := make(chan error, 1)
 	there := make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
-	l.rehearsal.Prepare(l.ranks.preflighted, func() preflight.Devices { return inspect.JudgeDevices(l.replica.Devices, l.readings) }, l.place.space, l.ports.Serve.Port)
+	l.rehearsal.Prepare(l.ranks.Preflighted, func() preflight.Devices { return inspect.JudgeDevices(l.replica.Devices, l.readings) }, l.place.space, l.ports.Serve.Port)
 	defer l.rehearsal.Stop()
-	peer := l.saves.serve(work, &wg)
+	peer := l.saves.Serve(work, &wg)
 	ready := func() {
 		facts := l.facts()
 		l.rehearsal.Compute(inspect.TrialOf(l.replica, facts, there, l.interpret, l.log))
-		l.ranks.ready(l.place.address(), l.ports.Next.Port, l.ports.Serve.Port, peer, l.ports.OfRecipe(), facts)
+		l.ranks.Ready(l.place.address(), l.ports.Next.Port, l.ports.Serve.Port, peer, l.ports.OfRecipe(), facts)
 	}
 	if l.replica.Image == "" && !l.replica.Preflight { // otherwise nobody knows yet what its ranks will find
 		ready()
@@ -83,17 +85,17 @@ func (l *launcher) live(ctx context.Context, outs *output.Set) engine.Exit {
 		g, err := l.await(ctx, code, !prepared)
 		if err != nil && ran {
 			grace, _ := l.stop.Wish()
-			l.saves.saveLast(ctx, exit.Reason, l.clock.Now().Add(grace))
+			l.saves.SaveLast(ctx, exit.Reason, l.clock.Now().Add(grace))
 			return exit // nobody wants another generation: this is how it ended
 		}
 		var procs *process.Set
 		if err == nil {
 			prepared = true
-			if why := l.saves.obtain(ctx, g); why != nil && l.missed(g, why) {
+			if why := l.saves.Obtain(ctx, g); why != nil && l.missed(g, why) {
 				continue
 			}
 			var filled bool
-			if filled, err = l.saves.refill(ctx, g); err == nil && !filled {
+			if filled, err = l.saves.Refill(ctx, g); err == nil && !filled {
 				continue
 			}
 		}
@@ -105,14 +107,14 @@ func (l *launcher) live(ctx context.Context, outs *output.Set) engine.Exit {
 		}
 		if !ran {
 			ran = true
-			wg.Go(func() { l.socket.serve(work, l.ranks, l.log) })
+			wg.Go(func() { l.socket.Serve(work, l.ranks, l.log) })
 			wg.Go(func() { outs.During(work) })
-			wg.Go(func() { l.saves.run(work) })
+			wg.Go(func() { l.saves.Run(work) })
 		}
 		var more bool
 		var until time.Time
 		if exit, until, more = l.supervise(ctx, procs, g); !more {
-			l.saves.saveLast(ctx, exit.Reason, until)
+			l.saves.SaveLast(ctx, exit.Reason, until)
 			return exit
 		}
 	}
@@ -165,9 +167,9 @@ func (l *launcher) await(ctx context.Context, code <-chan error, prepare bool) (
 			if l.replica.Spare && l.said == 0 {
 				l.standBy()
 			}
-			l.ranks.prepared()
+			l.ranks.Prepared()
 		case <-l.orders.wake:
-		case <-l.clock.After(stopPoll):
+		case <-l.clock.After(keeper.StopPoll):
 		}
 	}
 }
@@ -190,7 +192,7 @@ func (l *launcher) recordGo(o *order) error {
 // runs says that the ranks of a generation run, its order on disk.
 func (l *launcher) runs() {
 	l.goWritten.Wait()
-	l.ranks.started(l.ports.Next.Port)
+	l.ranks.Started(l.ports.Next.Port)
 }
 
 // missed tells the leader that a generation can't begin here for want of a state, so that it chooses
@@ -199,7 +201,7 @@ func (l *launcher) missed(g link.Generation, why error) bool {
 	l.log.Warn("the state to go on from could not be had", "step", g.Restore, "generation", g.Number, "error", why)
 	evidence := diagnose.Evidence{Rank: g.FirstRank, Code: 1, Reason: engine.ReasonNonZero, Words: "fermi: the state to go on from could not be had from a peer"}
 	rule := causes().Cause(evidence)
-	l.ranks.missed(g, &link.RankExit{
+	l.ranks.Missed(g, &link.RankExit{
 		Rank: g.FirstRank, Code: 1, Reason: engine.ReasonNonZero, At: l.clock.Now(),
 		Message:   "the state to go on from could not be had from a peer",
 		Diagnosis: engine.Diagnosis{Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: g.Restore},
@@ -232,8 +234,8 @@ func (l *launcher) prepareRanks(g link.Generation) (s stage, err error) {
 	if err := l.ports.Take(g.Number); err != nil {
 		return s, err
 	}
-	l.ranks.begin(g)
-	l.saves.begin(g)
+	l.ranks.Begin(g)
+	l.saves.Begin(g)
 	l.spool.First(g.FirstRank)
 	if err := l.writeRecipe(s.replica, g.Key); err != nil {
 		return s, fmt.Errorf("recipe: %w", err)
@@ -266,7 +268,7 @@ func (l *launcher) starter() process.Starter {
 
 // start begins the ranks of a generation; none of an earlier one is left.
 func (l *launcher) start(g link.Generation) (*process.Set, error) {
-	l.ranks.hangUp()
+	l.ranks.HangUp()
 	s, err := l.prepareRanks(g)
 	if err != nil {
 		return nil, err
@@ -295,7 +297,7 @@ func (l *launcher) start(g link.Generation) (*process.Set, error) {
 // sink is where what the ranks of a generation print goes.
 func (l *launcher) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: l.spool, Steps: func(local int) process.Reader {
-		return &printed{tell: func(step int64, last bool) bool { return l.ranks.printed(local, step, last, g.Number) }}
+		return &rankset.Printed{Tell: func(step int64, last bool) bool { return l.ranks.Printed(local, step, last, g.Number) }}
 	}}
 }
 
@@ -322,7 +324,7 @@ func (l *launcher) prepare(ctx context.Context, ready func()) error {
 	if l.tenant.UID != 0 {
 		tmp = filepath.Join(l.dir, record.DirTmp)
 	}
-	if l.socket, err = openSocket(l.dir, tmp, l.giveOne); err != nil {
+	if l.socket, err = rankset.OpenSocket(l.dir, tmp, l.giveOne); err != nil {
 		return err
 	}
 	if err := l.bringSecrets(ctx); err != nil {

@@ -7,12 +7,13 @@ import (
 	"path/filepath"
 
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/shm"
 )
 
 // dirMemory is $FERMI_SHM where there is no shared memory.
 const dirMemory = "shm"
 
-func (l *launcher) slots() slots { return slots{folder: l.steward.Memory(l.memory)} }
+func (l *launcher) slots() shm.Slots { return shm.Slots{Folder: l.steward.Memory(l.memory)} }
 
 // makeSharedMemory makes $FERMI_SHM: memory that outlives a rank's process, though not its launcher. On
 // a machine without such a thing it is a folder, whose files are in memory as long as there is room.
@@ -33,8 +34,8 @@ func (l *launcher) makeSharedMemory() error {
 	if err := l.giveOne(l.memory); err != nil {
 		return err
 	}
-	l.ranks.seenIn(l.slots())
-	return l.saves.settleIn(record.PeerMemory(l.memory), int64(l.replica.Resources.SharedMemory))
+	l.ranks.SeenIn(l.slots())
+	return l.saves.SettleIn(record.PeerMemory(l.memory), int64(l.replica.Resources.SharedMemory))
 }
 
 func (l *launcher) dropSharedMemory() {

@@ -113,7 +113,7 @@ func (w *warden) fillMemory(rank int) (refused fault.Text) {
 // rankPID is the process of a local rank: the one that connected, or the first of the tree with its
 // number; 0: none.
 func (w *warden) rankPID(local int) int {
-	if pid := w.l.ranks.connected()[local]; pid != 0 {
+	if pid := w.l.ranks.Connected()[local]; pid != 0 {
 		return pid
 	}
 	for pid, i := range w.reaper.Main {

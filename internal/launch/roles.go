@@ -2,11 +2,9 @@ package launch
 
 import (
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -24,26 +22,4 @@ func roleEnviron(env *env, r link.Role) {
 	env.set(name+"HOSTS", strings.Join(hosts, ","))
 	env.set(name+"REPLICAS", strconv.Itoa(r.Replicas))
 	env.set(name+"RANKS", strconv.Itoa(r.Ranks))
-}
-
-// tellRoles is the leader's newest word about where the roles are: ranks that run hear of it if it
-// differs from what they heard before.
-func (r *ranks) tellRoles(g link.Generation) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if g.Number < r.now.Number || g.RoleTable == r.said.RoleTable {
-		return
-	}
-	r.said.RoleTable = g.RoleTable
-	r.roles = map[string]word.Role{}
-	for _, role := range g.Roles {
-		r.roles[role.Name] = word.Role{Ranks: role.Ranks, Replicas: role.Replicas, Addresses: slices.Clone(role.Addresses)}
-	}
-	if g.Number == r.now.Number { // those of an earlier one are about to end
-		roles := r.roles
-		for c := range r.conns {
-			c.post(func(out *rankOutbox) { out.roles = roles })
-		}
-	}
-	r.report()
 }

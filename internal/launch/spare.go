@@ -23,5 +23,5 @@ func (l *launcher) standBy() {
 		return
 	}
 	l.standby.Keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
-	l.standby.TellWarm(l.ranks.warm)
+	l.standby.TellWarm(l.ranks.Warm)
 }

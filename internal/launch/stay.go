@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -9,9 +8,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
-	"github.com/fermi-cluster/fermi/internal/launch/bell"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
-	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -23,100 +20,6 @@ import (
 // leaveGrace is how long a rank may take to leave before it counts as dead: the most that a partial
 // restart can be slower than a full one. A variable, so that tests on a slow machine can wait for longer.
 var leaveGrace = 2 * time.Second
-
-// parting notes what a rank says of leaving.
-func (r *ranks) parting(c *rankConn, w word.Word) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case w.Can != nil:
-		c.can = w.Can.Leave
-	case w.Left != nil && c.can && w.Left.Generation == r.now.Number:
-		c.left, c.why = true, w.Left.Why
-		bell.Ring(r.moved)
-	}
-}
-
-// these are the local ranks of which one connection is so.
-func (r *ranks) these(is func(*rankConn) bool) map[int]bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := map[int]bool{}
-	for c := range r.conns {
-		if is(c) {
-			out[c.local] = true
-		}
-	}
-	return out
-}
-
-func (r *ranks) ableToLeave() map[int]bool { return r.these(func(c *rankConn) bool { return c.can }) }
-func (r *ranks) haveLeft() map[int]bool    { return r.these(func(c *rankConn) bool { return c.left }) }
-
-// hangs says that ranks make no progress: then none will leave either.
-func (r *ranks) hangs() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.said.Hung) > 0
-}
-
-// leave tells the ranks to leave their generation.
-func (r *ranks) leave() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	word := &word.Leave{Generation: r.now.Number}
-	for c := range r.conns {
-		if c.can {
-			c.post(func(out *rankOutbox) { out.leave = word })
-		}
-	}
-}
-
-// staying is who is of the next generation: the processes of the ranks that left. The connections of
-// all others end; mu held.
-func (r *ranks) staying() map[int]int {
-	pids := map[int]int{}
-	for c := range r.conns {
-		if c.stays = c.left; !c.left {
-			c.close()
-			continue
-		}
-		c.left = false
-		pids[c.local] = r.stall.pulses[c.local].pid
-	}
-	return pids
-}
-
-// hangUp lets no rank stay.
-func (r *ranks) hangUp() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.conns {
-		c.left = false
-	}
-}
-
-// place gives those who stay their place; each is what their variables would be.
-func (r *ranks) place(each [][]string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.conns {
-		if !c.stays {
-			continue
-		}
-		c.stays, c.of = false, r.now.Number
-		word := &word.Place{
-			Generation: r.now.Number, Rank: r.now.FirstRank + c.local, World: r.now.World,
-			MasterAddr: process.Lookup(each[c.local], "MASTER_ADDR"), MasterPort: process.Lookup(each[c.local], "MASTER_PORT"),
-			Group: process.Lookup(each[c.local], "GROUP_RANK"), Groups: process.Lookup(each[c.local], "GROUP_WORLD_SIZE"), Pin: slices.Clone(r.pinned),
-		}
-		if restore := r.now.Restore; restore > 0 {
-			word.Restore = &restore
-		}
-		roles := r.roles
-		c.post(func(out *rankOutbox) { out.place, out.roles = word, roles })
-	}
-}
 
 // dead are the local ranks that have ended.
 func (w *warden) dead() (list []int) {
@@ -134,13 +37,13 @@ func (w *warden) part() bool {
 		return true
 	}
 	recipe := w.l.replica.Recipe
-	if w.ending || w.why != "" || w.reaper.Left == 0 || w.l.ranks.hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
+	if w.ending || w.why != "" || w.reaper.Left == 0 || w.l.ranks.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}
 	if o := w.l.orders.after(w.g.Number); o != nil && !w.fits(o.g) {
 		return false
 	}
-	able := w.l.ranks.ableToLeave()
+	able := w.l.ranks.AbleToLeave()
 	for i, ws := range w.reaper.Ends {
 		if ws == nil && !able[i] || ws != nil && !ws.Signaled() && ws.ExitStatus() == 0 {
 			return false
@@ -148,7 +51,7 @@ func (w *warden) part() bool {
 	}
 	w.l.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.Left)
 	w.parting, w.pressed, w.late = true, false, w.l.clock.After(leaveGrace)
-	w.l.ranks.leave()
+	w.l.ranks.Leave()
 	return true
 }
 
@@ -160,7 +63,7 @@ func (w *warden) fits(g link.Generation) bool {
 // unasked sees ranks that left by themselves: a collective failed though no process of ours did. If nobody
 // opens another generation for that in a moment, it is the failure.
 func (w *warden) unasked() {
-	left := w.l.ranks.haveLeft()
+	left := w.l.ranks.HaveLeft()
 	if len(left) == 0 || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		w.alone = nil
 		return
@@ -173,50 +76,27 @@ func (w *warden) unasked() {
 // abandoned tells of such a rank as of one that died of another.
 func (w *warden) abandoned() {
 	w.alone = nil
-	local, why, ok := w.l.ranks.firstLeft()
+	local, why, ok := w.l.ranks.FirstLeft()
 	if !ok || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		return
 	}
 	if !w.g.Hold {
-		w.l.ranks.dismiss() // nobody opens another one: they end with their own last words
+		w.l.ranks.Dismiss() // nobody opens another one: they end with their own last words
 		return
 	}
 	rank := w.g.FirstRank + local
 	evidence := diagnose.Evidence{Rank: rank, Code: 1, Reason: engine.ReasonNonZero, Words: w.l.spool.Masked(why)}
 	rule := causes().Cause(evidence)
 	w.l.log.Info("a rank left by itself", "rank", rank, "generation", w.g.Number, "cause", rule.ID)
-	w.l.ranks.failed(&link.RankExit{
+	w.l.ranks.Failed(&link.RankExit{
 		Rank: rank, Code: 1, Reason: engine.ReasonNonZero, At: w.l.clock.Now(),
 		Diagnosis: engine.Diagnosis{
-			Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.l.ranks.stepOf(local),
+			Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.l.ranks.StepOf(local),
 		},
 	})
 	if !w.part() {
 		w.cut()
 	}
-}
-
-// dismiss hangs up on those that left: an SDK that is given no place raises what made it leave.
-func (r *ranks) dismiss() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.conns {
-		if c.left {
-			c.close()
-		}
-	}
-}
-
-// firstLeft is the lowest local rank that left, and its last words.
-func (r *ranks) firstLeft() (local int, why string, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.conns {
-		if c.left && (!ok || c.local < local) {
-			local, why, ok = c.local, c.why, true
-		}
-	}
-	return local, why, ok
 }
 
 // tooLate kills who has not left in time: from now on they are among the dead.
@@ -247,7 +127,7 @@ func (w *warden) tooLate() {
 
 // missing are the local ranks that live and have not left.
 func (w *warden) missing() (list []int) {
-	left := w.l.ranks.haveLeft()
+	left := w.l.ranks.HaveLeft()
 	for i, ws := range w.reaper.Ends {
 		if ws == nil && !left[i] {
 			list = append(list, i)
@@ -296,7 +176,7 @@ func (w *warden) join(o *order) error {
 	if err != nil {
 		return err
 	}
-	l.ranks.place(s.each)
+	l.ranks.Place(s.each)
 	w.sweep()
 	for _, i := range dead {
 		start := l.starter()
@@ -332,7 +212,7 @@ func (w *warden) renew() {
 func (w *warden) sweep() {
 	stats := process.ReadAll()
 	pids, sessions := map[int]bool{}, map[int]bool{}
-	for _, pid := range w.l.ranks.connected() {
+	for _, pid := range w.l.ranks.Connected() {
 		pids[pid] = true
 		if sid, err := unix.Getsid(pid); err == nil {
 			sessions[sid] = true

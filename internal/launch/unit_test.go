@@ -12,8 +12,10 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/port"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -138,7 +140,7 @@ func TestFindProgram(t *testing.T) {
 func TestGroupsOfRanks(t *testing.T) {
 	first, group := 0, 0
 	for _, n := range []int{3, 1, 2} {
-		l := &launcher{replica: engine.Replica{Ranks: n}, saves: &keeper{}, socket: &rankSocket{}, ports: &port.Set{Serve: &port.Reservation{}}}
+		l := &launcher{replica: engine.Replica{Ranks: n}, saves: &keeper.Keeper{}, socket: &rankset.Socket{}, ports: &port.Set{Serve: &port.Reservation{}}}
 		each := l.rankEnviron(engine.Replica{}, link.Generation{Number: 1, FirstRank: first, World: 6, Group: group, Groups: 3, Lead: "127.0.0.1:1"})
 		for local, env := range each {
 			for name, want := range map[string]int{"RANK": first + local, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": n, "GROUP_RANK": group, "GROUP_WORLD_SIZE": 3, "WORLD_SIZE": 6} {

@@ -12,7 +12,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -26,7 +28,7 @@ func (l *launcher) supervise(ctx context.Context, procs *process.Set, g link.Gen
 	}
 	w.oomBefore, w.forksBefore = w.tree.OOMKills(), w.tree.ForksRefused()
 	if l.replica.Inside == "" {
-		w.meter = newMeter(w.tree, l.spent.CPU, l.clock.Now())
+		w.meter = rankset.NewMeter(w.tree, l.spent.CPU, l.clock.Now())
 	}
 	if !record.Exists(l.dir, record.FileStart) {
 		l.begun(procs.PIDs[0])
@@ -80,7 +82,7 @@ type warden struct {
 	oomBefore int
 	// forksBefore is how many forks were refused before this generation.
 	forksBefore int
-	meter       *meter
+	meter       *rankset.Meter
 
 	diskText   string           // how it went over its disk limit
 	why        string           // reason we end it ourselves; "" when it ends by itself
@@ -113,7 +115,7 @@ const (
 // watch returns when the ranks have ended and no other of the tree is left.
 func (w *warden) watch(ctx context.Context) {
 	l := w.l
-	usage, look := l.clock.After(usageEvery), l.clock.After(stopPoll)
+	usage, look := l.clock.After(usageEvery), l.clock.After(keeper.StopPoll)
 	cancelled := ctx.Done()
 	l.stop.Look() // one that came between the last look and the start
 	defer w.drag.End()
@@ -136,7 +138,7 @@ func (w *warden) watch(ctx context.Context) {
 					w.cut()
 				}
 			}
-		case <-l.ranks.moved:
+		case <-l.ranks.Moved:
 			w.unasked()
 		case <-w.late:
 			w.tooLate()
@@ -144,7 +146,7 @@ func (w *warden) watch(ctx context.Context) {
 			w.abandoned()
 		case <-l.stop.Asked():
 			grace, _ := l.stop.Wish()
-			l.ranks.stop(grace, "stopped")
+			l.ranks.Stop(grace, "stopped")
 			w.end(engine.ReasonStopped, grace)
 		case <-cancelled:
 			cancelled = nil
@@ -155,7 +157,7 @@ func (w *warden) watch(ctx context.Context) {
 			l.deadline = nil
 			w.end(engine.ReasonTimedOut, l.replica.StopGrace.Std())
 		case <-look:
-			look = l.clock.After(stopPoll)
+			look = l.clock.After(keeper.StopPoll)
 			l.stop.Look()
 		case <-usage:
 			usage = l.clock.After(usageEvery)
@@ -163,7 +165,7 @@ func (w *warden) watch(ctx context.Context) {
 			l.spent.Peak = max(l.spent.Peak, u.Peak)
 			u.Peak = l.spent.Peak
 			l.client.Usage(u)
-			w.meter.note(l.ranks, u)
+			w.meter.Note(l.ranks, u)
 		}
 	}
 }
@@ -206,7 +208,7 @@ func (w *warden) failed() {
 	rank := w.g.FirstRank + w.reaper.First
 	w.l.log.Info("a rank failed", "rank", rank, "generation", w.g.Number, "code", e.Code, "reason", e.Reason, "signal", e.Signal, "cause", e.Cause)
 	if w.g.Hold {
-		w.l.ranks.failed(&link.RankExit{
+		w.l.ranks.Failed(&link.RankExit{
 			Rank: rank, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Message: e.Message, At: found, Diagnosis: e.Diagnosis,
 		})
 	}

@@ -62,14 +62,14 @@ var ownPaths = map[string]map[string][]string{
 		"start": {"os.OpenFile"},             // /dev/null
 		"Tidy":  {"os.ReadDir", "os.Remove"}, // names in the wall's own shared memory are unlinked, not followed
 	},
-	"socket.go": {"openSocket": {"os.Open", "os.Remove", "os.Chmod", "os.Rename"}}, // made in the replica's folder, moved into its /tmp: a rename follows no link
+	"rankset/socket.go": {"OpenSocket": {"os.Open", "os.Remove", "os.Chmod", "os.Rename"}}, // made in the replica's folder, moved into its /tmp: a rename follows no link
 	// Folders directly in /dev/shm, which is root's and sticky.
 	"memory.go": {"makeSharedMemory": {"os.RemoveAll", "os.Mkdir"}, "dropSharedMemory": {"os.RemoveAll"}},
 	"image.go":  {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
 	// The machine's own names and name servers, and the replica's folder.
 	"network.go": {"name": {"os.ReadFile", "os.WriteFile"}},
 	// What other launchers handed us, in a folder of root's.
-	"peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
+	"keeper/peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
 	// The kernel's: /proc, /dev/null, this program.
 	"inspect/facts.go":    {"driverOf": {"os.ReadFile"}, "freeBytes": {"unix.Statfs"}},
 	"inspect/selftest.go": {"BeginTrial": {"os.OpenFile"}},
@@ -81,7 +81,7 @@ var ownPaths = map[string]map[string][]string{
 	"errand.go":           {"sendAs": {"os.OpenFile"}, "startChore": {"syscall.ForkExec", "inside.Start"}},
 	"helper.go":           {"startHelper": {"os.OpenFile", "inside.Start"}},
 	// A folder that the steward reads.
-	"folder.go": {"watcher": {"watch.New"}},
+	"keeper/folder.go": {"Watcher": {"watch.New"}},
 }
 
 // TestRootTouchesNothingOfTenants: a new call that reaches a file by its path is refused unless it stands above.
