@@ -3,7 +3,6 @@ package launch
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,8 +12,6 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
-	"github.com/fermi-cluster/fermi/internal/launch/shm"
-	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
@@ -27,9 +24,9 @@ var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LA
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // base is what the environment begins with: that of the image, or of our own what is inherited.
-func (l *launcher) base() (list []string) {
-	if l.image != nil {
-		return l.image.Env
+func (e *Enclosure) base() (list []string) {
+	if e.image != nil {
+		return e.image.Env
 	}
 	for _, name := range inherited {
 		list = append(list, name+"="+os.Getenv(name))
@@ -39,7 +36,7 @@ func (l *launcher) base() (list []string) {
 
 // environ builds the process's environment. Later ones win: the base, ours, then the user's; but the marks
 // by which we find the tree stay ours.
-func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, base []string, at place) []string {
+func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, creds credentials, base []string, at Place) []string {
 	env := newEnv()
 	env.set("PATH", defaultPath)
 	for _, kv := range base {
@@ -55,10 +52,10 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 	env.set("FERMI_INDEX", strconv.Itoa(r.Index))
 	env.set("FERMI_NODE", r.Node)
 	env.set("FERMI_ZONE", r.Zone)
-	if address := at.address(); address != "" {
+	if address := at.Address(); address != "" {
 		env.set("FERMI_ADDRESS", address)
-		if at.lease.Server != "" {
-			env.set("FERMI_SERVER", at.lease.Server)
+		if at.Lease.Server != "" {
+			env.set("FERMI_SERVER", at.Lease.Server)
 		}
 	}
 	env.set("FERMI_OUTPUT", filepath.Join(dir, record.DirOutput))
@@ -118,70 +115,6 @@ func environ(r engine.Replica, dir string, secrets map[api.SecretRef]string, cre
 		env.set("LD_LIBRARY_PATH", strings.TrimPrefix(env.values["LD_LIBRARY_PATH"]+":"+dirDriver, ":"))
 	}
 	return env.list()
-}
-
-// rankEnviron is what each of the launcher's ranks has for itself. What torch and its like read is
-// the user's or the recipe's to set otherwise; a rank that is alone is not told that it is distributed.
-func (l *launcher) rankEnviron(replica engine.Replica, g link.Generation) [][]string {
-	own := map[string]bool{}
-	for _, v := range replica.Env {
-		own[v.Name] = true
-	}
-	var recipes [][]api.EnvVar
-	if r := replica.Recipe; r != nil {
-		for _, v := range r.Env {
-			own[v.Name] = own[v.Name] || len(r.Each) == 0
-		}
-		recipes = r.Each
-	}
-	host, port, _ := net.SplitHostPort(g.Lead) // link has checked it
-	n := max(l.replica.Ranks, 1)
-	each := make([][]string, n)
-	for i := range each {
-		env := newEnv()
-		rank := strconv.Itoa(g.FirstRank + i)
-		env.set("FERMI_RANK", rank)
-		env.set("FERMI_WORLD_SIZE", strconv.Itoa(g.World))
-		env.set("FERMI_GENERATION", strconv.FormatInt(g.Number, 10))
-		env.set("FERMI_ATTEMPT", strconv.FormatInt(g.Number, 10)) // of the user: a restart is a restart
-		env.set("FERMI_SOCKET", l.socket.Path)
-		env.set("FERMI_SHM", l.memory)
-		env.set("FERMI_SEALS", "1")
-		if l.saves.ResumeFrom() != "" {
-			env.set("FERMI_RESUME_FROM", l.saves.ResumeFrom())
-		}
-		if l.saves.HasPeers() {
-			env.set("FERMI_SLOTS", strconv.Itoa(shm.PeerSlots))
-		}
-		env.set("FERMI_PORT", strconv.Itoa(l.ports.Serve.Port))
-		for _, role := range g.Roles {
-			roleEnviron(env, role)
-		}
-		if i < len(recipes) {
-			for _, v := range recipes[i] {
-				if !own[v.Name] {
-					env.set(v.Name, v.Value)
-				}
-			}
-		}
-		if e := replica.Elastic; e != nil {
-			env.set("FERMI_ELASTIC", "1")
-			env.set("FERMI_BASE_WORLD_SIZE", strconv.Itoa(e.World))
-			env.set("FERMI_BATCH", string(e.Batch))
-		}
-		if (g.World > 1 || replica.Elastic != nil) && (replica.Recipe == nil || !replica.Recipe.Bare) {
-			for name, value := range map[string]string{
-				"RANK": rank, "LOCAL_RANK": strconv.Itoa(i), "WORLD_SIZE": strconv.Itoa(g.World), "LOCAL_WORLD_SIZE": strconv.Itoa(n),
-				"GROUP_RANK": strconv.Itoa(g.Group), "GROUP_WORLD_SIZE": strconv.Itoa(g.Groups), "MASTER_ADDR": host, "MASTER_PORT": port,
-			} {
-				if _, made := env.values[name]; !made && !own[name] {
-					env.set(name, value)
-				}
-			}
-		}
-		each[i] = env.list()
-	}
-	return each
 }
 
 // env keeps the order of first setting.

@@ -27,30 +27,30 @@ type errand struct {
 }
 
 // choreWall is the wall around a chore: that of the ranks, but on the machine's own file system, whose certificates count.
-func (l *launcher) choreWall() inside.Wall {
-	wall := l.wall()
+func (e *Enclosure) choreWall() inside.Wall {
+	wall := e.wall()
 	wall.Root, wall.Stage, wall.Placed = "", "", nil
 	return wall
 }
 
 // send starts a process for a chore and gives it its order.
-func (l *launcher) send(o chore.Order) (*errand, error) {
-	return l.sendTo(l.choreWall(), o, nil)
+func (e *Enclosure) send(o chore.Order) (*errand, error) {
+	return e.sendTo(e.choreWall(), o, nil)
 }
 
 // sendTo is send behind another wall; other is what the process has instead of standard error, nil: nothing.
-func (l *launcher) sendTo(wall inside.Wall, o chore.Order, other *os.File) (*errand, error) {
-	return sendAs(wall, l.tenant.UID != 0, o, other, []string{
-		"FERMI_REPLICA=" + string(l.replica.Name), "PATH=" + defaultPath, "HOME=" + filepath.Join(l.dir, record.DirHome), "TMPDIR=" + l.tmp(),
+func (e *Enclosure) sendTo(wall inside.Wall, o chore.Order, other *os.File) (*errand, error) {
+	return sendAs(wall, e.Tenant.UID != 0, o, other, []string{
+		"FERMI_REPLICA=" + string(e.Replica.Name), "PATH=" + defaultPath, "HOME=" + filepath.Join(e.Dir, record.DirHome), "TMPDIR=" + e.tmp(),
 	})
 }
 
 // tmp is the temporary folder of the replica, as its processes see it.
-func (l *launcher) tmp() string {
-	if l.tenant.UID != 0 {
+func (h *Home) tmp() string {
+	if h.Tenant.UID != 0 {
 		return "/tmp"
 	}
-	return filepath.Join(l.dir, record.DirTmp)
+	return filepath.Join(h.Dir, record.DirTmp)
 }
 
 func sendAs(wall inside.Wall, walled bool, o chore.Order, other *os.File, env []string) (*errand, error) {
@@ -121,13 +121,13 @@ func (e *errand) result() (chore.Result, error) {
 }
 
 // runChore does a chore that needs nothing but its order; it is given up with ctx.
-func (l *launcher) runChore(ctx context.Context, o chore.Order) (chore.Result, error) {
-	e, err := l.send(o)
+func (e *Enclosure) runChore(ctx context.Context, o chore.Order) (chore.Result, error) {
+	way, err := e.send(o)
 	if err != nil {
 		return chore.Result{}, err
 	}
-	defer context.AfterFunc(ctx, e.kill)()
-	r, err := e.result()
+	defer context.AfterFunc(ctx, way.kill)()
+	r, err := way.result()
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
@@ -135,14 +135,14 @@ func (l *launcher) runChore(ctx context.Context, o chore.Order) (chore.Result, e
 }
 
 // feed does a chore that reads a stream, which source writes.
-func (l *launcher) feed(ctx context.Context, o chore.Order, source func(io.Writer) error) error {
-	e, err := l.send(o)
+func (e *Enclosure) feed(ctx context.Context, o chore.Order, source func(io.Writer) error) error {
+	way, err := e.send(o)
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, e.kill)()
-	fed := source(e.in)
-	_, err = e.result()
+	defer context.AfterFunc(ctx, way.kill)()
+	fed := source(way.in)
+	_, err = way.result()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -35,7 +35,7 @@ type failure struct {
 // firstCause looks at the ranks that failed by now and makes the one that caused it the first. victim: none
 // of them did, they died of another.
 func (w *warden) firstCause() (at time.Time, victim bool) {
-	now := w.l.clock.Now()
+	now := w.r.clock.Now()
 	for local, ws := range w.reaper.Ends {
 		if _, known := w.failures[local]; known || ws == nil || !ws.Signaled() && ws.ExitStatus() == 0 {
 			continue
@@ -68,7 +68,7 @@ func (w *warden) leaver(now time.Time) (local int, f *failure) {
 			e := diagnose.Evidence{Rank: w.g.FirstRank + local, Reason: engine.ReasonLeftEarly}
 			rule := causes().Cause(e)
 			return local, &failure{at: now, guilt: rule.Guilt, Diagnosis: engine.Diagnosis{
-				Cause: rule.ID, Fingerprint: diagnose.Fingerprint(e, rule), Step: w.l.ranks.StepOf(local),
+				Cause: rule.ID, Fingerprint: diagnose.Fingerprint(e, rule), Step: w.r.ranks.StepOf(local),
 			}}
 		}
 	}
@@ -84,7 +84,7 @@ func (w *warden) look(local int, ws unix.WaitStatus) failure {
 	if w.tree.OOMKills() > w.oomBefore {
 		e.Reason = engine.ReasonOutOfMemory
 	}
-	words := w.l.spool.Masked(w.procs.LastWords(local))
+	words := w.r.spool.Masked(w.procs.LastWords(local))
 	crowded := e.Reason != engine.ReasonOutOfMemory && w.tree.ForksRefused() > w.forksBefore && process.SaysNoFork(words)
 	if crowded {
 		e.Reason = engine.ReasonProcessLimit
@@ -92,6 +92,6 @@ func (w *warden) look(local int, ws unix.WaitStatus) failure {
 	evidence := diagnose.Evidence{Rank: w.g.FirstRank + local, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Words: words}
 	rule := causes().Cause(evidence)
 	return failure{guilt: rule.Guilt, crowded: crowded, Diagnosis: engine.Diagnosis{
-		Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.l.ranks.StepOf(local),
+		Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.r.ranks.StepOf(local),
 	}}
 }

@@ -15,21 +15,21 @@ import (
 
 // watchProgress is the warden's look at silent ranks.
 func (w *warden) watchProgress(ctx context.Context) {
-	for last := w.l.clock.Now(); ; {
+	for last := w.r.clock.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.l.clock.After(rankset.StallTick):
+		case <-w.r.clock.After(rankset.StallTick):
 		}
-		now := w.l.clock.Now()
+		now := w.r.clock.Now()
 		if gap := now.Sub(last); gap > 4*rankset.StallTick {
-			w.l.ranks.Slept(gap)
+			w.r.ranks.Slept(gap)
 		}
 		last = now
-		for _, local := range w.l.ranks.Unnamed(now) {
-			w.l.ranks.Name(local, w.rankPID(local))
+		for _, local := range w.r.ranks.Unnamed(now) {
+			w.r.ranks.Name(local, w.rankPID(local))
 		}
-		if alarm, sure := w.l.ranks.Silence(now, w.drag.Look()); alarm {
+		if alarm, sure := w.r.ranks.Silence(now, w.drag.Look()); alarm {
 			w.testify(now, sure)
 		}
 	}
@@ -37,7 +37,7 @@ func (w *warden) watchProgress(ctx context.Context) {
 
 // testify gathers what every rank does, tells the leader and the user's log.
 func (w *warden) testify(now time.Time, sure bool) {
-	pids := w.l.ranks.Connected()
+	pids := w.r.ranks.Connected()
 	frames := w.dump(pids)
 	var states []link.RankState
 	kernel := map[int][]fault.Text{} // by rank
@@ -47,22 +47,22 @@ func (w *warden) testify(now time.Time, sure bool) {
 		if v == nil {
 			continue
 		}
-		s := w.l.ranks.StateOf(local, now)
+		s := w.r.ranks.StateOf(local, now)
 		s.State, s.Waits = v.State, process.WaitsIn(pid)
 		s.Collective, s.Backward = collective.MatchString(frames[local]), backward.MatchString(frames[local])
 		states, kernel[s.Rank] = append(states, s), process.InKernel(pid)
 	}
 	slices.SortFunc(states, func(a, b link.RankState) int { return a.Rank - b.Rank })
-	w.l.log.Warn("ranks make no progress", "generation", w.g.Number, "sure", sure, "ranks", len(states))
+	w.r.log.Warn("ranks make no progress", "generation", w.g.Number, "sure", sure, "ranks", len(states))
 	for _, s := range states {
-		w.l.spool.Notice("%s", fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
+		w.r.spool.Notice("%s", fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
 			s.Rank, s.Step, s.Silent.Round(100*time.Millisecond), strconv.QuoteRune(rune(s.State)), orDash(s.Waits)).Pack())
 		for _, line := range kernel[s.Rank] {
-			w.l.spool.Notice("%s", fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}.Pack())
+			w.r.spool.Notice("%s", fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}.Pack())
 		}
 	}
 	if len(states) > 0 {
-		w.l.ranks.Hung(states, now)
+		w.r.ranks.Hung(states, now)
 	}
 }
 

@@ -43,8 +43,8 @@ func (h *helpers) add(p record.Process) {
 
 // startHelper starts the steward's process: behind the wall of the ranks and in a pid namespace of its own, it becomes the
 // tenant and this program's steward.
-func (l *launcher) startHelper() (*steward.Helper, error) {
-	wall := l.wall()
+func (e *Enclosure) startHelper() (*steward.Helper, error) {
+	wall := e.wall()
 	wall.Net, wall.Alone = 0, true // it speaks to nobody but us
 	ours, theirs, err := steward.Pair()
 	if err != nil {
@@ -60,10 +60,10 @@ func (l *launcher) startHelper() (*steward.Helper, error) {
 		Args: []string{deed.Argv0}, File: process.OwnBinary, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true,
 	}, theirs.Fd(), []inside.Pipes{{null.Fd(), null.Fd()}})
 	if err != nil {
-		return nil, errors.Join(wallFault(l.replica, err), ours.Close())
+		return nil, errors.Join(wallFault(e.Replica, err), ours.Close())
 	}
 	if p, err := record.Describe(tree.PID); err == nil {
-		l.helpers.add(p)
+		e.helpers.add(p)
 	}
 	once := sync.OnceFunc(func() {
 		_ = unix.PidfdSendSignal(tree.Handle, unix.SIGKILL, nil, 0)
@@ -75,10 +75,10 @@ func (l *launcher) startHelper() (*steward.Helper, error) {
 // dismissFor is how long the end of a killed process is waited for: one that waits for a disk may not be ended.
 const dismissFor = time.Second
 
-// dismiss ends the steward, and waits for its processes: nobody else reaps any more.
-func (l *launcher) dismiss() {
-	l.steward.Close()
-	for _, p := range l.helpers.all() {
+// Dismiss ends the steward, and waits for its processes: nobody else reaps any more.
+func (e *Enclosure) Dismiss() {
+	e.Steward.Close()
+	for _, p := range e.helpers.all() {
 		for late := time.Now().Add(dismissFor); time.Now().Before(late); time.Sleep(time.Millisecond) {
 			if pid, err := unix.Wait4(p.PID, nil, unix.WALL|unix.WNOHANG, nil); pid == p.PID || errors.Is(err, unix.ECHILD) {
 				break

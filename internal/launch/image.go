@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/chore"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
@@ -30,18 +31,18 @@ const maxImageTries = 8
 const imageTold = 5 * time.Second
 
 // bringImage has the image on this node, for as long as we live.
-func (l *launcher) bringImage(ctx context.Context) error {
-	progress := l.imageProgress()
-	began := l.clock.Now()
+func (s *Supplies) bringImage(ctx context.Context) error {
+	progress := s.imageProgress()
+	began := s.clock.Now()
 	for tries, pause := 1, retry.First; ; tries, pause = tries+1, min(2*pause, retry.Most) {
-		image, err := l.fetchImage(ctx, progress)
+		image, err := s.fetchImage(ctx, progress)
 		if err == nil {
-			l.image = image
+			s.at.image = image
 			if image.Remembered != nil {
-				l.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
-				l.spool.Notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", l.replica.Image).Pack())
+				s.log.Warn("the registry was not reached; the image is what it was before", "error", image.Remembered)
+				s.notes.Notice("%s", fault.T("image %s: its registry was not reached, what it was before is used", "镜像 %s：无法访问其仓库，使用先前的版本", s.at.Replica.Image).Pack())
 			}
-			l.spool.Notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", l.replica.Image, image.Digest, l.clock.Now().Sub(began).Seconds()).Pack())
+			s.notes.Notice("%s", fault.T("image %s is %s, here after %.1f s", "镜像 %s 为 %s，%.1f 秒后就绪", s.at.Replica.Image, image.Digest, s.clock.Now().Sub(began).Seconds()).Pack())
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -51,14 +52,14 @@ func (l *launcher) bringImage(ctx context.Context) error {
 			return asStartFault(err)
 		}
 		if tries >= maxImageTries {
-			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", l.replica.Image, tries, err)).
+			return asStartFault(fault.New(fault.Unavailable, "RegistryUnreachable", fault.T("The image %s could not be brought in %d [try|tries]: %v.", "尝试 %[2]d 次仍无法获取镜像 %[1]s：%[3]v。", s.at.Replica.Image, tries, err)).
 				WithHint(fault.T("Check its name, and that the node reaches its registry.", "请检查名称以及节点能否访问镜像仓库。")).Because(err))
 		}
-		l.log.Warn("image not here yet", "error", err)
+		s.log.Warn("image not here yet", "error", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-l.clock.After(pause):
+		case <-s.clock.After(pause):
 		}
 	}
 }
@@ -68,16 +69,16 @@ const dirKeeper = "keeper"
 
 // fetchImage has two processes bring the image: one that has become the tenant asks the registry, on the tenant's network; one of a uid that is nobody's believes
 // what has the right digest, keeps it for all projects of the node, and lays it out.
-func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int64)) (*rootfs.Image, error) {
-	uid := l.imageUID
-	if uid == 0 || uid == l.tenant.UID {
+func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int64)) (*rootfs.Image, error) {
+	uid := s.imageUID
+	if uid == 0 || uid == s.at.Tenant.UID {
 		return nil, errors.New("no uid is set aside for images")
 	}
-	tmp := filepath.Join(l.dir, dirKeeper)
+	tmp := filepath.Join(s.at.Dir, dirKeeper)
 	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	if err := errors.Join(os.Lchown(tmp, uid, uid), rootfs.Give(l.images, uid)); err != nil {
+	if err := errors.Join(os.Lchown(tmp, uid, uid), rootfs.Give(s.images, uid)); err != nil {
 		return nil, err
 	}
 	ours, theirs, err := steward.FilePair()
@@ -86,17 +87,17 @@ func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int
 	}
 	defer ours.Close()
 	defer theirs.Close()
-	fetch := &chore.Fetch{Reference: l.replica.Image}
-	for _, a := range l.creds.registries {
+	fetch := &chore.Fetch{Reference: s.at.Replica.Image}
+	for _, a := range s.creds.registries {
 		fetch.Accounts = append(fetch.Accounts, chore.Account(a))
 	}
-	asks, err := l.sendTo(l.choreWall(), chore.Order{Fetch: fetch}, ours)
+	asks, err := s.at.sendTo(s.at.choreWall(), chore.Order{Fetch: fetch}, ours)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { asks.kill(); _, _ = asks.result() }()
-	wall := inside.Wall{Mark: string(l.replica.Name), UID: uid, GID: uid, Hide: l.tenant.Hide, Binds: []string{l.images}, Tmp: tmp, VarTmp: tmp, Alone: true}
-	keeps, err := l.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: l.images, Reference: l.replica.Image, Owner: l.tenant.UID, Known: l.replica.Inside != ""}}, theirs)
+	wall := inside.Wall{Mark: string(s.at.Replica.Name), UID: uid, GID: uid, Hide: s.at.Tenant.Hide, Binds: []string{s.images}, Tmp: tmp, VarTmp: tmp, Alone: true}
+	keeps, err := s.at.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: s.images, Reference: s.at.Replica.Image, Owner: s.at.Tenant.UID, Known: s.at.Replica.Inside != ""}}, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int
 	case r.Image == nil:
 		return nil, chore.ErrNoWord
 	}
-	image, err := rootfs.Held(ctx, l.images, r.Image.Digest, r.Image.Env, uid)
+	image, err := rootfs.Held(ctx, s.images, r.Image.Digest, r.Image.Env, uid)
 	if err == nil && r.Image.Remembered != "" {
 		image.Remembered = errors.New(r.Image.Remembered)
 	}
@@ -120,31 +121,29 @@ func (l *launcher) fetchImage(ctx context.Context, progress func(done, total int
 }
 
 // imageProgress says in the log how far it is, if it takes long.
-func (l *launcher) imageProgress() func(done, total int64) {
+func (s *Supplies) imageProgress() func(done, total int64) {
 	var mu sync.Mutex
-	told := l.clock.Now()
+	told := s.clock.Now()
 	return func(done, total int64) {
 		mu.Lock()
 		defer mu.Unlock()
-		now := l.clock.Now()
+		now := s.clock.Now()
 		if now.Sub(told) < imageTold {
 			return
 		}
 		told = now
-		l.spool.Notice("%s", fault.T("image %s: %s of %s", "镜像 %s：%s / %s", l.replica.Image, megabytes(done), megabytes(total)).Pack())
+		s.notes.Notice("%s", fault.T("image %s: %s of %s", "镜像 %s：%s / %s", s.at.Replica.Image, megabytes(done), megabytes(total)).Pack())
 	}
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.0f MB", float64(n)/1e6) }
 
-// leaveImage lets go of it; nobody runs in it any more.
-func (l *launcher) leaveImage() {
-	if l.image == nil {
-		return
+// LeaveImage lets go of it; nobody runs in it any more.
+func (e *Enclosure) LeaveImage() error {
+	if e.image == nil {
+		return nil
 	}
-	if err := l.image.Close(); err != nil {
-		l.log.Warn("the image could not be let go", "error", err)
-	}
+	return e.image.Close()
 }
 
 // dirDriver is where the libraries of the node's driver are in an image; their own folders there are the image's.
@@ -152,8 +151,8 @@ const dirDriver = "/opt/fermi/driver"
 
 // driver is what the node's driver adds to an image for the devices: where → what. Device files are in /dev, which every
 // wall has.
-func (l *launcher) driver() map[string]string {
-	files, libraries := recipe.Driver(l.replica.Devices)
+func driver(devices []api.Device) map[string]string {
+	files, libraries := recipe.Driver(devices)
 	placed := map[string]string{}
 	for _, file := range files {
 		if _, err := os.Stat(file); err == nil {

@@ -6,27 +6,27 @@ import (
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
-// facts are the launcher's, where they are wanted.
-func (l *launcher) facts() *preflight.Facts {
-	if !l.replica.Preflight {
+// Facts are what the ranks will find here, without running anything; nil where nobody wants to know.
+func (e *Enclosure) Facts() *preflight.Facts {
+	if !e.Replica.Preflight {
 		return nil
 	}
-	f := inspect.FactsOf(l.steward, l.replica.Command, environ(l.replica, l.dir, nil, credentials{}, l.base(), l.place), l.dir)
-	if l.image != nil {
-		f.Versions["image"] = l.image.Digest[:min(len(l.image.Digest), 39)]
+	f := inspect.FactsOf(e.Steward, e.Replica.Command, environ(e.Replica, e.Dir, nil, credentials{}, e.base(), e.Place), e.Dir)
+	if e.image != nil {
+		f.Versions["image"] = e.image.Digest[:min(len(e.image.Digest), 39)]
 	}
 	return f
 }
 
-// interpret runs the interpreter of the ranks with other arguments, where they would run.
-func (l *launcher) interpret(out uintptr, args ...string) (*process.Set, error) {
-	r := l.replica
+// Interpret runs the interpreter of the ranks with other arguments, where they would run.
+func (e *Enclosure) Interpret(out uintptr, args ...string) (*process.Set, error) {
+	r := e.Replica
 	r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
-	env := environ(r, l.dir, nil, credentials{}, l.base(), l.place)
-	dir, err := l.workDir(r)
+	env := environ(r, e.Dir, nil, credentials{}, e.base(), e.Place)
+	dir, err := e.WorkDir(r)
 	if err != nil {
 		return nil, err
 	}
-	r.Command = append([]string{inspect.PythonOf(l.steward, r.Command, env, dir)}, args...)
-	return inspect.BeginTrial(r, env, out, l.starter())
+	r.Command = append([]string{inspect.PythonOf(e.Steward, r.Command, env, dir)}, args...)
+	return inspect.BeginTrial(r, env, out, e.Starter())
 }

@@ -15,22 +15,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
-	"github.com/fermi-cluster/fermi/internal/launch/inspect"
 	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/output"
-	"github.com/fermi-cluster/fermi/internal/launch/port"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
-	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/launch/spool"
-	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -51,52 +46,23 @@ type Config struct {
 	Version string
 }
 
-// launcher is the state of one Run.
+// tools are what everybody in a launcher works with.
+type tools struct {
+	client *link.Client
+	spool  *spool.Spool
+	clock  clock.Clock
+	log    *slog.Logger
+}
+
+// launcher is one Run: the records, the link, signals, and the hand-over.
 type launcher struct {
-	dir       string
-	replica   engine.Replica
-	token     string
-	log       *slog.Logger
-	clock     clock.Clock
-	group     *cgroup.Group
-	patience  time.Duration // Config.GiveUp
-	readings  engine.Readings
-	version   string
-	spool     *spool.Spool
-	client    *link.Client
-	stop      *stopper
-	secrets   map[api.SecretRef]string // set before the process starts
-	creds     credentials              // likewise
-	gitTries  int                      // of prepare alone
-	tenant    record.Tenant            // zero: the process is who we are
-	folders   []api.NamedFolder        // record.Link.Folders
-	steward   *steward.Steward         // whatever touches a path that the tenant named, or can change
-	helpers   helpers                  // its processes
-	images    string                   // record.Link.Images
-	settled   func() (place, error)    // waits for place
-	place     place                    // of live, before anything is opened for ranks
-	imageUID  int                      // record.Link.ImageUID
-	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
-	ranks     *rankset.Set
-	saves     *keeper.Keeper
-	socket    *rankset.Socket // of prepare, before the first process starts
-	memory    string          // $FERMI_SHM, likewise
-	ports     *port.Set
-	rehearsal inspect.Rehearsal
-	standby   *process.Nursery
-	open      keeper.Stores
-	said      int64 // the generation that was ordered last
-
-	goWritten sync.WaitGroup   // of later orders
-	deadline  <-chan time.Time // of the whole attempt; nil: none
-	timed     bool             // deadline was set
-	spent     process.Spent
-
-	orders   *orders
+	tools
+	home  *Home
+	words *commands
+	// giveUp is closed when the hand-over has waited long enough.
+	giveUp   chan struct{}
+	patience time.Duration // Config.GiveUp
 	children chan struct{} // a child ended
-	overDisk chan string   // it holds more on disk than it may: why it is ended
-	probes   chan link.Probe
-	giveUp   chan struct{} // closed: the hand-over has waited long enough
 
 	mu          sync.Mutex
 	handingOver bool
@@ -142,11 +108,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
-	l := &launcher{
-		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, version: cfg.Version, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock,
-		orders: newOrders(), children: make(chan struct{}, 1), overDisk: make(chan string), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
-	}
-	if err := l.run(ctx); err != nil {
+	l := &launcher{tools: tools{clock: cfg.Clock, log: cfg.Log}, home: &Home{Dir: cfg.Dir}, giveUp: make(chan struct{}), patience: cfg.GiveUp, children: make(chan struct{}, 1)}
+	if err := l.run(ctx, cfg); err != nil {
 		l.log.Error("launcher ended", "error", err)
 		return err
 	}
@@ -169,66 +132,43 @@ func takeLock(ctx context.Context, cfg Config) (*os.File, error) {
 }
 
 // run decides from the records which life this is.
-func (l *launcher) run(ctx context.Context) error {
-	var ends record.Link
-	for file, v := range map[string]any{record.FileReplica: &l.replica, record.FileEndpoint: &ends} {
-		if ok, err := record.Read(l.dir, file, v); err != nil || !ok {
-			return fmt.Errorf("replica folder without %s: %w", file, err)
-		}
-	}
-	l.images, l.imageUID, l.folders = ends.Images, ends.ImageUID, ends.Folders
-	l.steward = steward.New(nil)
-	if l.tenant = ends.Tenant; l.tenant.UID != 0 {
-		l.steward = steward.New(l.startHelper)
-		// Behind the wall the way through a link may be closed.
-		real, err := filepath.EvalSymlinks(l.dir)
-		if err != nil {
-			return err
-		}
-		l.dir = real
-	}
-	l.stop = newStopper(l.dir, ends.Epochs, l.replica.StopGrace.Std(), l.log)
-	if len(l.replica.Command) == 0 {
-		return errors.New("replica without a command")
-	}
-	if record.Exists(l.dir, record.FileDone) {
-		return nil
+func (l *launcher) run(ctx context.Context, cfg Config) error {
+	ends, err := l.settle()
+	if err != nil || record.Exists(l.home.Dir, record.FileDone) {
+		return err
 	}
 	var exit engine.Exit
-	exited, err := record.Read(l.dir, record.FileExit, &exit)
+	exited, err := record.Read(l.home.Dir, record.FileExit, &exit)
 	if err != nil {
 		return err
 	}
-	if !exited && (record.Exists(l.dir, record.FileGo) || record.Exists(l.dir, record.FileStart)) {
+	if !exited && (record.Exists(l.home.Dir, record.FileGo) || record.Exists(l.home.Dir, record.FileStart)) {
 		// A launcher before us was told to start and is gone: whether it did, only the engine can
 		// find out. A second start is the one thing that must never happen.
 		return errors.New("an earlier launcher was lost after its go; the engine must settle this replica")
 	}
+	group, gerr := cgroup.Load(l.home.Dir)
+	wall := Enclose(l.home, group, l.log)
+	defer wall.Dismiss()
+	var settled func() error
 	if !exited {
-		l.settled = l.settleIn(ends.Network)
+		settled = wall.Settle(ends.Network)
 	}
-	defer l.dismiss()
-	if l.group, err = cgroup.Load(l.dir); err != nil {
-		l.log.Warn("cgroup unknown; processes are found by descent", "error", err)
+	if gerr != nil {
+		l.log.Warn("cgroup unknown; processes are found by descent", "error", gerr)
 	}
-	l.spool, err = spool.Open(filepath.Join(l.dir, record.FileLog), l.clock, l.log)
+	l.spool, err = spool.Open(filepath.Join(l.home.Dir, record.FileLog), l.clock, l.log)
 	if err != nil {
 		return err
 	}
 	defer l.spool.F.Close()
-	if err := l.connect(ends, exited); err != nil {
+	l.words = newCommands(newStopper(l.home.Dir, ends.Epochs, l.home.Replica.StopGrace.Std(), l.log))
+	if err := l.connect(cfg.Token, ends, exited); err != nil {
 		return err
 	}
-	l.ranks = rankset.New(max(l.replica.Ranks, 1), l.client.Ranks)
-	l.ranks.Log = l.log
-	l.ranks.Files = l.replica.CheckpointFolder != ""
-	l.standby = &process.Nursery{Log: l.log, Children: l.children, Ranks: max(l.replica.Ranks, 1)}
-	l.saves = keeper.New(keeper.Config{
-		Replica: l.replica, Ranks: l.ranks, Records: l.client, Slots: l.slots, Code: l.codeParts, Steward: l.steward, Stores: l.open, Tiers: ends.Tiers,
-		Wanted: l.wants, Stops: l.stop, Clock: l.clock, Log: l.log,
-	})
-	if l.replica.Peer && !exited {
-		stop, err := l.saves.OpenPeers()
+	r := l.newRunner(cfg, wall, ends)
+	if l.home.Replica.Peer && !exited {
+		stop, err := r.saves.OpenPeers()
 		if err != nil {
 			return err
 		}
@@ -242,9 +182,9 @@ func (l *launcher) run(ctx context.Context) error {
 	stopSignals := l.catchSignals(ctx, &wg)
 	defer stopSignals()
 	self := record.Self()
-	self.Cgroup, self.Version = l.cgroupPath(), l.version
+	self.Cgroup, self.Version = wall.GroupPath(), cfg.Version
 	// After this the engine can signal us; a stop it wished before is found by live.
-	if err := record.Write(l.dir, record.FileLauncher, self); err != nil {
+	if err := record.Write(l.home.Dir, record.FileLauncher, self); err != nil {
 		return err
 	}
 	linkDone := make(chan struct{})
@@ -253,7 +193,7 @@ func (l *launcher) run(ctx context.Context) error {
 		_ = l.client.Run(ctx)
 	})
 	if !exited {
-		return l.whole(ctx, linkDone)
+		return l.whole(ctx, linkDone, r, settled)
 	}
 	l.client.Exited(exit)
 	l.spool.Close()
@@ -261,16 +201,55 @@ func (l *launcher) run(ctx context.Context) error {
 	return l.handOver(ctx, linkDone, outs, outs.Scan())
 }
 
+// settle reads what the replica is and where it lives.
+func (l *launcher) settle() (ends record.Link, err error) {
+	for file, v := range map[string]any{record.FileReplica: &l.home.Replica, record.FileEndpoint: &ends} {
+		if ok, err := record.Read(l.home.Dir, file, v); err != nil || !ok {
+			return ends, fmt.Errorf("replica folder without %s: %w", file, err)
+		}
+	}
+	l.home.Folders = ends.Folders
+	if l.home.Tenant = ends.Tenant; l.home.Tenant.UID != 0 {
+		// Behind the wall the way through a link may be closed.
+		real, err := filepath.EvalSymlinks(l.home.Dir)
+		if err != nil {
+			return ends, err
+		}
+		l.home.Dir = real
+	}
+	if len(l.home.Replica.Command) == 0 {
+		return ends, errors.New("replica without a command")
+	}
+	return ends, nil
+}
+
+// newRunner puts together who runs the generations; it starts nothing.
+func (l *launcher) newRunner(cfg Config, wall *Enclosure, ends record.Link) *runner {
+	n := max(l.home.Replica.Ranks, 1)
+	ranks := rankset.New(n, l.client.Ranks)
+	ranks.Log = l.log
+	ranks.Files = l.home.Replica.CheckpointFolder != ""
+	saves := keeper.New(keeper.Config{
+		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers,
+		Wanted: l.words.wants, Stops: l.words.stop, Clock: l.clock, Log: l.log,
+	})
+	l.words.ranks, l.words.saves = ranks, saves
+	return &runner{
+		tools: l.tools, wall: wall, supplies: NewSupplies(wall, l.client, l.spool, ends.Images, ends.ImageUID, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
+		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: make(chan string),
+	}
+}
+
 // whole is the usual life: live, then hand over.
-func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}) error {
+func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runner, settled func() error) error {
 	outs := l.outputs(l.spool.Notice)
-	exit := l.live(ctx, outs)
-	l.dropSecrets()
+	exit := r.live(ctx, outs, settled)
+	r.supplies.DropSecrets()
 	found := outs.Scan()
 	l.spool.Close()
 	exit.At = l.clock.Now()
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, retry.Most) {
-		err := record.Write(l.dir, record.FileExit, exit)
+		err := record.Write(l.home.Dir, record.FileExit, exit)
 		if err == nil {
 			break
 		}
@@ -287,9 +266,9 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}) error {
 	return l.handOver(ctx, linkDone, outs, found)
 }
 
-func (l *launcher) connect(ends record.Link, exited bool) (err error) {
+func (l *launcher) connect(token string, ends record.Link, exited bool) (err error) {
 	var said record.Go
-	if _, err := record.Read(l.dir, record.FileGo, &said); err != nil {
+	if _, err := record.Read(l.home.Dir, record.FileGo, &said); err != nil {
 		return err
 	}
 	state := engine.StateCreated
@@ -297,54 +276,22 @@ func (l *launcher) connect(ends record.Link, exited bool) (err error) {
 		state = engine.StateExited
 	}
 	l.client, err = link.NewClient(link.ClientConfig{
-		Name: l.replica.Name, Token: l.token, Endpoints: ends.Endpoints, Epoch: said.Epoch, State: state,
-		Spool: l.spool, Orders: l, Log: l.log, Clock: l.clock,
+		Name: l.home.Replica.Name, Token: token, Endpoints: ends.Endpoints, Epoch: said.Epoch, State: state,
+		Spool: l.spool, Orders: l.words, Log: l.log, Clock: l.clock,
 	})
 	return err
 }
 
-func (l *launcher) cgroupPath() string {
-	if l.group == nil || len(l.group.Paths) == 0 {
-		return ""
-	}
-	return l.group.Paths[0]
-}
-
 // outputs finds the folders again, also in a second life.
 func (l *launcher) outputs(note func(string, ...any)) *output.Set {
-	sources := []output.Source{{Folder: l.steward.In(filepath.Join(l.dir, record.DirOutput))}}
-	if base, err := l.codeBase(); err == nil {
-		if dir, ok := output.LogsFolder(base.at(), l.replica.WorkingDir, l.replica.OutputLogs); ok {
-			sources = append(sources, output.Source{Folder: l.steward.In(dir), Prefix: "logs/"})
+	sources := []output.Source{{Folder: l.home.Steward.In(filepath.Join(l.home.Dir, record.DirOutput))}}
+	if base, sub, err := l.home.Code(); err == nil {
+		if dir, ok := output.LogsFolder(filepath.Join(base, sub), l.home.Replica.WorkingDir, l.home.Replica.OutputLogs); ok {
+			sources = append(sources, output.Source{Folder: l.home.Steward.In(dir), Prefix: "logs/"})
 		}
 	}
 	return output.New(sources, l.client, l.clock, l.log, note)
 }
-
-// Go is the leader's word, from the link.
-func (l *launcher) Go(epoch int64, g link.Generation) {
-	if g.Preflight != nil {
-		l.rehearsal.Begin(*g.Preflight)
-		return
-	}
-	l.saves.Meet(g)
-	l.orders.give(order{epoch, g})
-	l.ranks.TellRoles(g)
-	l.ranks.TellInterval(g)
-	l.ranks.Freeze(g.Number, g.Frozen, g.Save)
-}
-
-// Watermark is the leader's word, from the link.
-func (l *launcher) Watermark(w link.Watermark) { l.saves.Watermark(w) }
-
-// wants says that a generation is still to be begun: no stop, and no newer one.
-func (l *launcher) wants(generation int64) bool {
-	_, asked := l.stop.Wish()
-	return !asked && !l.stop.Look() && l.orders.after(generation) == nil
-}
-
-// Stop is the leader's order, from the link.
-func (l *launcher) Stop(grace time.Duration) { l.stop.ask(grace) }
 
 // catchSignals makes the launcher deaf to what a terminal sends, and turns SIGTERM into a stop.
 // Notify, not Ignore: an ignored signal would stay ignored in the user's process.
@@ -383,14 +330,14 @@ func (l *launcher) terminate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.handingOver {
-		if l.stop.Look() {
+		if l.words.stop.Look() {
 			return
 		}
-		if record.AnyStop(l.dir) {
+		if record.AnyStop(l.home.Dir) {
 			l.log.Warn("a stop ordered by a leader whose time is over was ignored")
 			return
 		}
-		l.stop.ask(l.replica.StopGrace.Std())
+		l.words.stop.ask(l.home.Replica.StopGrace.Std())
 		return
 	}
 	if !l.givingUp {
@@ -427,7 +374,7 @@ func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs 
 	size, _ := l.spool.Size()
 	done := record.Done{OutputFiles: files, OutputBytes: bytes, LogBytes: min(size, l.client.Durable()), At: l.clock.Now()}
 	done.Incomplete = joinReasons(why, incomplete, l.lostLines())
-	if err := record.Write(l.dir, record.FileDone, done); err != nil {
+	if err := record.Write(l.home.Dir, record.FileDone, done); err != nil {
 		return err
 	}
 	l.client.Done(done.LogBytes, files, bytes)

@@ -13,37 +13,34 @@ import (
 // dirMemory is $FERMI_SHM where there is no shared memory.
 const dirMemory = "shm"
 
-func (l *launcher) slots() shm.Slots { return shm.Slots{Folder: l.steward.Memory(l.memory)} }
+// Slots are the states of the ranks in their memory.
+func (h *Home) Slots() shm.Slots { return shm.Slots{Folder: h.Steward.Memory(h.Memory)} }
 
-// makeSharedMemory makes $FERMI_SHM: memory that outlives a rank's process, though not its launcher. On
+// MakeMemory makes $FERMI_SHM: memory that outlives a rank's process, though not its launcher. On
 // a machine without such a thing it is a folder, whose files are in memory as long as there is room.
-func (l *launcher) makeSharedMemory() error {
-	l.memory = record.SharedMemory(l.replica.Name)
+func (h *Home) MakeMemory() error {
+	h.Memory = record.SharedMemory(h.Replica.Name)
 	// A launcher before us may have got so far. What is removed lay in a folder that only root can change.
 	make := func() error {
-		return errors.Join(os.RemoveAll(l.memory), os.RemoveAll(record.PeerMemory(l.memory)), os.Mkdir(l.memory, 0o700))
+		return errors.Join(os.RemoveAll(h.Memory), os.RemoveAll(record.PeerMemory(h.Memory)), os.Mkdir(h.Memory, 0o700))
 	}
 	err := make()
 	if errors.Is(err, fs.ErrNotExist) {
-		l.memory = filepath.Join(l.dir, dirMemory)
+		h.Memory = filepath.Join(h.Dir, dirMemory)
 		err = make()
 	}
 	if err != nil {
 		return err
 	}
-	if err := l.giveOne(l.memory); err != nil {
-		return err
-	}
-	l.ranks.SeenIn(l.slots())
-	return l.saves.SettleIn(record.PeerMemory(l.memory), int64(l.replica.Resources.SharedMemory))
+	return h.Give(h.Memory)
 }
 
-func (l *launcher) dropSharedMemory() {
-	if l.memory == "" {
-		return
+// DropMemory frees it. Nobody uses it any more.
+func (h *Home) DropMemory() error {
+	if h.Memory == "" {
+		return nil
 	}
-	if err := errors.Join(os.RemoveAll(l.memory), os.RemoveAll(record.PeerMemory(l.memory))); err != nil {
-		l.log.Error("shared memory could not be freed", "error", err)
-	}
-	l.memory = ""
+	err := errors.Join(os.RemoveAll(h.Memory), os.RemoveAll(record.PeerMemory(h.Memory)))
+	h.Memory = ""
+	return err
 }

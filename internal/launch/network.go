@@ -16,61 +16,62 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 )
 
-// place is the network that the ranks of all generations have: a namespace of the replica's own, that of the
+// Place is the network that the ranks of all generations have: a namespace of the replica's own, that of the
 // replica it runs inside, or, with no space, the machine's. What a launcher opens for its ranks is opened in it; the
 // link, and what launchers hand each other, stays on the machine's.
-type place struct {
-	lease record.Network // zero: the machine's
-	space *network.Space
+type Place struct {
+	Lease record.Network // zero: the machine's
+	Space *network.Space
 }
 
-// settleIn begins to make the replica's network; the returned waits for it. It is begun as early as can be: ports are
+// Settle begins to make the replica's network; the returned waits for it. It is begun as early as can be: ports are
 // reserved in it, and a leader waits for those.
-func (l *launcher) settleIn(own record.Network) (wait func() (place, error)) {
-	var p place
+func (e *Enclosure) Settle(own record.Network) (wait func() error) {
+	var p Place
 	var err error
 	var made sync.WaitGroup
 	made.Go(func() {
 		switch {
-		case l.replica.Inside != "":
-			p, err = l.joinHost()
+		case e.Replica.Inside != "":
+			p, err = e.joinHost()
 		case own.Address.IsValid():
-			p.lease = own
-			p.space, err = network.Make(own)
+			p.Lease = own
+			p.Space, err = network.Make(own)
 		}
 	})
-	return func() (place, error) {
+	return func() error {
 		made.Wait()
 		if err != nil {
-			return place{}, process.CantStart(process.CodeNotExecutable, err,
+			return process.CantStart(process.CodeNotExecutable, err,
 				"The node %s could not make a network for this replica (%v); see launcher.log on the node.",
-				"节点 %s 无法为该副本创建网络（%v）；请查看节点上的 launcher.log。", l.replica.Node, err)
+				"节点 %s 无法为该副本创建网络（%v）；请查看节点上的 launcher.log。", e.Replica.Node, err)
 		}
-		return p, nil
+		e.Place = p
+		return nil
 	}
 }
 
 // joinHost is the network of the replica that this one runs inside. Its launcher holds it; one of an earlier version
 // holds none, and its processes are on the machine's.
-func (l *launcher) joinHost() (p place, err error) {
-	dir := filepath.Join(filepath.Dir(l.dir), string(l.replica.Inside))
+func (e *Enclosure) joinHost() (p Place, err error) {
+	dir := filepath.Join(filepath.Dir(e.Dir), string(e.Replica.Inside))
 	var ends record.Link
 	var host record.Process
 	for file, v := range map[string]any{record.FileEndpoint: &ends, record.FileLauncher: &host} {
 		if ok, err := record.Read(dir, file, v); err != nil || !ok {
-			return place{}, fmt.Errorf("%s of the replica to run inside: %w", file, errors.Join(err, errNotThere(ok)))
+			return Place{}, fmt.Errorf("%s of the replica to run inside: %w", file, errors.Join(err, errNotThere(ok)))
 		}
 	}
 	if !ends.Network.Address.IsValid() {
-		return place{}, nil
+		return Place{}, nil
 	}
-	if p.space, err = network.Borrow(host.PID); err != nil {
-		return place{}, err
+	if p.Space, err = network.Borrow(host.PID); err != nil {
+		return Place{}, err
 	}
-	if now, err := record.Describe(host.PID); p.space == nil || err != nil || now.StartTicks != host.StartTicks {
-		return place{}, errors.Join(errors.New("the replica to run inside has ended"), err, p.space.Close())
+	if now, err := record.Describe(host.PID); p.Space == nil || err != nil || now.StartTicks != host.StartTicks {
+		return Place{}, errors.Join(errors.New("the replica to run inside has ended"), err, p.Space.Close())
 	}
-	p.lease = ends.Network
+	p.Lease = ends.Network
 	return p, nil
 }
 
@@ -81,17 +82,17 @@ func errNotThere(ok bool) error {
 	return os.ErrNotExist
 }
 
-// address is where the ranks are reached; "": by the loopback, as far as the machine goes.
-func (p place) address() string {
-	if !p.lease.Address.IsValid() {
+// Address is where the ranks are reached; "": by the loopback, as far as the machine goes.
+func (p Place) Address() string {
+	if !p.Lease.Address.IsValid() {
 		return ""
 	}
-	return p.lease.Address.Addr().String()
+	return p.Lease.Address.Addr().String()
 }
 
 // link is the interface by which ranks reach those of other replicas.
-func (p place) link() string {
-	if p.address() == "" {
+func (p Place) link() string {
+	if p.Address() == "" {
 		return "lo"
 	}
 	return network.Inner
@@ -111,9 +112,9 @@ const (
 
 var upstreamResolvers = []string{"/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf", "/run/NetworkManager/resolv.conf"}
 
-// name writes the files by which names are found in the replica's network.
-func (p place) name(dir string, r engine.Replica) (note string, err error) {
-	if p.address() == "" {
+// Name writes the files by which names are found in the replica's network.
+func (p Place) Name(dir string, r engine.Replica) (note string, err error) {
+	if p.Address() == "" {
 		return "", nil
 	}
 	machine, err := os.Hostname()
@@ -121,7 +122,7 @@ func (p place) name(dir string, r engine.Replica) (note string, err error) {
 		return "", err
 	}
 	known, _ := os.ReadFile(machineNames)
-	names := hostsFile(string(known), p.address(), machine, r.Role+"-"+fmt.Sprint(r.Index))
+	names := hostsFile(string(known), p.Address(), machine, r.Role+"-"+fmt.Sprint(r.Index))
 	own, _ := os.ReadFile(machineResolvers)
 	resolvers, found := string(own), reachable(string(own))
 	for _, file := range upstreamResolvers {
@@ -144,8 +145,8 @@ func (p place) name(dir string, r engine.Replica) (note string, err error) {
 }
 
 // files are what the wall puts in the place of the machine's.
-func (p place) files(dir string) map[string]string {
-	if p.address() == "" {
+func (p Place) files(dir string) map[string]string {
+	if p.Address() == "" {
 		return nil
 	}
 	return map[string]string{machineNames: filepath.Join(dir, fileNames), machineResolvers: filepath.Join(dir, fileResolvers)}

@@ -2,8 +2,12 @@ package launch
 
 import (
 	"sync"
+	"time"
 
 	"github.com/fermi-cluster/fermi/internal/launch/bell"
+	"github.com/fermi-cluster/fermi/internal/launch/inspect"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -41,4 +45,52 @@ func (o *orders) after(generation int64) *order {
 		return nil
 	}
 	return o.newest
+}
+
+// commands are the leader's words, from the link, for the loop that runs generations.
+type commands struct {
+	orders    *orders
+	stop      *stopper
+	probes    chan link.Probe // one at a time
+	rehearsal inspect.Rehearsal
+	ranks     *rankset.Set
+	saves     *keeper.Keeper
+}
+
+// newCommands gets its ranks and saves before the link runs.
+func newCommands(stop *stopper) *commands {
+	return &commands{orders: newOrders(), stop: stop, probes: make(chan link.Probe, 1)}
+}
+
+// Go is the leader's word, from the link.
+func (c *commands) Go(epoch int64, g link.Generation) {
+	if g.Preflight != nil {
+		c.rehearsal.Begin(*g.Preflight)
+		return
+	}
+	c.saves.Meet(g)
+	c.orders.give(order{epoch, g})
+	c.ranks.TellRoles(g)
+	c.ranks.TellInterval(g)
+	c.ranks.Freeze(g.Number, g.Frozen, g.Save)
+}
+
+// Watermark is the leader's word, from the link.
+func (c *commands) Watermark(w link.Watermark) { c.saves.Watermark(w) }
+
+// Stop is the leader's order, from the link.
+func (c *commands) Stop(grace time.Duration) { c.stop.ask(grace) }
+
+// Probe is the leader's word, from the link. The warden answers it.
+func (c *commands) Probe(p link.Probe) {
+	select {
+	case c.probes <- p:
+	default: // one at a time is enough: who asks too often hears nothing
+	}
+}
+
+// wants says that a generation is still to be begun: no stop, and no newer one.
+func (c *commands) wants(generation int64) bool {
+	_, asked := c.stop.Wish()
+	return !asked && !c.stop.Look() && c.orders.after(generation) == nil
 }

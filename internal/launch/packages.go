@@ -11,7 +11,7 @@ import (
 
 // withPackages has the SDK install what the code's requirements name before the program begins. It does that as the
 // program's own process, behind its wall: nothing that a user named is opened here.
-func (l *launcher) withPackages(r engine.Replica) (engine.Replica, error) {
+func (h *Home) withPackages(r engine.Replica) (engine.Replica, error) {
 	if r.Code == nil || r.Code.Requirements == "" {
 		return r, nil
 	}
@@ -20,7 +20,7 @@ func (l *launcher) withPackages(r engine.Replica) (engine.Replica, error) {
 			"The packages of %s can't be installed: the command %q is not python.",
 			"无法安装 %s 中的包：命令 %q 不是 python。", r.Code.Requirements, r.Command[0])
 	}
-	code, err := l.codeBase()
+	code, err := h.codeBase()
 	if err != nil {
 		return r, err
 	}

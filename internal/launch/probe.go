@@ -31,18 +31,10 @@ const (
 	nodeWait = 300 * time.Millisecond // for the answer to get out
 )
 
-// Probe is the leader's word, from the link. The warden answers it.
-func (l *launcher) Probe(p link.Probe) {
-	select {
-	case l.probes <- p:
-	default: // one at a time is enough: who asks too often hears nothing
-	}
-}
-
 // probe does what was asked and answers.
 func (w *warden) probe(p link.Probe) {
 	text, refused := w.obey(p)
-	w.l.client.Probed(link.Probed{ID: p.ID, Refused: refused, Text: text, At: w.l.clock.Now()})
+	w.r.client.Probed(link.Probed{ID: p.ID, Refused: refused, Text: text, At: w.r.clock.Now()})
 	if p.Kind == probeNode && refused == (fault.Text{}) {
 		time.AfterFunc(nodeWait, func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) })
 	}
@@ -89,7 +81,7 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 // fillMemory takes the memory of the replica's group until the kernel kills in it: the rank first, which is
 // made the dearest. What takes it is of the tree, and ends with it.
 func (w *warden) fillMemory(rank int) (refused fault.Text) {
-	if w.l.group.MemoryLimit() == 0 {
+	if w.r.wall.Group.MemoryLimit() == 0 {
 		return fault.T("Nothing holds the replica to a memory limit of its own, so the whole machine would run out; set resources.memory, on a node that is no demo.",
 			"该副本没有实际生效的内存上限，整机会耗尽内存；请设置 resources.memory，并使用非演示节点。")
 	}
@@ -113,7 +105,7 @@ func (w *warden) fillMemory(rank int) (refused fault.Text) {
 // rankPID is the process of a local rank: the one that connected, or the first of the tree with its
 // number; 0: none.
 func (w *warden) rankPID(local int) int {
-	if pid := w.l.ranks.Connected()[local]; pid != 0 {
+	if pid := w.r.ranks.Connected()[local]; pid != 0 {
 		return pid
 	}
 	for pid, i := range w.reaper.Main {

@@ -23,9 +23,9 @@ const dirRecipe = "recipe"
 // fileTaskKey is what only the replicas of the attempt know, within $FERMI_RECIPE.
 const fileTaskKey = "task.key"
 
-// settled is the replica with what only a launcher knows put in its place in the texts of a recipe:
+// fill is the replica with what only a launcher knows put in its place in the texts of a recipe:
 // the folders, and where the processes of this generation listen.
-func settled(r engine.Replica, dir, link string, g link.Generation) (engine.Replica, error) {
+func fill(r engine.Replica, dir, link string, g link.Generation) (engine.Replica, error) {
 	if r.Recipe == nil {
 		return r, nil
 	}
@@ -47,11 +47,11 @@ func settled(r engine.Replica, dir, link string, g link.Generation) (engine.Repl
 	for i, port := range g.Ports {
 		words = append(words, recipe.PortToken(i), strconv.Itoa(port))
 	}
-	fill := strings.NewReplacer(words...)
+	known := strings.NewReplacer(words...)
 	env := func(list []api.EnvVar) []api.EnvVar {
 		out := make([]api.EnvVar, len(list))
 		for i, v := range list {
-			v.Value = fill.Replace(v.Value)
+			v.Value = known.Replace(v.Value)
 			out[i] = v
 		}
 		return out
@@ -62,25 +62,25 @@ func settled(r engine.Replica, dir, link string, g link.Generation) (engine.Repl
 		made.Each = append(made.Each, env(each))
 	}
 	for _, f := range r.Recipe.Files {
-		f.Text = fill.Replace(f.Text)
+		f.Text = known.Replace(f.Text)
 		made.Files = append(made.Files, f)
 	}
 	command := make([]string, len(r.Command))
 	for i, arg := range r.Command {
-		command[i] = fill.Replace(arg)
+		command[i] = known.Replace(arg)
 	}
 	r.Command, r.Recipe = command, &made
 	return r, nil
 }
 
-// writeRecipe puts the recipe's files into their folder, for every generation anew. The folder stays
+// WriteRecipe puts the recipe's files into their folder, for every generation anew. The folder stays
 // ours, so that no process of an earlier generation can have put a link there; the files are the
 // process's. Their names come from the server's own tables and are checked all the same.
-func (l *launcher) writeRecipe(r engine.Replica, key string) error {
+func (h *Home) WriteRecipe(r engine.Replica, key string) error {
 	if r.Recipe == nil {
 		return nil
 	}
-	folder := filepath.Join(l.dir, dirRecipe)
+	folder := filepath.Join(h.Dir, dirRecipe)
 	if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
@@ -97,7 +97,7 @@ func (l *launcher) writeRecipe(r engine.Replica, key string) error {
 		if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if err := errors.Join(os.WriteFile(tmp, []byte(f.Text), 0o600), l.giveOne(tmp), os.Rename(tmp, file)); err != nil {
+		if err := errors.Join(os.WriteFile(tmp, []byte(f.Text), 0o600), h.Give(tmp), os.Rename(tmp, file)); err != nil {
 			return err
 		}
 	}

@@ -14,26 +14,26 @@ import (
 const dirSDK = "sdk"
 
 // giveSDK puts the SDK where Python commands find it.
-func (l *launcher) giveSDK() error {
-	if !recipe.Python(l.replica.Command) {
+func (h *Home) giveSDK() error {
+	if !recipe.Python(h.Replica.Command) {
 		return nil
 	}
-	dir := filepath.Join(l.dir, dirSDK)
+	dir := filepath.Join(h.Dir, dirSDK)
 	if err := errors.Join(os.RemoveAll(dir), sdk.Write(dir)); err != nil { // of a launcher before us that never said go
 		return err
 	}
-	return l.giveNew(dir)
+	return h.giveNew(dir)
 }
 
 // giveNew makes a tree that we just made, in a folder that only we can change, the tenant's. No process of the tenant has seen it.
-func (l *launcher) giveNew(dir string) error {
-	if l.tenant.UID == 0 {
+func (h *Home) giveNew(dir string) error {
+	if h.Tenant.UID == 0 {
 		return nil
 	}
 	return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		return l.giveOne(p)
+		return h.Give(p)
 	})
 }

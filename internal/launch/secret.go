@@ -14,22 +14,22 @@ import (
 // dirSecrets is $FERMI_SECRETS within the replica's folder; it is there only while the process is.
 const dirSecrets = "secrets"
 
-// bringSecrets fetches what the replica names, teaches the log to hide it, and writes the files.
-func (l *launcher) bringSecrets(ctx context.Context) error {
-	named := len(l.replica.SecretFiles)+len(l.replica.Credentials) > 0
-	for _, v := range l.replica.Env {
+// BringSecrets fetches what the replica names, teaches the log to hide it, and writes the files.
+func (s *Supplies) BringSecrets(ctx context.Context) error {
+	named := len(s.at.Replica.SecretFiles)+len(s.at.Replica.Credentials) > 0
+	for _, v := range s.at.Replica.Env {
 		named = named || v.ValueFrom != nil
 	}
-	if c := l.replica.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
+	if c := s.at.Replica.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
 		named = true
 	}
 	if !named {
 		return nil
 	}
 	for pause := retry.First; ; pause = min(2*pause, retry.Most) {
-		values, err := l.client.FetchSecrets(ctx)
+		values, err := s.from.FetchSecrets(ctx)
 		if err == nil {
-			l.secrets = values
+			s.secrets = values
 			break
 		}
 		if link.Permanent(err) {
@@ -37,48 +37,48 @@ func (l *launcher) bringSecrets(ctx context.Context) error {
 				"A secret that the task names is not there, or can't be opened; see the task's env, secretFiles and credentials.",
 				"任务引用的密钥不存在或无法解密；请检查任务的 env、secretFiles 和 credentials。")
 		}
-		l.log.Warn("secrets not fetched yet", "error", err)
+		s.log.Warn("secrets not fetched yet", "error", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-l.clock.After(pause):
+		case <-s.clock.After(pause):
 		}
 	}
-	creds, err := readCredentials(l.replica.Credentials, l.secrets)
+	creds, err := readCredentials(s.at.Replica.Credentials, s.secrets)
 	if err != nil {
 		return process.CantStart(process.CodeNotExecutable, err,
 			"A credential that the task names can't be used, or two are for the same registry; see the task's credentials.",
 			"任务引用的凭据不可用，或有两个凭据用于同一镜像仓库；请检查任务的 credentials。")
 	}
-	l.creds = creds
-	l.spool.Hide(append(l.hidden(), creds.hidden()...))
-	if err := l.writeSecrets(); err != nil {
+	s.creds = creds
+	s.notes.Hide(append(s.hidden(), creds.hidden()...))
+	if err := s.writeSecrets(); err != nil {
 		return err
 	}
-	return creds.write(filepath.Join(l.dir, dirSecrets), l.giveOne)
+	return creds.write(filepath.Join(s.at.Dir, dirSecrets), s.at.Give)
 }
 
 // hidden are all fetched values but those that a credential leaves readable: its server, user,
 // endpoint and region. One that is a variable or a file too is hidden.
-func (l *launcher) hidden() []string {
+func (s *Supplies) hidden() []string {
 	readable := map[api.SecretRef]bool{}
-	for _, c := range l.replica.Credentials {
-		for ref := range l.secrets {
+	for _, c := range s.at.Replica.Credentials {
+		for ref := range s.secrets {
 			if ref.Secret == c.Secret && (api.SecretRegistry.Public(ref.Key) || api.SecretS3.Public(ref.Key)) {
 				readable[ref] = true
 			}
 		}
 	}
-	for _, v := range l.replica.Env {
+	for _, v := range s.at.Replica.Env {
 		if v.ValueFrom != nil {
 			delete(readable, *v.ValueFrom)
 		}
 	}
-	for _, f := range l.replica.SecretFiles {
+	for _, f := range s.at.Replica.SecretFiles {
 		delete(readable, api.SecretRef{Secret: f.Secret, Key: f.Key})
 	}
 	var out []string
-	for ref, value := range l.secrets {
+	for ref, value := range s.secrets {
 		if !readable[ref] {
 			out = append(out, value)
 		}
@@ -86,31 +86,31 @@ func (l *launcher) hidden() []string {
 	return out
 }
 
-func (l *launcher) writeSecrets() error {
-	if len(l.replica.SecretFiles) == 0 {
+func (s *Supplies) writeSecrets() error {
+	if len(s.at.Replica.SecretFiles) == 0 {
 		return nil
 	}
-	dir := filepath.Join(l.dir, dirSecrets)
+	dir := filepath.Join(s.at.Dir, dirSecrets)
 	if err := os.MkdirAll(dir, 0o755); err != nil { // what lies around it is closed
 		return err
 	}
-	for _, f := range l.replica.SecretFiles {
+	for _, f := range s.at.Replica.SecretFiles {
 		ref := api.SecretRef{Secret: f.Secret, Key: f.Key}
 		path := filepath.Join(dir, filepath.Base(f.Name))
-		if err := os.WriteFile(path, []byte(l.secrets[ref]), 0o400); err != nil {
+		if err := os.WriteFile(path, []byte(s.secrets[ref]), 0o400); err != nil {
 			return err
 		}
-		if err := l.giveOne(path); err != nil {
+		if err := s.at.Give(path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dropSecrets removes the files; a launcher that is killed leaves them to the engine, which removes
+// DropSecrets removes the files; a launcher that is killed leaves them to the engine, which removes
 // the whole folder.
-func (l *launcher) dropSecrets() {
-	if err := os.RemoveAll(filepath.Join(l.dir, dirSecrets)); err != nil {
-		l.log.Error("secret files could not be removed", "error", err)
+func (s *Supplies) DropSecrets() {
+	if err := os.RemoveAll(filepath.Join(s.at.Dir, dirSecrets)); err != nil {
+		s.log.Error("secret files could not be removed", "error", err)
 	}
 }

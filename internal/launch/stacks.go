@@ -21,17 +21,17 @@ const dumpWait = 400 * time.Millisecond
 func (w *warden) dump(pids map[int]int) map[int]string {
 	before, asked := map[int]int64{}, false
 	for local, pid := range pids {
-		if p, err := record.Describe(pid); err == nil && w.l.ranks.SpeaksPython(local) && process.Catches(pid, unix.SIGUSR1) {
+		if p, err := record.Describe(pid); err == nil && w.r.ranks.SpeaksPython(local) && process.Catches(pid, unix.SIGUSR1) {
 			before[local] = w.procs.Tails[local].Printed()
 			asked = p.Signal(unix.SIGUSR1) == nil || asked
 		}
 	}
 	if asked {
-		<-w.l.clock.After(dumpWait)
+		<-w.r.clock.After(dumpWait)
 	}
 	out := map[int]string{}
 	for local, n := range before {
-		out[local] = w.l.spool.Masked(w.procs.Tails[local].Words(n))
+		out[local] = w.r.spool.Masked(w.procs.Tails[local].Words(n))
 	}
 	return out
 }
@@ -50,7 +50,7 @@ func (w *warden) profile(local, pid int) string {
 	if v == nil {
 		return ""
 	}
-	fmt.Fprintf(&b, "rank %d pid %d state %c cpu %v step %d\n", w.g.FirstRank+local, pid, v.State, time.Duration(v.Ticks)*process.ClockTick, w.l.ranks.StepOf(local))
+	fmt.Fprintf(&b, "rank %d pid %d state %c cpu %v step %d\n", w.g.FirstRank+local, pid, v.State, time.Duration(v.Ticks)*process.ClockTick, w.r.ranks.StepOf(local))
 	if at := process.WaitsIn(pid); at != "" {
 		fmt.Fprintf(&b, "waits in %s\n", at)
 	}

@@ -36,22 +36,22 @@ func (w *warden) part() bool {
 	if w.parting {
 		return true
 	}
-	recipe := w.l.replica.Recipe
-	if w.ending || w.why != "" || w.reaper.Left == 0 || w.l.ranks.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
+	recipe := w.r.wall.Replica.Recipe
+	if w.ending || w.why != "" || w.reaper.Left == 0 || w.r.ranks.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}
-	if o := w.l.orders.after(w.g.Number); o != nil && !w.fits(o.g) {
+	if o := w.r.words.orders.after(w.g.Number); o != nil && !w.fits(o.g) {
 		return false
 	}
-	able := w.l.ranks.AbleToLeave()
+	able := w.r.ranks.AbleToLeave()
 	for i, ws := range w.reaper.Ends {
 		if ws == nil && !able[i] || ws != nil && !ws.Signaled() && ws.ExitStatus() == 0 {
 			return false
 		}
 	}
-	w.l.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.Left)
-	w.parting, w.pressed, w.late = true, false, w.l.clock.After(leaveGrace)
-	w.l.ranks.Leave()
+	w.r.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.Left)
+	w.parting, w.pressed, w.late = true, false, w.r.clock.After(leaveGrace)
+	w.r.ranks.Leave()
 	return true
 }
 
@@ -63,35 +63,35 @@ func (w *warden) fits(g link.Generation) bool {
 // unasked sees ranks that left by themselves: a collective failed though no process of ours did. If nobody
 // opens another generation for that in a moment, it is the failure.
 func (w *warden) unasked() {
-	left := w.l.ranks.HaveLeft()
+	left := w.r.ranks.HaveLeft()
 	if len(left) == 0 || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		w.alone = nil
 		return
 	}
 	if w.alone == nil {
-		w.alone = w.l.clock.After(culpritGrace)
+		w.alone = w.r.clock.After(culpritGrace)
 	}
 }
 
 // abandoned tells of such a rank as of one that died of another.
 func (w *warden) abandoned() {
 	w.alone = nil
-	local, why, ok := w.l.ranks.FirstLeft()
+	local, why, ok := w.r.ranks.FirstLeft()
 	if !ok || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		return
 	}
 	if !w.g.Hold {
-		w.l.ranks.Dismiss() // nobody opens another one: they end with their own last words
+		w.r.ranks.Dismiss() // nobody opens another one: they end with their own last words
 		return
 	}
 	rank := w.g.FirstRank + local
-	evidence := diagnose.Evidence{Rank: rank, Code: 1, Reason: engine.ReasonNonZero, Words: w.l.spool.Masked(why)}
+	evidence := diagnose.Evidence{Rank: rank, Code: 1, Reason: engine.ReasonNonZero, Words: w.r.spool.Masked(why)}
 	rule := causes().Cause(evidence)
-	w.l.log.Info("a rank left by itself", "rank", rank, "generation", w.g.Number, "cause", rule.ID)
-	w.l.ranks.Failed(&link.RankExit{
-		Rank: rank, Code: 1, Reason: engine.ReasonNonZero, At: w.l.clock.Now(),
+	w.r.log.Info("a rank left by itself", "rank", rank, "generation", w.g.Number, "cause", rule.ID)
+	w.r.ranks.Failed(&link.RankExit{
+		Rank: rank, Code: 1, Reason: engine.ReasonNonZero, At: w.r.clock.Now(),
 		Diagnosis: engine.Diagnosis{
-			Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.l.ranks.StepOf(local),
+			Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.r.ranks.StepOf(local),
 		},
 	})
 	if !w.part() {
@@ -110,15 +110,15 @@ func (w *warden) tooLate() {
 		w.giveUpParting()
 		return
 	}
-	w.pressed, w.late = true, w.l.clock.After(leaveGrace)
+	w.pressed, w.late = true, w.r.clock.After(leaveGrace)
 	for _, i := range missing {
-		w.l.log.Warn("a rank did not leave in time and is killed", "rank", w.g.FirstRank+i, "generation", w.g.Number)
+		w.r.log.Warn("a rank did not leave in time and is killed", "rank", w.g.FirstRank+i, "generation", w.g.Number)
 		p, err := record.Describe(w.rankPID(i))
 		if err == nil {
 			err = p.Signal(unix.SIGKILL)
 		}
 		if err != nil {
-			w.l.log.Warn("it can't be; all are", "error", err)
+			w.r.log.Warn("it can't be; all are", "error", err)
 			w.giveUpParting()
 			return
 		}
@@ -127,7 +127,7 @@ func (w *warden) tooLate() {
 
 // missing are the local ranks that live and have not left.
 func (w *warden) missing() (list []int) {
-	left := w.l.ranks.HaveLeft()
+	left := w.r.ranks.HaveLeft()
 	for i, ws := range w.reaper.Ends {
 		if ws == nil && !left[i] {
 			list = append(list, i)
@@ -147,7 +147,7 @@ func (w *warden) stay() {
 	if !w.parting || w.reaper.Left == 0 || len(w.missing()) > 0 {
 		return
 	}
-	o := w.l.orders.after(w.g.Number)
+	o := w.r.words.orders.after(w.g.Number)
 	if o == nil {
 		return
 	}
@@ -159,8 +159,8 @@ func (w *warden) stay() {
 	err := w.join(o)
 	w.lookOn()
 	if err != nil {
-		w.l.log.Warn("the ranks that left can't go on", "error", err)
-		w.l.standby.End()
+		w.r.log.Warn("the ranks that left can't go on", "error", err)
+		w.r.standby.End()
 		w.superseded = true
 		w.giveUpParting()
 	}
@@ -168,34 +168,34 @@ func (w *warden) stay() {
 
 // join is the next generation in the processes of the last, with new ones for the dead.
 func (w *warden) join(o *order) error {
-	l, g, dead := w.l, o.g, w.dead()
-	if err := l.recordGo(o); err != nil {
+	r, g, dead := w.r, o.g, w.dead()
+	if err := r.recordGo(o); err != nil {
 		return err
 	}
-	s, err := l.prepareRanks(g)
+	s, err := r.prepareRanks(g)
 	if err != nil {
 		return err
 	}
-	l.ranks.Place(s.each)
+	r.ranks.Place(s.Each)
 	w.sweep()
 	for _, i := range dead {
-		start := l.starter()
-		if ready := l.standby.Usable(); ready != nil {
+		start := r.wall.Starter()
+		if ready := r.standby.Usable(); ready != nil {
 			start = ready.Fork
 		}
-		p, err := process.Spawn(s.replica, s.dir, s.env, s.each[i:i+1], i, l.sink(g), start)
+		p, err := process.Spawn(s.Replica, s.Dir, s.Env, s.Each[i:i+1], i, r.sink(g), start)
 		if err != nil {
 			return err
 		}
 		w.procs.Replace(i, g.FirstRank+i, p)
-		w.reaper.Add(p, p.Hear(l.children))
+		w.reaper.Add(p, p.Hear(r.children))
 	}
-	l.log.Info("ranks stayed", "generation", g.Number, "stayed", w.procs.N-len(dead), "new", len(dead))
-	l.said, w.g = g.Number, g
+	r.log.Info("ranks stayed", "generation", g.Number, "stayed", w.procs.N-len(dead), "new", len(dead))
+	r.said, w.g = g.Number, g
 	w.renew()
-	l.runs()
-	l.standby.Keep(g.Hold, s.replica, s.dir, s.env, s.each[0], l.starter())
-	w.tree.Spare = l.standby.Spares()
+	r.runs()
+	r.standby.Keep(g.Hold, s.Replica, s.Dir, s.Env, s.Each[0], r.wall.Starter())
+	w.tree.Spare = r.standby.Spares()
 	return nil
 }
 
@@ -212,7 +212,7 @@ func (w *warden) renew() {
 func (w *warden) sweep() {
 	stats := process.ReadAll()
 	pids, sessions := map[int]bool{}, map[int]bool{}
-	for _, pid := range w.l.ranks.Connected() {
+	for _, pid := range w.r.ranks.Connected() {
 		pids[pid] = true
 		if sid, err := unix.Getsid(pid); err == nil {
 			sessions[sid] = true

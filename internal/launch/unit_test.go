@@ -12,10 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/launch/keeper"
-	"github.com/fermi-cluster/fermi/internal/launch/port"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
-	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -32,7 +29,7 @@ func TestEnviron(t *testing.T) {
 	t.Setenv("TZ", "UTC")
 	t.Setenv("HOME", "/root")
 	t.Setenv("FERMI_RANK", "7")
-	env := environ(r, "/d", nil, credentials{}, (&launcher{}).base(), place{})
+	env := environ(r, "/d", nil, credentials{}, (&Enclosure{}).base(), Place{})
 	for name, want := range map[string]string{
 		"PATH": "/mine", "HOME": "/root", "TZ": "UTC", "SECRET": "", "FERMI_REPLICA": "task-a-worker-1-2", "FERMI_TASK": "", "FERMI_RANK": "",
 		"PYTHONUNBUFFERED": "1", "FERMI_OUTPUT": "/d/output", "TMPDIR": "/d/tmp", "FERMI_HP_N": "100000000", "FERMI_HP_OK": "true", "FERMI_HP_S": "x y",
@@ -42,7 +39,7 @@ func TestEnviron(t *testing.T) {
 		}
 	}
 	r.Env = append(r.Env, api.EnvVar{Name: "PYTHONUNBUFFERED"})
-	if got := process.Lookup(environ(r, "/d", nil, credentials{}, []string{"PYTHONUNBUFFERED=x"}, place{}), "PYTHONUNBUFFERED"); got != "" {
+	if got := process.Lookup(environ(r, "/d", nil, credentials{}, []string{"PYTHONUNBUFFERED=x"}, Place{}), "PYTHONUNBUFFERED"); got != "" {
 		t.Errorf("the user's own value became %q", got)
 	}
 }
@@ -59,16 +56,16 @@ func TestRecipe(t *testing.T) {
 			Table: 2, Hosts: 3,
 		},
 	}
-	l := &launcher{dir: dir}
-	if _, err := settled(r, dir, "lo", link.Generation{Lead: "127.0.0.1:7"}); err == nil {
+	l := &Home{Dir: dir}
+	if _, err := fill(r, dir, "lo", link.Generation{Lead: "127.0.0.1:7"}); err == nil {
 		t.Error("settled without the ports")
 	}
 	for turn, ports := range [][]int{{70, 71}, {80, 81}} { // the next generation replaces what is there
-		got, err := settled(r, dir, "eth0", link.Generation{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports, Hosts: []string{"100.64.4.2", "100.64.4.3"}})
+		got, err := fill(r, dir, "eth0", link.Generation{Lead: "127.0.0.1:" + strconv.Itoa(turn), Ports: ports, Hosts: []string{"100.64.4.2", "100.64.4.3"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.writeRecipe(got, "key"); err != nil {
+		if err := l.WriteRecipe(got, "key"); err != nil {
 			t.Fatal(err)
 		}
 		want := fmt.Sprintf("see %s/recipe/b at 127.0.0.1:%d, %d ${FERMI_PORT_10} 100.64.4.2 100.64.4.3 127.0.0.1 by eth0", dir, turn, ports[1])
@@ -84,14 +81,14 @@ func TestRecipe(t *testing.T) {
 	}
 	folder := filepath.Join(dir, dirRecipe)
 	r.Recipe.Each = nil
-	got, err := settled(r, dir, "lo", link.Generation{Lead: "127.0.0.1:7", Ports: []int{1, 2}})
+	got, err := fill(r, dir, "lo", link.Generation{Lead: "127.0.0.1:7", Ports: []int{1, 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"python", folder + "/x", "${HOME}"}; !slices.Equal(got.Command, want) {
 		t.Errorf("%q", got.Command)
 	}
-	env := environ(got, dir, nil, credentials{}, nil, place{})
+	env := environ(got, dir, nil, credentials{}, nil, Place{})
 	for name, want := range map[string]string{"RANK": "3", "NCCL_DEBUG": "mine", "DUMP": filepath.Join(dir, "output", "d"), "FERMI_RECIPE": folder} {
 		if got := process.Lookup(env, name); got != want {
 			t.Errorf("%s=%q, not %q", name, got, want)
@@ -99,7 +96,7 @@ func TestRecipe(t *testing.T) {
 	}
 	for _, name := range []string{"../a", "a/b", "", "..", "/etc/x"} {
 		r.Recipe.Files = []api.RecipeFile{{Name: name}}
-		if err := l.writeRecipe(r, ""); err == nil {
+		if err := l.WriteRecipe(r, ""); err == nil {
 			t.Errorf("%q was written", name)
 		}
 	}
@@ -127,7 +124,7 @@ func TestFindProgram(t *testing.T) {
 		"folder":            {dir, "", "", process.CodeNotExecutable},
 		"ourselves":         {"fermi", "", process.OwnBinary, 0},
 	} {
-		got, err := (&launcher{steward: steward.New(nil)}).findProgram(c.command, dir, c.path)
+		got, err := (&Home{Steward: steward.New(nil)}).Find(c.command, dir, c.path)
 		var s *process.StartFault
 		if errors.As(err, &s); c.code != 0 && (s == nil || s.Code != c.code) || c.code == 0 && (err != nil || got != c.want) {
 			t.Errorf("%s: %q %v", name, got, err)
@@ -140,8 +137,7 @@ func TestFindProgram(t *testing.T) {
 func TestGroupsOfRanks(t *testing.T) {
 	first, group := 0, 0
 	for _, n := range []int{3, 1, 2} {
-		l := &launcher{replica: engine.Replica{Ranks: n}, saves: &keeper.Keeper{}, socket: &rankset.Socket{}, ports: &port.Set{Serve: &port.Reservation{}}}
-		each := l.rankEnviron(engine.Replica{}, link.Generation{Number: 1, FirstRank: first, World: 6, Group: group, Groups: 3, Lead: "127.0.0.1:1"})
+		each := rankEnviron(engine.Replica{Ranks: n}, link.Generation{Number: 1, FirstRank: first, World: 6, Group: group, Groups: 3, Lead: "127.0.0.1:1"}, RankPlace{})
 		for local, env := range each {
 			for name, want := range map[string]int{"RANK": first + local, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": n, "GROUP_RANK": group, "GROUP_WORLD_SIZE": 3, "WORLD_SIZE": 6} {
 				if got := process.Lookup(env, name); got != strconv.Itoa(want) {

@@ -14,9 +14,9 @@ import (
 const readEvery = 30 * time.Second // the driver is asked for devices
 
 // watchDevices asks the driver again and again, until ctx ends. A driver that hangs is not waited for.
-func (l *launcher) watchDevices(ctx context.Context) {
-	devices := l.replica.Devices
-	if l.readings == nil || len(devices) == 0 || slices.ContainsFunc(devices, func(d api.Device) bool { return d.Virtual }) {
+func (r *runner) watchDevices(ctx context.Context) {
+	devices := r.wall.Replica.Devices
+	if r.readings == nil || len(devices) == 0 || slices.ContainsFunc(devices, func(d api.Device) bool { return d.Virtual }) {
 		return
 	}
 	done := make(chan []engine.Reading, 1)
@@ -24,10 +24,10 @@ func (l *launcher) watchDevices(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.clock.After(readEvery):
+		case <-r.clock.After(readEvery):
 		}
 		go func() {
-			list, _ := l.readings(devices)
+			list, _ := r.readings(devices)
 			done <- list
 		}()
 		select {
@@ -37,7 +37,7 @@ func (l *launcher) watchDevices(ctx context.Context) {
 			if len(list) == 0 {
 				return // no driver: nor will there be
 			}
-			l.ranks.Uses(func(use *link.Use) { rankset.AddReadings(use, list, readEvery) })
+			r.ranks.Uses(func(use *link.Use) { rankset.AddReadings(use, list, readEvery) })
 		}
 	}
 }

@@ -20,21 +20,21 @@ import (
 
 // supervise watches a generation until nothing of its tree is left. more: it is worth waiting for
 // another generation; until: how long what is left may take otherwise.
-func (l *launcher) supervise(ctx context.Context, procs *process.Set, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
+func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
 	w := &warden{
-		l: l, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(l.children), &l.spent),
-		failures: map[int]failure{}, leftThen: -1, drag: process.Drag{Clock: l.clock},
-		tree: l.processTree(),
+		r: r, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(r.children), &r.spent),
+		failures: map[int]failure{}, leftThen: -1, drag: process.Drag{Clock: r.clock},
+		tree: r.processTree(),
 	}
 	w.oomBefore, w.forksBefore = w.tree.OOMKills(), w.tree.ForksRefused()
-	if l.replica.Inside == "" {
-		w.meter = rankset.NewMeter(w.tree, l.spent.CPU, l.clock.Now())
+	if r.wall.Replica.Inside == "" {
+		w.meter = rankset.NewMeter(w.tree, r.spent.CPU, r.clock.Now())
 	}
-	if !record.Exists(l.dir, record.FileStart) {
-		l.begun(procs.PIDs[0])
+	if !record.Exists(r.wall.Dir, record.FileStart) {
+		r.begun(procs.PIDs[0])
 	}
-	if d := l.replica.RunTimeout.Std(); d > 0 && !l.timed {
-		l.deadline, l.timed = l.clock.After(d), true
+	if d := r.wall.Replica.RunTimeout.Std(); d > 0 && !r.timed {
+		r.deadline, r.timed = r.clock.After(d), true
 	}
 	w.ctx = ctx
 	w.lookOn()
@@ -49,7 +49,7 @@ func (w *warden) lookOn() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { w.watchProgress(ctx) })
-	wg.Go(func() { w.l.watchDevices(ctx) })
+	wg.Go(func() { w.r.watchDevices(ctx) })
 	w.lookAway = func() {
 		cancel()
 		wg.Wait()
@@ -57,24 +57,24 @@ func (w *warden) lookOn() {
 }
 
 // processTree is every process of the replica at this moment.
-func (l *launcher) processTree() *process.Tree {
+func (r *runner) processTree() *process.Tree {
 	return &process.Tree{
-		Self: os.Getpid(), Group: l.group, Mark: []byte("FERMI_REPLICA=" + string(l.replica.Name)), Log: l.log, Spare: l.standby.Spares(), Own: l.helpers.all,
+		Self: os.Getpid(), Group: r.wall.Group, Mark: []byte("FERMI_REPLICA=" + string(r.wall.Replica.Name)), Log: r.log, Spare: r.standby.Spares(), Own: r.wall.Helpers,
 	}
 }
 
 // begun says, once, that the user's work runs, or that a spare waits.
-func (l *launcher) begun(pid int) {
-	at := l.clock.Now()
-	if err := record.Write(l.dir, record.FileStart, process.StartRecord(pid, l.cgroupPath(), at)); err != nil {
-		l.log.Error("start can't be recorded", "error", err) // go.json alone keeps a second start away
+func (r *runner) begun(pid int) {
+	at := r.clock.Now()
+	if err := record.Write(r.wall.Dir, record.FileStart, process.StartRecord(pid, r.wall.GroupPath(), at)); err != nil {
+		r.log.Error("start can't be recorded", "error", err) // go.json alone keeps a second start away
 	}
-	l.client.Started(at, pid)
+	r.client.Started(at, pid)
 }
 
 // warden is the loop around a living tree.
 type warden struct {
-	l         *launcher
+	r         *runner
 	g         link.Generation
 	procs     *process.Set
 	tree      *process.Tree
@@ -114,58 +114,58 @@ const (
 
 // watch returns when the ranks have ended and no other of the tree is left.
 func (w *warden) watch(ctx context.Context) {
-	l := w.l
-	usage, look := l.clock.After(usageEvery), l.clock.After(keeper.StopPoll)
+	r := w.r
+	usage, look := r.clock.After(usageEvery), r.clock.After(keeper.StopPoll)
 	cancelled := ctx.Done()
-	l.stop.Look() // one that came between the last look and the start
+	r.words.stop.Look() // one that came between the last look and the start
 	defer w.drag.End()
 	for !w.over() {
 		w.stay()
 		select {
-		case <-l.children:
+		case <-r.children:
 		case <-w.tick:
 			w.press()
-		case p := <-l.probes:
+		case p := <-r.words.probes:
 			w.probe(p)
 		case <-w.drag.Tick:
 			_ = w.drag.Turn() // one that has ended is let go
 		case <-w.culprit:
 			w.culprit = nil
 			w.blame()
-		case <-l.orders.wake:
-			if l.orders.after(w.g.Number) != nil && !w.superseded {
+		case <-r.words.orders.wake:
+			if r.words.orders.after(w.g.Number) != nil && !w.superseded {
 				if w.superseded = true; !w.part() {
 					w.cut()
 				}
 			}
-		case <-l.ranks.Moved:
+		case <-r.ranks.Moved:
 			w.unasked()
 		case <-w.late:
 			w.tooLate()
 		case <-w.alone:
 			w.abandoned()
-		case <-l.stop.Asked():
-			grace, _ := l.stop.Wish()
-			l.ranks.Stop(grace, "stopped")
+		case <-r.words.stop.Asked():
+			grace, _ := r.words.stop.Wish()
+			r.ranks.Stop(grace, "stopped")
 			w.end(engine.ReasonStopped, grace)
 		case <-cancelled:
 			cancelled = nil
-			w.end(engine.ReasonStopped, l.replica.StopGrace.Std())
-		case w.diskText = <-l.overDisk:
-			w.end(engine.ReasonDiskLimit, min(diskGrace, l.replica.StopGrace.Std()))
-		case <-l.deadline:
-			l.deadline = nil
-			w.end(engine.ReasonTimedOut, l.replica.StopGrace.Std())
+			w.end(engine.ReasonStopped, r.wall.Replica.StopGrace.Std())
+		case w.diskText = <-r.overDisk:
+			w.end(engine.ReasonDiskLimit, min(diskGrace, r.wall.Replica.StopGrace.Std()))
+		case <-r.deadline:
+			r.deadline = nil
+			w.end(engine.ReasonTimedOut, r.wall.Replica.StopGrace.Std())
 		case <-look:
-			look = l.clock.After(keeper.StopPoll)
-			l.stop.Look()
+			look = r.clock.After(keeper.StopPoll)
+			r.words.stop.Look()
 		case <-usage:
-			usage = l.clock.After(usageEvery)
-			u := w.tree.Usage(l.spent.CPU, l.clock.Now())
-			l.spent.Peak = max(l.spent.Peak, u.Peak)
-			u.Peak = l.spent.Peak
-			l.client.Usage(u)
-			w.meter.Note(l.ranks, u)
+			usage = r.clock.After(usageEvery)
+			u := w.tree.Usage(r.spent.CPU, r.clock.Now())
+			r.spent.Peak = max(r.spent.Peak, u.Peak)
+			u.Peak = r.spent.Peak
+			r.client.Usage(u)
+			w.meter.Note(r.ranks, u)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (w *warden) over() bool {
 	}
 	if !w.resting {
 		w.resting = true
-		w.end("", min(restGrace, w.l.replica.StopGrace.Std()))
+		w.end("", min(restGrace, w.r.wall.Replica.StopGrace.Std()))
 	}
 	return false
 }
@@ -206,15 +206,15 @@ func (w *warden) failed() {
 	found, victim := w.firstCause()
 	e := w.exit()
 	rank := w.g.FirstRank + w.reaper.First
-	w.l.log.Info("a rank failed", "rank", rank, "generation", w.g.Number, "code", e.Code, "reason", e.Reason, "signal", e.Signal, "cause", e.Cause)
+	w.r.log.Info("a rank failed", "rank", rank, "generation", w.g.Number, "code", e.Code, "reason", e.Reason, "signal", e.Signal, "cause", e.Cause)
 	if w.g.Hold {
-		w.l.ranks.Failed(&link.RankExit{
+		w.r.ranks.Failed(&link.RankExit{
 			Rank: rank, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Message: e.Message, At: found, Diagnosis: e.Diagnosis,
 		})
 	}
 	if victim && w.reaper.Left > 0 && !w.ending {
 		if !w.patient {
-			w.patient, w.culprit = true, w.l.clock.After(culpritGrace)
+			w.patient, w.culprit = true, w.r.clock.After(culpritGrace)
 		}
 		return
 	}
@@ -235,7 +235,7 @@ func (w *warden) blame() {
 // cut kills the tree at once, without asking.
 func (w *warden) cut() {
 	w.ending = true
-	w.kill = w.l.clock.Now()
+	w.kill = w.r.clock.Now()
 	for pid := range w.reaper.Main { // our children, not yet reaped: no look at /proc is needed
 		if !slices.ContainsFunc(w.tree.Spare, func(p record.Process) bool { return p.PID == pid }) {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -243,7 +243,7 @@ func (w *warden) cut() {
 	}
 	w.tree.Signal(unix.SIGKILL) // and what they left
 	w.poll = pollMin
-	w.tick = w.l.clock.After(w.poll)
+	w.tick = w.r.clock.After(w.poll)
 }
 
 // end asks the tree to end and sets the moment from which it is killed; an earlier one stays.
@@ -257,16 +257,16 @@ func (w *warden) end(why string, grace time.Duration) {
 		w.drag.End()
 		w.tree.Signal(unix.SIGTERM)
 	}
-	if at := w.l.clock.Now().Add(grace); w.kill.IsZero() || at.Before(w.kill) {
+	if at := w.r.clock.Now().Add(grace); w.kill.IsZero() || at.Before(w.kill) {
 		w.kill = at
 	}
 	w.poll = pollMin
-	w.tick = w.l.clock.After(min(w.poll, max(grace, 0)))
+	w.tick = w.r.clock.After(min(w.poll, max(grace, 0)))
 }
 
 // press kills once the grace is over. It never gives up: while a process lives, its cards are not free.
 func (w *warden) press() {
-	now := w.l.clock.Now()
+	now := w.r.clock.Now()
 	if !now.Before(w.kill) {
 		w.tree.Signal(unix.SIGKILL)
 	}
@@ -275,7 +275,7 @@ func (w *warden) press() {
 	if left := w.kill.Sub(now); left > 0 {
 		wait = min(wait, left)
 	}
-	w.tick = w.l.clock.After(wait)
+	w.tick = w.r.clock.After(wait)
 }
 
 // exit says how it ended and why: as the rank that failed first did.
@@ -289,8 +289,8 @@ func (w *warden) exit() engine.Exit {
 			e.Reason = engine.ReasonLeftEarly
 		}
 	}
-	e.CPUTime = w.l.spent.CPU
-	e.PeakBytes = max(w.l.spent.Peak, w.l.spent.MaxRSS, w.tree.GroupPeak())
+	e.CPUTime = w.r.spent.CPU
+	e.PeakBytes = max(w.r.spent.Peak, w.r.spent.MaxRSS, w.tree.GroupPeak())
 	oom := w.tree.OOMKills() > w.oomBefore
 	switch {
 	case w.why == engine.ReasonStopped || w.superseded:
@@ -299,11 +299,11 @@ func (w *warden) exit() engine.Exit {
 		e.Reason, e.Message = engine.ReasonDiskLimit, w.diskText
 	case w.why == engine.ReasonTimedOut:
 		e.Reason = engine.ReasonTimedOut
-		e.Message = fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.l.replica.RunTimeout).Pack()
+		e.Message = fault.T("It ran longer than its run timeout of %v and was stopped.", "运行时间超过上限 %v，已被停止。", w.r.wall.Replica.RunTimeout).Pack()
 	case oom && e.Reason != engine.ReasonSucceeded:
 		e.Reason = engine.ReasonOutOfMemory
 		e.Message = fault.T("It needed more memory than its limit of %v; ask for more memory, or use less.",
-			"内存超过上限 %v；请申请更多内存或减少使用。", w.l.replica.Resources.Memory).Pack()
+			"内存超过上限 %v；请申请更多内存或减少使用。", w.r.wall.Replica.Resources.Memory).Pack()
 
 	case w.failures[first].crowded && e.Reason != engine.ReasonSucceeded:
 		e.Reason = engine.ReasonProcessLimit
@@ -321,5 +321,5 @@ func (w *warden) lastUntil() time.Time {
 	if w.why != "" {
 		return w.kill
 	}
-	return w.l.clock.Now().Add(w.l.replica.StopGrace.Std())
+	return w.r.clock.Now().Add(w.r.wall.Replica.StopGrace.Std())
 }

@@ -52,11 +52,12 @@ var ownPaths = map[string]map[string][]string{
 	// The replica's folder and its records, which no tenant can enter.
 	"credential.go":  {"write": {"os.Mkdir", "os.WriteFile"}},
 	"environ.go":     {"writeHyper": {"os.WriteFile"}},
-	"launch.go":      {"Run": {"os.OpenFile"}, "run": {"filepath.EvalSymlinks"}},
-	"recipe.go":      {"writeRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
-	"secret.go":      {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "dropSecrets": {"os.RemoveAll"}},
+	"launch.go":      {"Run": {"os.OpenFile"}, "settle": {"filepath.EvalSymlinks"}},
+	"recipe.go":      {"WriteRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
+	"secret.go":      {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "DropSecrets": {"os.RemoveAll"}},
 	"spool/spool.go": {"Open": {"os.OpenFile"}},
-	"tenant.go":      {"makeFolders": {"os.Mkdir", "os.Chmod"}, "giveOne": {"os.Lchown"}, "walled": {"inside.Start"}},
+	"tenant.go":      {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
+	"wall.go":        {"walled": {"inside.Start"}},
 	"sdk.go":         {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
 	"process/standby.go": {
 		"start": {"os.OpenFile"},             // /dev/null
@@ -64,10 +65,10 @@ var ownPaths = map[string]map[string][]string{
 	},
 	"rankset/socket.go": {"OpenSocket": {"os.Open", "os.Remove", "os.Chmod", "os.Rename"}}, // made in the replica's folder, moved into its /tmp: a rename follows no link
 	// Folders directly in /dev/shm, which is root's and sticky.
-	"memory.go": {"makeSharedMemory": {"os.RemoveAll", "os.Mkdir"}, "dropSharedMemory": {"os.RemoveAll"}},
+	"memory.go": {"MakeMemory": {"os.RemoveAll", "os.Mkdir"}, "DropMemory": {"os.RemoveAll"}},
 	"image.go":  {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
 	// The machine's own names and name servers, and the replica's folder.
-	"network.go": {"name": {"os.ReadFile", "os.WriteFile"}},
+	"network.go": {"Name": {"os.ReadFile", "os.WriteFile"}},
 	// What other launchers handed us, in a folder of root's.
 	"keeper/peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
 	// The kernel's: /proc, /dev/null, this program.
