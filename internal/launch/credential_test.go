@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -153,14 +154,14 @@ func TestCredentialsInALife(t *testing.T) {
 			t.Errorf("no %q in the log:\n%s", want, log)
 		}
 	}
-	auth := basicAuth(api.RegistryCredential{Username: "li", Password: "plAnted-1"})
+	auth := base64.StdEncoding.EncodeToString([]byte("li:plAnted-1"))
 	if strings.Contains(log, "plAnted-") || strings.Contains(log, auth) {
 		t.Errorf("the log shows a value:\n%s", log)
 	}
 	if got, _ := r.stored("c"); got != fmt.Sprintf("{\"auths\":{\"hub.example.org\":{\"auth\":%q}}}\n", auth) {
 		t.Errorf("the process saw %q", got)
 	}
-	if _, err := os.Stat(filepath.Join(r.dir, dirSecrets)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(r.dir, "secrets")); !os.IsNotExist(err) {
 		t.Errorf("the files are still there: %v", err)
 	}
 	delete(w.secrets, api.SecretRef{Secret: "hub", Key: "password"})

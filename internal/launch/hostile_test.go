@@ -284,7 +284,7 @@ func TestHostileFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	inspect.FactsOf(e.Steward, []string{"python3"}, []string{"PATH=" + code + ":" + defaultPath, "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.Dir)
+	inspect.FactsOf(e.Steward, []string{"python3"}, []string{"PATH=" + code + ":/usr/bin:/bin", "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.Dir)
 	if _, err := e.Steward.Text(pipe, 10); err == nil || time.Since(began) > 10*time.Second {
 		t.Error(err, time.Since(began))
 	}
@@ -304,7 +304,7 @@ func TestStewardComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Close()
-		pid := e.helpers.all()[len(e.helpers.all())-1].PID
+		pid := e.Helpers()[len(e.Helpers())-1].PID
 		status, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "status"))
 		if err != nil {
 			t.Fatal(err)
@@ -321,7 +321,7 @@ func TestStewardComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(e.helpers.all()); n > 3 {
+	if n := len(e.Helpers()); n > 3 {
 		t.Errorf("%d helpers", n)
 	}
 }
