@@ -19,9 +19,9 @@ const diskGrace = 5 * time.Second
 func (r *runner) holdDisk() *disk.Watch {
 	switch limit := r.wall.Replica.Resources.EphemeralDisk; {
 	case limit > 0:
-		return disk.New(r.wall.Dir, int64(limit), r.clock, r.wall.everybody)
+		return disk.New(r.wall.Dir, int64(limit), r.clock, r.wall.Everybody)
 	case r.wall.Tenant.UID != 0:
-		return disk.Loose(r.wall.Dir, r.clock, r.wall.everybody)
+		return disk.Loose(r.wall.Dir, r.clock, r.wall.Everybody)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/inspect"
 	"github.com/fermi-cluster/fermi/internal/launch/keeper"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
+	"github.com/fermi-cluster/fermi/internal/launch/setup"
 	"github.com/fermi-cluster/fermi/internal/launch/shm"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -35,7 +36,7 @@ const canary = "a secret that only root may read"
 
 // estate is a launcher of a tenant with a real steward, and what it must not touch.
 type estate struct {
-	*Enclosure
+	*setup.Enclosure
 	saves  *keeper.Keeper
 	w      *world
 	secret string            // a file of root's
@@ -52,8 +53,8 @@ func tenantLauncher(t *testing.T, change func(*engine.Replica)) *estate {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	home := &Home{Dir: r.dir, Replica: r.spec, Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Folders: w.folders}
-	e.Enclosure = Enclose(home, nil, log)
+	home := &setup.Home{Dir: r.dir, Replica: r.spec, Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Folders: w.folders}
+	e.Enclosure = setup.Enclose(home, nil, log)
 	e.saves = keeper.New(keeper.Config{
 		Replica: r.spec, Ranks: rankset.New(1, func(link.Ranks) {}), Slots: home.Slots, Code: home.Code, Steward: home.Steward, Clock: clock.Real, Log: log,
 	})

@@ -25,6 +25,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
+	"github.com/fermi-cluster/fermi/internal/launch/setup"
 	"github.com/fermi-cluster/fermi/internal/launch/spool"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -57,7 +58,7 @@ type tools struct {
 // launcher is one Run: the records, the link, signals, and the hand-over.
 type launcher struct {
 	tools
-	home  *Home
+	home  *setup.Home
 	words *commands
 	// giveUp is closed when the hand-over has waited long enough.
 	giveUp   chan struct{}
@@ -108,7 +109,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
-	l := &launcher{tools: tools{clock: cfg.Clock, log: cfg.Log}, home: &Home{Dir: cfg.Dir}, giveUp: make(chan struct{}), patience: cfg.GiveUp, children: make(chan struct{}, 1)}
+	l := &launcher{tools: tools{clock: cfg.Clock, log: cfg.Log}, home: &setup.Home{Dir: cfg.Dir}, giveUp: make(chan struct{}), patience: cfg.GiveUp, children: make(chan struct{}, 1)}
 	if err := l.run(ctx, cfg); err != nil {
 		l.log.Error("launcher ended", "error", err)
 		return err
@@ -148,7 +149,7 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 		return errors.New("an earlier launcher was lost after its go; the engine must settle this replica")
 	}
 	group, gerr := cgroup.Load(l.home.Dir)
-	wall := Enclose(l.home, group, l.log)
+	wall := setup.Enclose(l.home, group, l.log)
 	defer wall.Dismiss()
 	var settled func() error
 	if !exited {
@@ -224,7 +225,7 @@ func (l *launcher) settle() (ends record.Link, err error) {
 }
 
 // newRunner puts together who runs the generations; it starts nothing.
-func (l *launcher) newRunner(cfg Config, wall *Enclosure, ends record.Link) *runner {
+func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link) *runner {
 	n := max(l.home.Replica.Ranks, 1)
 	ranks := rankset.New(n, l.client.Ranks)
 	ranks.Log = l.log
@@ -235,7 +236,7 @@ func (l *launcher) newRunner(cfg Config, wall *Enclosure, ends record.Link) *run
 	})
 	l.words.ranks, l.words.saves = ranks, saves
 	return &runner{
-		tools: l.tools, wall: wall, supplies: NewSupplies(wall, l.client, l.spool, ends.Images, ends.ImageUID, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
+		tools: l.tools, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends.Images, ends.ImageUID, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
 		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: make(chan string),
 	}
 }

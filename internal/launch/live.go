@@ -20,6 +20,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/port"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
+	"github.com/fermi-cluster/fermi/internal/launch/setup"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
@@ -29,8 +30,8 @@ var errStopped = errors.New("stopped before it started")
 // runner runs the generations of a replica, one after the other. It is one goroutine's.
 type runner struct {
 	tools
-	wall     *Enclosure
-	supplies *Supplies
+	wall     *setup.Enclosure
+	supplies *setup.Supplies
 	words    *commands
 	ranks    *rankset.Set
 	saves    *keeper.Keeper
@@ -235,7 +236,7 @@ func recipePorts(r engine.Replica) int {
 }
 
 // prepareRanks makes everything ready for the ranks of a generation.
-func (r *runner) prepareRanks(g link.Generation) (s Stage, err error) {
+func (r *runner) prepareRanks(g link.Generation) (s setup.Stage, err error) {
 	if s, err = r.stage(g); err != nil {
 		return s, err
 	}
@@ -288,8 +289,8 @@ func (r *runner) sink(g link.Generation) process.Sink {
 }
 
 // stage is what ranks of a generation would be started with; it changes nothing.
-func (r *runner) stage(g link.Generation) (Stage, error) {
-	return r.supplies.Stage(g, RankPlace{Socket: r.socket.Path, Memory: r.wall.Memory, Resume: r.saves.ResumeFrom(), Port: r.ports.Serve.Port, Peers: r.saves.HasPeers()})
+func (r *runner) stage(g link.Generation) (setup.Stage, error) {
+	return r.supplies.Stage(g, setup.RankPlace{Socket: r.socket.Path, Memory: r.wall.Memory, Resume: r.saves.ResumeFrom(), Port: r.ports.Serve.Port, Peers: r.saves.HasPeers()})
 }
 
 // leave lets go of what the ranks had; none runs any more.

@@ -1,4 +1,4 @@
-package launch
+package setup
 
 import (
 	"errors"
@@ -144,8 +144,8 @@ func wallFault(r engine.Replica, err error) error {
 	return err
 }
 
-// everybody is the processes of the replica, the launcher too.
-func (e *Enclosure) everybody() (pids []int) {
+// Everybody is the processes of the replica, the launcher too.
+func (e *Enclosure) Everybody() (pids []int) {
 	if e.Group != nil {
 		pids, _ = e.Group.Pids()
 		return pids

@@ -1,8 +1,9 @@
-package launch
+package setup
 
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
@@ -163,4 +165,20 @@ func writeHyper(r engine.Replica, dir string) error {
 		return fmt.Errorf("encode hyper-parameters: %w", err)
 	}
 	return os.WriteFile(filepath.Join(dir, fileHyper), append(data, '\n'), 0o600)
+}
+
+// What a rank of a task with several roles knows of each: as variables when it starts, and over its
+// socket when replicas are elsewhere later on.
+
+// roleEnviron sets FERMI_ROLE_<NAME>_*.
+func roleEnviron(env *env, r link.Role) {
+	name := "FERMI_ROLE_" + strings.ToUpper(strings.ReplaceAll(r.Name, "-", "_")) + "_"
+	hosts := make([]string, len(r.Addresses))
+	for i, address := range r.Addresses {
+		hosts[i], _, _ = net.SplitHostPort(address) // link has checked it; "": not known
+	}
+	env.set(name+"ADDRS", strings.Join(r.Addresses, ","))
+	env.set(name+"HOSTS", strings.Join(hosts, ","))
+	env.set(name+"REPLICAS", strconv.Itoa(r.Replicas))
+	env.set(name+"RANKS", strconv.Itoa(r.Ranks))
 }

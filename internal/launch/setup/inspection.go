@@ -1,4 +1,4 @@
-package launch
+package setup
 
 import (
 	"github.com/fermi-cluster/fermi/internal/launch/inspect"

@@ -1,4 +1,4 @@
-package launch
+package setup
 
 import (
 	"encoding/base64"
