@@ -13,31 +13,41 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// watchProgress is the warden's look at silent ranks.
-func (w *warden) watchProgress(ctx context.Context) {
-	for last := w.r.clock.Now(); ; {
+// witness looks at the ranks of a generation that make no progress, and says what they do.
+type witness struct {
+	tools
+	ranks *rankset.Set
+	procs *process.Set
+	g     link.Generation
+	drag  *process.Drag
+	pid   func(local int) int // of a rank; 0: it was not found
+}
+
+// watch looks at silent ranks until ctx ends.
+func (w *witness) watch(ctx context.Context) {
+	for last := w.clock.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.r.clock.After(rankset.StallTick):
+		case <-w.clock.After(rankset.StallTick):
 		}
-		now := w.r.clock.Now()
+		now := w.clock.Now()
 		if gap := now.Sub(last); gap > 4*rankset.StallTick {
-			w.r.ranks.Slept(gap)
+			w.ranks.Slept(gap)
 		}
 		last = now
-		for _, local := range w.r.ranks.Unnamed(now) {
-			w.r.ranks.Name(local, w.rankPID(local))
+		for _, local := range w.ranks.Unnamed(now) {
+			w.ranks.Name(local, w.pid(local))
 		}
-		if alarm, sure := w.r.ranks.Silence(now, w.drag.Look()); alarm {
+		if alarm, sure := w.ranks.Silence(now, w.drag.Look()); alarm {
 			w.testify(now, sure)
 		}
 	}
 }
 
 // testify gathers what every rank does, tells the leader and the user's log.
-func (w *warden) testify(now time.Time, sure bool) {
-	pids := w.r.ranks.Connected()
+func (w *witness) testify(now time.Time, sure bool) {
+	pids := w.ranks.Connected()
 	frames := w.dump(pids)
 	var states []link.RankState
 	kernel := map[int][]fault.Text{} // by rank
@@ -47,22 +57,22 @@ func (w *warden) testify(now time.Time, sure bool) {
 		if v == nil {
 			continue
 		}
-		s := w.r.ranks.StateOf(local, now)
+		s := w.ranks.StateOf(local, now)
 		s.State, s.Waits = v.State, process.WaitsIn(pid)
 		s.Collective, s.Backward = collective.MatchString(frames[local]), backward.MatchString(frames[local])
 		states, kernel[s.Rank] = append(states, s), process.InKernel(pid)
 	}
 	slices.SortFunc(states, func(a, b link.RankState) int { return a.Rank - b.Rank })
-	w.r.log.Warn("ranks make no progress", "generation", w.g.Number, "sure", sure, "ranks", len(states))
+	w.log.Warn("ranks make no progress", "generation", w.g.Number, "sure", sure, "ranks", len(states))
 	for _, s := range states {
-		w.r.spool.Notice("%s", fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
+		w.spool.Notice("%s", fault.T("rank %d: no progress since step %d, for %s; state %s, waits in %s", "rank %d：自第 %d 步起 %s 无进展；状态 %s，等待于 %s",
 			s.Rank, s.Step, s.Silent.Round(100*time.Millisecond), strconv.QuoteRune(rune(s.State)), orDash(s.Waits)).Pack())
 		for _, line := range kernel[s.Rank] {
-			w.r.spool.Notice("%s", fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}.Pack())
+			w.spool.Notice("%s", fault.Text{EN: fmt.Sprintf("rank %d: %s", s.Rank, line.EN), ZH: fmt.Sprintf("rank %d：%s", s.Rank, line.In("zh"))}.Pack())
 		}
 	}
 	if len(states) > 0 {
-		w.r.ranks.Hung(states, now)
+		w.ranks.Hung(states, now)
 	}
 }
 

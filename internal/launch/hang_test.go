@@ -26,7 +26,7 @@ func TestAHangIsShown(t *testing.T) {
 	var told link.Ranks
 	r := rankset.New(2, func(m link.Ranks) { told = m })
 	r.Begin(link.Generation{Number: 1, World: 2})
-	w := &warden{r: &runner{ranks: r, tools: tools{spool: s, log: quiet, clock: clock.Real}}, procs: &process.Set{N: 2}}
+	w := &witness{ranks: r, tools: tools{spool: s, log: quiet, clock: clock.Real}, procs: &process.Set{N: 2}, drag: &process.Drag{}}
 	for i := range 2 {
 		r.Printed(i, 7, false, 1)
 		r.Name(i, asleep(t))

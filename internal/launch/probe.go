@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
@@ -53,7 +54,7 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	switch p.Kind {
 	case probeProfile:
 		w.drag.Rest()
-		return w.profile(local, pid), refused
+		return w.witness.profile(local, pid), refused
 	case probeKill:
 		err = proc.Signal(unix.SIGKILL)
 	case probeStop:
@@ -62,7 +63,7 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	case probeSlow:
 		err = w.drag.Begin(proc)
 	case probeOOM:
-		return "", w.fillMemory(pid)
+		return "", fillMemory(w.r.wall.Group, pid)
 	case probeNode: // after the answer
 	case probeNet:
 		var cut int
@@ -80,8 +81,8 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 
 // fillMemory takes the memory of the replica's group until the kernel kills in it: the rank first, which is
 // made the dearest. What takes it is of the tree, and ends with it.
-func (w *warden) fillMemory(rank int) (refused fault.Text) {
-	if w.r.wall.Group.MemoryLimit() == 0 {
+func fillMemory(group *cgroup.Group, rank int) (refused fault.Text) {
+	if group.MemoryLimit() == 0 {
 		return fault.T("Nothing holds the replica to a memory limit of its own, so the whole machine would run out; set resources.memory, on a node that is no demo.",
 			"该副本没有实际生效的内存上限，整机会耗尽内存；请设置 resources.memory，并使用非演示节点。")
 	}
@@ -108,10 +109,8 @@ func (w *warden) rankPID(local int) int {
 	if pid := w.r.ranks.Connected()[local]; pid != 0 {
 		return pid
 	}
-	for pid, i := range w.reaper.Main {
-		if i == local {
-			return pid
-		}
+	if pid := w.reaper.PIDOf(local); pid != 0 {
+		return pid
 	}
 	if w.procs.Tree == nil {
 		return 0 // behind the standby's wall, and it never connected

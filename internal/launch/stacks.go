@@ -18,20 +18,20 @@ const dumpWait = 400 * time.Millisecond
 
 // dump asks the Python ranks for their stacks, which go to their log (the SDK answers SIGUSR1), and
 // gives what each printed. A rank of an unmodified script is only looked at from outside.
-func (w *warden) dump(pids map[int]int) map[int]string {
+func (w *witness) dump(pids map[int]int) map[int]string {
 	before, asked := map[int]int64{}, false
 	for local, pid := range pids {
-		if p, err := record.Describe(pid); err == nil && w.r.ranks.SpeaksPython(local) && process.Catches(pid, unix.SIGUSR1) {
+		if p, err := record.Describe(pid); err == nil && w.ranks.SpeaksPython(local) && process.Catches(pid, unix.SIGUSR1) {
 			before[local] = w.procs.Tails[local].Printed()
 			asked = p.Signal(unix.SIGUSR1) == nil || asked
 		}
 	}
 	if asked {
-		<-w.r.clock.After(dumpWait)
+		<-w.clock.After(dumpWait)
 	}
 	out := map[int]string{}
 	for local, n := range before {
-		out[local] = w.r.spool.Masked(w.procs.Tails[local].Words(n))
+		out[local] = w.spool.Masked(w.procs.Tails[local].Words(n))
 	}
 	return out
 }
@@ -44,13 +44,13 @@ var collective = regexp.MustCompile(`(?m)\(most recent call first\):\n(?:.*\n){0
 var backward = regexp.MustCompile(`\(most recent call first\):\n.*torch/autograd/\w+\.py", line \d+,? in (?:backward|_engine_run_backward)`)
 
 // profile is what one rank does at this moment, as text.
-func (w *warden) profile(local, pid int) string {
+func (w *witness) profile(local, pid int) string {
 	var b bytes.Buffer
 	v := new(process.Census).VitalsOf(pid, true)
 	if v == nil {
 		return ""
 	}
-	fmt.Fprintf(&b, "rank %d pid %d state %c cpu %v step %d\n", w.g.FirstRank+local, pid, v.State, time.Duration(v.Ticks)*process.ClockTick, w.r.ranks.StepOf(local))
+	fmt.Fprintf(&b, "rank %d pid %d state %c cpu %v step %d\n", w.g.FirstRank+local, pid, v.State, time.Duration(v.Ticks)*process.ClockTick, w.ranks.StepOf(local))
 	if at := process.WaitsIn(pid); at != "" {
 		fmt.Fprintf(&b, "waits in %s\n", at)
 	}

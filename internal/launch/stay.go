@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,16 +22,6 @@ import (
 // restart can be slower than a full one. A variable, so that tests on a slow machine can wait for longer.
 var leaveGrace = 2 * time.Second
 
-// dead are the local ranks that have ended.
-func (w *warden) dead() (list []int) {
-	for i, ws := range w.reaper.Ends {
-		if ws != nil {
-			list = append(list, i)
-		}
-	}
-	return list
-}
-
 // part has the ranks leave instead of killing them. False: they can't, or it is too late.
 func (w *warden) part() bool {
 	if w.parting {
@@ -40,7 +31,7 @@ func (w *warden) part() bool {
 	if w.ending || w.why != "" || w.reaper.Left == 0 || w.r.ranks.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}
-	if o := w.r.words.orders.after(w.g.Number); o != nil && !w.fits(o.g) {
+	if o := w.r.words.orders.after(w.g.Number); o != nil && !fits(w.g, o.g) {
 		return false
 	}
 	able := w.r.ranks.AbleToLeave()
@@ -56,8 +47,8 @@ func (w *warden) part() bool {
 }
 
 // fits says that the ranks keep their numbers: what else depends on them they can't be told.
-func (w *warden) fits(g link.Generation) bool {
-	return g.World == w.g.World && g.FirstRank == w.g.FirstRank && g.Origin == nil // they have their slots open
+func fits(now, next link.Generation) bool {
+	return next.World == now.World && next.FirstRank == now.FirstRank && next.Origin == nil // they have their slots open
 }
 
 // unasked sees ranks that left by themselves: a collective failed though no process of ours did. If nobody
@@ -143,7 +134,7 @@ func (w *warden) giveUpParting() {
 }
 
 // stay begins the next generation with those who left, once all that live did and the order is there.
-func (w *warden) stay() {
+func (w *warden) stay(ctx context.Context) {
 	if !w.parting || w.reaper.Left == 0 || len(w.missing()) > 0 {
 		return
 	}
@@ -151,13 +142,13 @@ func (w *warden) stay() {
 	if o == nil {
 		return
 	}
-	if !w.fits(o.g) {
+	if !fits(w.g, o.g) {
 		w.giveUpParting()
 		return
 	}
 	w.lookAway()
 	err := w.join(o)
-	w.lookOn()
+	w.lookOn(ctx)
 	if err != nil {
 		w.r.log.Warn("the ranks that left can't go on", "error", err)
 		w.r.standby.End()
@@ -168,7 +159,7 @@ func (w *warden) stay() {
 
 // join is the next generation in the processes of the last, with new ones for the dead.
 func (w *warden) join(o *order) error {
-	r, g, dead := w.r, o.g, w.dead()
+	r, g, dead := w.r, o.g, w.reaper.Dead()
 	if err := r.recordGo(o); err != nil {
 		return err
 	}
@@ -199,13 +190,13 @@ func (w *warden) join(o *order) error {
 	return nil
 }
 
-// renew forgets what was of the last generation.
+// renew begins a generation: what was of the last is forgotten.
 func (w *warden) renew() {
-	w.superseded, w.resting, w.parting, w.patient = false, false, false, false
-	w.culprit, w.late, w.alone = nil, nil, nil
-	w.failures, w.leftThen = map[int]failure{}, -1
+	w.superseded, w.resting = false, false
+	w.suspicion = suspicion{failures: map[int]failure{}, leftThen: -1}
+	w.departure = departure{}
 	w.reaper.First, w.reaper.Settled = -1, false
-	w.oomBefore, w.forksBefore = w.tree.OOMKills(), w.tree.ForksRefused()
+	w.before = before{ooms: w.tree.OOMKills(), forks: w.tree.ForksRefused()}
 }
 
 // sweep kills what the dead left behind: whoever is not of a rank that stays, by descent or session.
@@ -219,7 +210,7 @@ func (w *warden) sweep() {
 		}
 	}
 	for _, m := range w.tree.Members() {
-		if _, ours := w.reaper.Main[m.Proc.PID]; ours || pids[m.Proc.PID] {
+		if w.reaper.Knows(m.Proc.PID) || pids[m.Proc.PID] {
 			continue
 		}
 		if sid, err := unix.Getsid(m.Proc.PID); err != nil || sessions[sid] {

@@ -21,12 +21,8 @@ import (
 // supervise watches a generation until nothing of its tree is left. more: it is worth waiting for
 // another generation; until: how long what is left may take otherwise.
 func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Generation) (exit engine.Exit, until time.Time, more bool) {
-	w := &warden{
-		r: r, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(r.children), &r.spent),
-		failures: map[int]failure{}, leftThen: -1, drag: process.Drag{Clock: r.clock},
-		tree: r.processTree(),
-	}
-	w.oomBefore, w.forksBefore = w.tree.OOMKills(), w.tree.ForksRefused()
+	w := &warden{r: r, g: g, procs: procs, reaper: process.NewReaper(procs, procs.Hear(r.children), &r.spent), drag: process.Drag{Clock: r.clock}, tree: r.processTree()}
+	w.renew()
 	if r.wall.Replica.Inside == "" {
 		w.meter = rankset.NewMeter(w.tree, r.spent.CPU, r.clock.Now())
 	}
@@ -36,19 +32,22 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 	if d := r.wall.Replica.RunTimeout.Std(); d > 0 && !r.timed {
 		r.deadline, r.timed = r.clock.After(d), true
 	}
-	w.ctx = ctx
-	w.lookOn()
+	w.lookOn(ctx)
 	w.watch(ctx)
 	w.lookAway()
 	procs.Drained()
-	return w.exit(), w.lastUntil(), w.why == "" && (w.superseded || w.reaper.First >= 0 && w.g.Hold)
+	if until = w.kill; w.why == "" { // how long we may wait after the ranks ended
+		until = r.clock.Now().Add(r.wall.Replica.StopGrace.Std())
+	}
+	return w.exit(), until, w.why == "" && (w.superseded || w.reaper.First >= 0 && w.g.Hold)
 }
 
 // lookOn begins to look at ranks and devices, until lookAway.
-func (w *warden) lookOn() {
-	ctx, cancel := context.WithCancel(w.ctx)
+func (w *warden) lookOn(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { w.watchProgress(ctx) })
+	w.witness = &witness{tools: w.r.tools, ranks: w.r.ranks, procs: w.procs, g: w.g, drag: &w.drag, pid: w.rankPID}
+	wg.Go(func() { w.witness.watch(ctx) })
 	wg.Go(func() { w.r.watchDevices(ctx) })
 	w.lookAway = func() {
 		cancel()
@@ -74,35 +73,50 @@ func (r *runner) begun(pid int) {
 
 // warden is the loop around a living tree.
 type warden struct {
-	r         *runner
-	g         link.Generation
-	procs     *process.Set
-	tree      *process.Tree
-	reaper    *process.Reaper
-	oomBefore int
-	// forksBefore is how many forks were refused before this generation.
-	forksBefore int
-	meter       *rankset.Meter
+	r        *runner
+	g        link.Generation
+	procs    *process.Set
+	tree     *process.Tree
+	reaper   *process.Reaper
+	meter    *rankset.Meter
+	drag     process.Drag
+	witness  *witness
+	lookAway func()
+	before
+	farewell
+	suspicion
+	departure
+}
 
-	diskText   string           // how it went over its disk limit
+// before is what the kernel had counted when the generation began.
+type before struct{ ooms, forks int }
+
+// farewell is how a tree is ended.
+type farewell struct {
 	why        string           // reason we end it ourselves; "" when it ends by itself
+	diskText   string           // how it went over its disk limit
 	superseded bool             // by a newer generation
-	kill       time.Time        // from then on SIGKILL; zero: nobody is ending it
 	ending     bool             // the whole tree was asked to end
 	resting    bool             // all ranks have ended and others were left
+	kill       time.Time        // from then on SIGKILL; zero: nobody is ending it
 	poll       time.Duration    // between looks at an ending tree
 	tick       <-chan time.Time // the next look
-	culprit    <-chan time.Time // until then the one who caused the first failure may show itself
-	patient    bool             // culprit was set
-	failures   map[int]failure  // by local rank
-	leftThen   int              // ranks that had not ended when failures were looked at
-	parting    bool             // the ranks were told to leave
-	pressed    bool             // and who did not was killed
-	late       <-chan time.Time // from then on who has not left is killed
-	alone      <-chan time.Time // until then another generation may be opened for those that left unasked
-	ctx        context.Context
-	lookAway   func()
-	drag       process.Drag
+}
+
+// suspicion is who may have failed first.
+type suspicion struct {
+	culprit  <-chan time.Time // until then the one who caused the first failure may show itself
+	patient  bool             // culprit was set
+	failures map[int]failure  // by local rank
+	leftThen int              // ranks that had not ended when failures were looked at
+}
+
+// departure is ranks that leave their generation to be of the next.
+type departure struct {
+	parting bool             // they were told to leave
+	pressed bool             // and who did not was killed
+	late    <-chan time.Time // from then on who has not left is killed
+	alone   <-chan time.Time // until then another generation may be opened for those that left unasked
 }
 
 const (
@@ -120,7 +134,7 @@ func (w *warden) watch(ctx context.Context) {
 	r.words.stop.Look() // one that came between the last look and the start
 	defer w.drag.End()
 	for !w.over() {
-		w.stay()
+		w.stay(ctx)
 		select {
 		case <-r.children:
 		case <-w.tick:
@@ -236,7 +250,7 @@ func (w *warden) blame() {
 func (w *warden) cut() {
 	w.ending = true
 	w.kill = w.r.clock.Now()
-	for pid := range w.reaper.Main { // our children, not yet reaped: no look at /proc is needed
+	for _, pid := range w.reaper.PIDs() { // our children, not yet reaped: no look at /proc is needed
 		if !slices.ContainsFunc(w.tree.Spare, func(p record.Process) bool { return p.PID == pid }) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
@@ -291,7 +305,7 @@ func (w *warden) exit() engine.Exit {
 	}
 	e.CPUTime = w.r.spent.CPU
 	e.PeakBytes = max(w.r.spent.Peak, w.r.spent.MaxRSS, w.tree.GroupPeak())
-	oom := w.tree.OOMKills() > w.oomBefore
+	oom := w.tree.OOMKills() > w.before.ooms
 	switch {
 	case w.why == engine.ReasonStopped || w.superseded:
 		e.Reason = engine.ReasonStopped
@@ -314,12 +328,4 @@ func (w *warden) exit() engine.Exit {
 		e.Message = fault.T("A process of its tree was killed for lack of memory.", "进程树中有进程因内存不足被杀死。").Pack()
 	}
 	return e
-}
-
-// lastUntil is how long the launcher may wait after the ranks of a generation ended.
-func (w *warden) lastUntil() time.Time {
-	if w.why != "" {
-		return w.kill
-	}
-	return w.r.clock.Now().Add(w.r.wall.Replica.StopGrace.Std())
 }

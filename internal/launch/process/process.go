@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -168,7 +169,8 @@ func (p *Set) Hear(children chan struct{}) <-chan ended {
 
 // Reaper collects every child: the ranks and the orphans we adopt as subreaper.
 type Reaper struct {
-	Main  map[int]int // pid → local rank; behind a wall process 1 → -1
+	mu    sync.Mutex  // of main, which others ask for while we reap
+	main  map[int]int // pid → local rank; behind a wall process 1 → -1
 	walls []*voice
 	Ends  []*unix.WaitStatus
 	Left  int // ranks that have not ended
@@ -196,7 +198,7 @@ type voice struct {
 }
 
 func NewReaper(p *Set, said <-chan ended, s *Spent) *Reaper {
-	r := &Reaper{spent: s, Main: map[int]int{}, Ends: make([]*unix.WaitStatus, p.N), First: -1}
+	r := &Reaper{spent: s, main: map[int]int{}, Ends: make([]*unix.WaitStatus, p.N), First: -1}
 	r.Add(p, said)
 	return r
 }
@@ -204,9 +206,11 @@ func NewReaper(p *Set, said <-chan ended, s *Spent) *Reaper {
 // Add takes on ranks, each of which has ended before or is new.
 func (r *Reaper) Add(p *Set, said <-chan ended) {
 	if said == nil {
+		r.mu.Lock()
 		for i, pid := range p.PIDs {
-			r.Main[pid] = p.base + i
+			r.main[pid] = p.base + i
 		}
+		r.mu.Unlock()
 	} else {
 		v := r.voiceOf(p.PIDs[0], said)
 		for i := range p.N {
@@ -226,8 +230,47 @@ func (r *Reaper) voiceOf(pid int, said <-chan ended) *voice {
 		}
 	}
 	v := &voice{pid: pid, said: said, ranks: map[int]bool{}}
-	r.walls, r.Main[pid] = append(r.walls, v), -1
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.walls, r.main[pid] = append(r.walls, v), -1
 	return v
+}
+
+// PIDs are our children of the generation that were not reaped yet: ranks, and process 1 of their walls.
+func (r *Reaper) PIDs() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Keys(r.main))
+}
+
+// PIDOf is the process of a local rank; 0: it was reaped, or is behind a wall. Anybody may ask.
+func (r *Reaper) PIDOf(local int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for pid, i := range r.main {
+		if i == local {
+			return pid
+		}
+	}
+	return 0
+}
+
+// Knows says that a process is one of PIDs.
+func (r *Reaper) Knows(pid int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ours := r.main[pid]
+	return ours
+}
+
+// Dead are the local ranks that have ended.
+func (r *Reaper) Dead() (list []int) {
+	for i, ws := range r.Ends {
+		if ws != nil {
+			list = append(list, i)
+		}
+	}
+	return list
 }
 
 // Reap takes all that have ended by now.
@@ -298,8 +341,10 @@ func (r *Reaper) take() {
 		}
 		r.spent.CPU += time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 		r.spent.MaxRSS = max(r.spent.MaxRSS, ru.Maxrss*1024)
-		local, main := r.Main[pid]
-		delete(r.Main, pid) // another may get its number
+		r.mu.Lock()
+		local, main := r.main[pid]
+		delete(r.main, pid) // another may get its number
+		r.mu.Unlock()
 		switch {
 		case main && local < 0:
 			for _, v := range r.walls {
