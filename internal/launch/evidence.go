@@ -68,7 +68,7 @@ func (w *warden) leaver(now time.Time) (local int, f *failure) {
 			e := diagnose.Evidence{Rank: w.g.FirstRank + local, Reason: engine.ReasonLeftEarly}
 			rule := causes().Cause(e)
 			return local, &failure{at: now, guilt: rule.Guilt, Diagnosis: engine.Diagnosis{
-				Cause: rule.ID, Fingerprint: diagnose.Fingerprint(e, rule), Step: w.r.ranks.StepOf(local),
+				Cause: rule.ID, Fingerprint: diagnose.Fingerprint(e, rule), Step: w.r.ranks.Progress.StepOf(local),
 			}}
 		}
 	}
@@ -92,6 +92,6 @@ func (w *warden) look(local int, ws unix.WaitStatus) failure {
 	evidence := diagnose.Evidence{Rank: w.g.FirstRank + local, Code: e.Code, Signal: e.Signal, Reason: e.Reason, Words: words}
 	rule := causes().Cause(evidence)
 	return failure{guilt: rule.Guilt, crowded: crowded, Diagnosis: engine.Diagnosis{
-		Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.r.ranks.StepOf(local),
+		Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.r.ranks.Progress.StepOf(local),
 	}}
 }

@@ -33,11 +33,11 @@ func (w *witness) watch(ctx context.Context) {
 		}
 		now := w.clock.Now()
 		if gap := now.Sub(last); gap > 4*rankset.StallTick {
-			w.ranks.Slept(gap)
+			w.ranks.Progress.Slept(gap)
 		}
 		last = now
-		for _, local := range w.ranks.Unnamed(now) {
-			w.ranks.Name(local, w.pid(local))
+		for _, local := range w.ranks.Progress.Unnamed(now) {
+			w.ranks.Progress.Name(local, w.pid(local))
 		}
 		if alarm, sure := w.ranks.Silence(now, w.drag.Look()); alarm {
 			w.testify(now, sure)
@@ -47,7 +47,7 @@ func (w *witness) watch(ctx context.Context) {
 
 // testify gathers what every rank does, tells the leader and the user's log.
 func (w *witness) testify(now time.Time, sure bool) {
-	pids := w.ranks.Connected()
+	pids := w.ranks.Progress.Connected()
 	frames := w.dump(pids)
 	var states []link.RankState
 	kernel := map[int][]fault.Text{} // by rank
@@ -57,7 +57,7 @@ func (w *witness) testify(now time.Time, sure bool) {
 		if v == nil {
 			continue
 		}
-		s := w.ranks.StateOf(local, now)
+		s := w.ranks.Progress.StateOf(local, now)
 		s.State, s.Waits = v.State, process.WaitsIn(pid)
 		s.Collective, s.Backward = collective.MatchString(frames[local]), backward.MatchString(frames[local])
 		states, kernel[s.Rank] = append(states, s), process.InKernel(pid)

@@ -24,12 +24,12 @@ func TestAHangIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told link.Ranks
-	r := rankset.New(2, func(m link.Ranks) { told = m })
+	r := rankset.New(rankset.Config{Ranks: 2, Tell: func(m link.Ranks) { told = m }})
 	r.Begin(link.Generation{Number: 1, World: 2})
 	w := &witness{ranks: r, tools: tools{spool: s, log: quiet, clock: clock.Real}, procs: &process.Set{N: 2}, drag: &process.Drag{}}
 	for i := range 2 {
 		r.Printed(i, 7, false, 1)
-		r.Name(i, asleep(t))
+		r.Progress.Name(i, asleep(t))
 	}
 	w.testify(time.Now().Add(time.Minute), false)
 	if len(told.Hung) != 2 || told.Hung[1].State != 'S' {
@@ -40,7 +40,7 @@ func TestAHangIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants := []string{"rank 0: no progress since step 7", "rank 1: no progress since step 7", "rank 0: system call", "rank 1: system call", "rank 0: kernel stack:", "rank 1: kernel stack:", "内核栈："}
-	if _, err := process.ReadProc(r.Connected()[0], "stack"); err == nil {
+	if _, err := process.ReadProc(r.Progress.Connected()[0], "stack"); err == nil {
 		wants = append(wants, "rank 1:   [<0>] ")
 	}
 	for _, want := range wants {

@@ -56,7 +56,7 @@ func tenantLauncher(t *testing.T, change func(*engine.Replica)) *estate {
 	home := &setup.Home{Dir: r.dir, Replica: r.spec, Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Folders: w.folders}
 	e.Enclosure = setup.Enclose(home, nil, log)
 	e.saves = keeper.New(keeper.Config{
-		Replica: r.spec, Ranks: rankset.New(1, func(link.Ranks) {}), Slots: home.Slots, Code: home.Code, Steward: home.Steward, Clock: clock.Real, Log: log,
+		Replica: r.spec, Ranks: rankset.New(rankset.Config{Ranks: 1, Tell: func(link.Ranks) {}}), Slots: home.Slots, Code: home.Code, Steward: home.Steward, Clock: clock.Real, Log: log,
 	})
 	t.Cleanup(e.Dismiss)
 	t.Cleanup(func() {

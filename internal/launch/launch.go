@@ -227,9 +227,7 @@ func (l *launcher) settle() (ends record.Link, err error) {
 // newRunner puts together who runs the generations; it starts nothing.
 func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link) *runner {
 	n := max(l.home.Replica.Ranks, 1)
-	ranks := rankset.New(n, l.client.Ranks)
-	ranks.Log = l.log
-	ranks.Files = l.home.Replica.CheckpointFolder != ""
+	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
 	saves := keeper.New(keeper.Config{
 		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers,
 		Wanted: l.words.wants, Stops: l.words.stop, Clock: l.clock, Log: l.log,

@@ -78,13 +78,13 @@ func (r *runner) live(ctx context.Context, outs *output.Set, settled func() erro
 	code := make(chan error, 1)
 	there := make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
-	r.words.rehearsal.Prepare(r.ranks.Preflighted, func() preflight.Devices { return inspect.JudgeDevices(r.wall.Replica.Devices, r.readings) }, r.wall.Place.Space, r.ports.Serve.Port)
+	r.words.rehearsal.Prepare(r.ranks.Report.Preflighted, func() preflight.Devices { return inspect.JudgeDevices(r.wall.Replica.Devices, r.readings) }, r.wall.Place.Space, r.ports.Serve.Port)
 	defer r.words.rehearsal.Stop()
 	peer := r.saves.Serve(work, &wg)
 	ready := func() {
 		facts := r.wall.Facts()
 		r.words.rehearsal.Compute(inspect.TrialOf(r.wall.Replica, facts, there, r.wall.Interpret, r.log))
-		r.ranks.Ready(r.wall.Place.Address(), r.ports.Next.Port, r.ports.Serve.Port, peer, r.ports.OfRecipe(), facts)
+		r.ranks.Report.Ready(r.wall.Place.Address(), r.ports.Next.Port, r.ports.Serve.Port, peer, r.ports.OfRecipe(), facts)
 	}
 	if r.wall.Replica.Image == "" && !r.wall.Replica.Preflight { // otherwise nobody knows yet what its ranks will find
 		ready()
@@ -185,7 +185,7 @@ func (r *runner) await(ctx context.Context, code <-chan error, prepare bool) (li
 			if r.wall.Replica.Spare && r.said == 0 {
 				r.standBy()
 			}
-			r.ranks.Prepared()
+			r.ranks.Report.Prepared()
 		case <-r.words.orders.wake:
 		case <-r.clock.After(keeper.StopPoll):
 		}
@@ -255,7 +255,7 @@ func (r *runner) prepareRanks(g link.Generation) (s setup.Stage, err error) {
 
 // start begins the ranks of a generation; none of an earlier one is left.
 func (r *runner) start(g link.Generation) (*process.Set, error) {
-	r.ranks.HangUp()
+	r.ranks.Conns.HangUp()
 	s, err := r.prepareRanks(g)
 	if err != nil {
 		return nil, err
@@ -344,7 +344,7 @@ func (r *runner) furnish() error {
 	if err := r.wall.MakeMemory(); err != nil {
 		return err
 	}
-	r.ranks.SeenIn(r.wall.Slots())
+	r.ranks.Progress.SeenIn(r.wall.Slots())
 	if err := r.saves.SettleIn(record.PeerMemory(r.wall.Memory), int64(r.wall.Replica.Resources.SharedMemory)); err != nil {
 		return err
 	}

@@ -70,9 +70,7 @@ func (c *commands) Go(epoch int64, g link.Generation) {
 	}
 	c.saves.Meet(g)
 	c.orders.give(order{epoch, g})
-	c.ranks.TellRoles(g)
-	c.ranks.TellInterval(g)
-	c.ranks.Freeze(g.Number, g.Frozen, g.Save)
+	c.ranks.Order(g)
 }
 
 // Watermark is the leader's word, from the link.

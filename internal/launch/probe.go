@@ -106,7 +106,7 @@ func fillMemory(group *cgroup.Group, rank int) (refused fault.Text) {
 // rankPID is the process of a local rank: the one that connected, or the first of the tree with its
 // number; 0: none.
 func (w *warden) rankPID(local int) int {
-	if pid := w.r.ranks.Connected()[local]; pid != 0 {
+	if pid := w.r.ranks.Progress.Connected()[local]; pid != 0 {
 		return pid
 	}
 	if pid := w.reaper.PIDOf(local); pid != 0 {

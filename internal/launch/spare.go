@@ -23,5 +23,5 @@ func (r *runner) standBy() {
 		return
 	}
 	r.standby.Keep(g.Hold, s.Replica, s.Dir, s.Env, s.Each[0], r.wall.Starter())
-	r.standby.TellWarm(r.ranks.Warm)
+	r.standby.TellWarm(r.ranks.Report.Warm)
 }

@@ -21,7 +21,7 @@ const dumpWait = 400 * time.Millisecond
 func (w *witness) dump(pids map[int]int) map[int]string {
 	before, asked := map[int]int64{}, false
 	for local, pid := range pids {
-		if p, err := record.Describe(pid); err == nil && w.ranks.SpeaksPython(local) && process.Catches(pid, unix.SIGUSR1) {
+		if p, err := record.Describe(pid); err == nil && w.ranks.Progress.SpeaksPython(local) && process.Catches(pid, unix.SIGUSR1) {
 			before[local] = w.procs.Tails[local].Printed()
 			asked = p.Signal(unix.SIGUSR1) == nil || asked
 		}
@@ -50,7 +50,7 @@ func (w *witness) profile(local, pid int) string {
 	if v == nil {
 		return ""
 	}
-	fmt.Fprintf(&b, "rank %d pid %d state %c cpu %v step %d\n", w.g.FirstRank+local, pid, v.State, time.Duration(v.Ticks)*process.ClockTick, w.ranks.StepOf(local))
+	fmt.Fprintf(&b, "rank %d pid %d state %c cpu %v step %d\n", w.g.FirstRank+local, pid, v.State, time.Duration(v.Ticks)*process.ClockTick, w.ranks.Progress.StepOf(local))
 	if at := process.WaitsIn(pid); at != "" {
 		fmt.Fprintf(&b, "waits in %s\n", at)
 	}

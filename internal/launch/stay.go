@@ -28,13 +28,13 @@ func (w *warden) part() bool {
 		return true
 	}
 	recipe := w.r.wall.Replica.Recipe
-	if w.ending || w.why != "" || w.reaper.Left == 0 || w.r.ranks.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
+	if w.ending || w.why != "" || w.reaper.Left == 0 || w.r.ranks.Progress.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}
 	if o := w.r.words.orders.after(w.g.Number); o != nil && !fits(w.g, o.g) {
 		return false
 	}
-	able := w.r.ranks.AbleToLeave()
+	able := w.r.ranks.Conns.AbleToLeave()
 	for i, ws := range w.reaper.Ends {
 		if ws == nil && !able[i] || ws != nil && !ws.Signaled() && ws.ExitStatus() == 0 {
 			return false
@@ -42,7 +42,7 @@ func (w *warden) part() bool {
 	}
 	w.r.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.Left)
 	w.parting, w.pressed, w.late = true, false, w.r.clock.After(leaveGrace)
-	w.r.ranks.Leave()
+	w.r.ranks.Conns.Leave()
 	return true
 }
 
@@ -54,7 +54,7 @@ func fits(now, next link.Generation) bool {
 // unasked sees ranks that left by themselves: a collective failed though no process of ours did. If nobody
 // opens another generation for that in a moment, it is the failure.
 func (w *warden) unasked() {
-	left := w.r.ranks.HaveLeft()
+	left := w.r.ranks.Conns.HaveLeft()
 	if len(left) == 0 || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		w.alone = nil
 		return
@@ -67,12 +67,12 @@ func (w *warden) unasked() {
 // abandoned tells of such a rank as of one that died of another.
 func (w *warden) abandoned() {
 	w.alone = nil
-	local, why, ok := w.r.ranks.FirstLeft()
+	local, why, ok := w.r.ranks.Conns.FirstLeft()
 	if !ok || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		return
 	}
 	if !w.g.Hold {
-		w.r.ranks.Dismiss() // nobody opens another one: they end with their own last words
+		w.r.ranks.Conns.Dismiss() // nobody opens another one: they end with their own last words
 		return
 	}
 	rank := w.g.FirstRank + local
@@ -82,7 +82,7 @@ func (w *warden) abandoned() {
 	w.r.ranks.Failed(&link.RankExit{
 		Rank: rank, Code: 1, Reason: engine.ReasonNonZero, At: w.r.clock.Now(),
 		Diagnosis: engine.Diagnosis{
-			Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.r.ranks.StepOf(local),
+			Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.r.ranks.Progress.StepOf(local),
 		},
 	})
 	if !w.part() {
@@ -118,7 +118,7 @@ func (w *warden) tooLate() {
 
 // missing are the local ranks that live and have not left.
 func (w *warden) missing() (list []int) {
-	left := w.r.ranks.HaveLeft()
+	left := w.r.ranks.Conns.HaveLeft()
 	for i, ws := range w.reaper.Ends {
 		if ws == nil && !left[i] {
 			list = append(list, i)
@@ -203,7 +203,7 @@ func (w *warden) renew() {
 func (w *warden) sweep() {
 	stats := process.ReadAll()
 	pids, sessions := map[int]bool{}, map[int]bool{}
-	for _, pid := range w.r.ranks.Connected() {
+	for _, pid := range w.r.ranks.Progress.Connected() {
 		pids[pid] = true
 		if sid, err := unix.Getsid(pid); err == nil {
 			sessions[sid] = true

@@ -37,7 +37,7 @@ func (r *runner) watchDevices(ctx context.Context) {
 			if len(list) == 0 {
 				return // no driver: nor will there be
 			}
-			r.ranks.Uses(func(use *link.Use) { rankset.AddReadings(use, list, readEvery) })
+			r.ranks.Report.Uses(func(use *link.Use) { rankset.AddReadings(use, list, readEvery) })
 		}
 	}
 }

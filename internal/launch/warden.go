@@ -152,7 +152,7 @@ func (w *warden) watch(ctx context.Context) {
 					w.cut()
 				}
 			}
-		case <-r.ranks.Moved:
+		case <-r.ranks.Conns.Moved:
 			w.unasked()
 		case <-w.late:
 			w.tooLate()
@@ -160,7 +160,7 @@ func (w *warden) watch(ctx context.Context) {
 			w.abandoned()
 		case <-r.words.stop.Asked():
 			grace, _ := r.words.stop.Wish()
-			r.ranks.Stop(grace, "stopped")
+			r.ranks.Conns.Stop(grace, "stopped")
 			w.end(engine.ReasonStopped, grace)
 		case <-cancelled:
 			cancelled = nil
@@ -179,7 +179,7 @@ func (w *warden) watch(ctx context.Context) {
 			r.spent.Peak = max(r.spent.Peak, u.Peak)
 			u.Peak = r.spent.Peak
 			r.client.Usage(u)
-			w.meter.Note(r.ranks, u)
+			w.meter.Note(r.ranks.Report, u)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func folderKeeper(t *testing.T) (k *Keeper, work string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	ranks := rankset.New(1, func(link.Ranks) {})
+	ranks := rankset.New(rankset.Config{Ranks: 1, Tell: func(link.Ranks) {}})
 	k = New(Config{
 		Ranks: ranks, Slots: func() shm.Slots { return slotsIn(dir) }, Code: func() (string, string, error) { return filepath.Join(dir, "code"), "", nil },
 		Steward: steward.New(nil), Clock: clock.Real, Log: slog.New(slog.DiscardHandler),

@@ -69,7 +69,7 @@ func New(cfg Config) *Keeper {
 
 // OpenPeers lets others hand us their states, and us them ours; the returned closes that.
 func (k *Keeper) OpenPeers() (stop func(), err error) {
-	if k.peers, err = openPeers(k.local, k.log, k.ranks.Copied); err != nil {
+	if k.peers, err = openPeers(k.local, k.log, k.ranks.Report.Copied); err != nil {
 		return nil, err
 	}
 	return func() { k.peers.listener.Close() }, nil

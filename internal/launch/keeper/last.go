@@ -58,9 +58,9 @@ func (k *Keeper) SaveLast(ctx context.Context, reason string, until time.Time) {
 // hearOut waits until everything that the ranks said before they ended is heard, and what they copied is summed.
 func (k *Keeper) hearOut(ctx context.Context, until time.Time) {
 	late := k.clock.After(until.Sub(k.clock.Now()))
-	for k.ranks.Talking() {
+	for k.ranks.Conns.Talking() {
 		select {
-		case <-k.ranks.Gone:
+		case <-k.ranks.Conns.Gone:
 		case <-late:
 			return
 		case <-ctx.Done():

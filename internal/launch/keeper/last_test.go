@@ -32,7 +32,7 @@ func (s *oneStop) Look() bool                  { return false }
 // lastKeeper is one of two ranks of four, with what it tells.
 func lastKeeper(stop stopping) (*Keeper, chan link.Ranks) {
 	told := make(chan link.Ranks, 100)
-	r := rankset.New(2, func(r link.Ranks) { told <- r })
+	r := rankset.New(rankset.Config{Ranks: 2, Tell: func(r link.Ranks) { told <- r }})
 	r.Begin(link.Generation{Number: 4, World: 4})
 	return New(Config{
 		Ranks: r, Stops: stop, Clock: clock.Real, Log: slog.New(slog.DiscardHandler),
@@ -107,9 +107,9 @@ func TestNobodyWaitsBeyondItsGrace(t *testing.T) {
 		t.Fatal("it asked for nothing")
 	}
 	go hold(t, k, told, 9)() // their words are heard first
-	eventually(t, "both speak", func() bool { return k.ranks.Talking() })
+	eventually(t, "both speak", func() bool { return k.ranks.Conns.Talking() })
 	k.hearOut(t.Context(), time.Now().Add(time.Hour))
-	if k.ranks.Talking() {
+	if k.ranks.Conns.Talking() {
 		t.Error("a rank still speaks")
 	}
 	k.ranks.Watermark(link.Watermark{Generation: 4, Step: 9, Persist: &link.Persist{Step: 9, Tiers: []string{link.TierLocal}}})

@@ -44,7 +44,7 @@ func (p *persister) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.ranks.Persist:
+		case <-p.ranks.Changed:
 		case flushed = <-p.flush:
 		}
 		job, committed := p.ranks.WantedNow()

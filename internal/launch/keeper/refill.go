@@ -49,7 +49,7 @@ type restorer struct {
 // as they find what they saved themselves. False: it can't be had here, which the leader was told, or is
 // not wanted any more; another generation or a stop follows.
 func (r *restorer) Refill(ctx context.Context, g link.Generation) (bool, error) {
-	r.ranks.Restored("", time.Time{})
+	r.ranks.Report.Restored("", time.Time{})
 	if r.resume = ""; g.Origin == nil {
 		return true, nil
 	}
@@ -71,7 +71,7 @@ func (r *restorer) Refill(ctx context.Context, g link.Generation) (bool, error) 
 			return false, err
 		case final(err):
 			r.log.Warn("the checkpoint can't be restored here", "step", g.Restore, "error", err)
-			r.ranks.Refuse(*g.Origin)
+			r.ranks.Report.Refuse(*g.Origin)
 			return false, nil
 		}
 		r.log.Warn("the checkpoint is not restored yet", "step", g.Restore, "error", err)
@@ -119,7 +119,7 @@ func (r *restorer) restoreAll(ctx context.Context, g link.Generation) error {
 		return err
 	}
 	if slices.Sort(from); from[0] == from[len(from)-1] {
-		r.ranks.Restored(from[0], r.clock.Now().UTC())
+		r.ranks.Report.Restored(from[0], r.clock.Now().UTC())
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (r *restorer) Check(g link.Generation) {
 	defer cores.Borrow(max(runtime.NumCPU()-cores.Own(), 0))()
 	atOnce := min(max(runtime.NumCPU()/r.local, 1), 8)
 	var wg sync.WaitGroup
-	for _, local := range r.ranks.Newcomers() {
+	for _, local := range r.ranks.Conns.Newcomers() {
 		wg.Go(func() { r.checkRank(local, uint64(g.Restore), atOnce) })
 	}
 	wg.Wait()

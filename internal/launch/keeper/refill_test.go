@@ -63,7 +63,7 @@ func restorable(t *testing.T, ranks int) (k *Keeper, shared *folder.Store, name,
 	}
 	t.Cleanup(func() { shared.Close() })
 	k = New(Config{
-		Replica: engine.Replica{TaskID: "task-1", Ranks: ranks}, Ranks: rankset.New(ranks, func(link.Ranks) {}), Slots: func() shm.Slots { return slotsIn(dir) }, Clock: clock.Real, Log: quiet,
+		Replica: engine.Replica{TaskID: "task-1", Ranks: ranks}, Ranks: rankset.New(rankset.Config{Ranks: ranks, Tell: func(link.Ranks) {}}), Slots: func() shm.Slots { return slotsIn(dir) }, Clock: clock.Real, Log: quiet,
 	})
 	k.tiers.stores = func() map[string]ckpt.Store { return map[string]ckpt.Store{link.TierShared: shared} }
 	repo, err := k.tiers.repo(link.TierShared, "task-1")
@@ -209,7 +209,7 @@ func (m *meetingStore) Open(ctx context.Context, key string) (io.ReadSeekCloser,
 // TestDamagedInMemory: what a generation goes on from is read before its ranks start; a slot with a flipped bit is emptied.
 func TestDamagedInMemory(t *testing.T) {
 	dir := t.TempDir()
-	l := &restorer{ranks: rankset.New(1, func(link.Ranks) {}), local: 1, slots: func() shm.Slots { return slotsIn(dir) }, log: quiet}
+	l := &restorer{ranks: rankset.New(rankset.Config{Ranks: 1, Tell: func(link.Ranks) {}}), local: 1, slots: func() shm.Slots { return slotsIn(dir) }, log: quiet}
 	path := slotPath(dir, 0, 2)
 	copySlot(t, path, 6, bytes.Repeat([]byte{7}, 64))
 	if err := ckpt.SealSlot(path, 6); err != nil {

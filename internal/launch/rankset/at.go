@@ -12,55 +12,60 @@ import (
 // Where a rank is stands in a file in memory, so that it may gather its reports of short steps: what a
 // rank that was killed or hangs has not said is seen there.
 
-// SeenIn is the folder of these files.
-func (r *Set) SeenIn(memory shm.Slots) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.memory = memory
+// sight is what is seen in these files. Who has it locks it.
+type sight struct {
+	memory shm.Slots        // the folder of that, and of what they saved
+	pages  map[int]*os.File // what was opened of it in this generation
+	at     []int64          // the newest step each rank was seen at: reports may be on their way
 }
 
-// unsee lets go of the files, which the ranks of the next generation may make anew, mu held.
-func (r *Set) unsee() {
-	for _, f := range r.pages {
+func newSight(ranks int) sight { return sight{pages: map[int]*os.File{}, at: make([]int64, ranks)} }
+
+// begin lets go of the files, which the ranks of the next generation may make anew.
+func (s *sight) begin(restore int64) {
+	for _, f := range s.pages {
 		f.Close()
 	}
-	r.pages = map[int]*os.File{}
+	s.pages = map[int]*os.File{}
+	for i := range s.at {
+		s.at[i] = restore
+	}
 }
 
-// glance looks where the ranks are, mu held.
-func (r *Set) glance() {
-	if r.memory.Folder == nil {
+// glance looks where the ranks of a generation are.
+func (s *sight) glance(number int64) {
+	if s.memory.Folder == nil {
 		return
 	}
-	r.see()
-	for local := range r.at {
-		page := r.pages[local]
+	s.open()
+	for local := range s.at {
+		page := s.pages[local]
 		if page == nil {
 			continue
 		}
 		generation, step, ok := readAt(page)
-		if ok && generation == uint64(r.now.Number) && step < 1<<62 {
-			r.at[local] = max(r.at[local], int64(step))
+		if ok && generation == uint64(number) && step < 1<<62 {
+			s.at[local] = max(s.at[local], int64(step))
 		}
 	}
 }
 
-// see opens the files that were not there before, mu held.
-func (r *Set) see() {
+// open opens the files that were not there before.
+func (s *sight) open() {
 	var names []string
 	var locals []int
-	for local := range r.at {
-		if r.pages[local] == nil && len(names) < maxPages {
+	for local := range s.at {
+		if s.pages[local] == nil && len(names) < maxPages {
 			names, locals = append(names, "rank-"+strconv.Itoa(local)+".at"), append(locals, local)
 		}
 	}
 	if len(names) == 0 {
 		return
 	}
-	files, _ := r.memory.Folder.OpenAll(names, false)
+	files, _ := s.memory.Folder.OpenAll(names, false)
 	for i, f := range files {
 		if f != nil {
-			r.pages[locals[i]] = f
+			s.pages[locals[i]] = f
 		}
 	}
 }

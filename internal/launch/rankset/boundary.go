@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/launch/word"
+	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // The leader opens another generation also without a fault: a task grows, or shrinks. Then ranks are first asked for a save, so that the
@@ -17,17 +18,24 @@ const (
 	boundaryMost  = 2 * time.Minute
 )
 
+// freezing is whether what ranks hold stays as it is.
+type freezing struct {
+	asked    bool      // by the leader's word
+	boundary *boundary // about to be
+	frozen   bool      // a rank failed: nothing may be overwritten that the leader may choose
+}
+
+func (f *freezing) isFrozen() bool { return f.frozen || f.asked }
+
 // boundary is a save that was asked for: of a step behind the newest that all local ranks held then.
 type boundary struct{ from int64 }
 
-// Freeze is the leader's word that it is about to open another generation, or is not any more: what it
-// knows that is held must be so until then, while the ranks go on. With save they are asked for one before.
-func (r *Set) Freeze(generation int64, asked, save bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// freeze is the leader's word that it is about to open another generation, or is not any more: what it
+// knows that is held must be so until then, while the ranks go on. With save they are asked for one before. mu held.
+func (r *Set) freeze(generation int64, asked, save bool) {
 	switch {
 	case generation != r.now.Number || r.asked == asked && r.boundary == nil:
-	case asked && save && len(r.conns) > 0:
+	case asked && save && r.Conns.Talking():
 		r.askForSave()
 	default:
 		r.settle(asked)
@@ -49,12 +57,10 @@ func (r *Set) askForSave() {
 	if r.boundary != nil {
 		return
 	}
-	b := &boundary{from: r.newestHeld()}
+	b := &boundary{from: r.hold.newest()}
 	r.boundary = b
-	for c := range r.conns {
-		c.post(func(out *rankOutbox) { out.checkpoint = &word.Checkpoint{} })
-	}
-	time.AfterFunc(r.boundaryPatience(), func() {
+	r.Conns.post(everybody, func(out *rankOutbox) { out.checkpoint = &word.Checkpoint{} })
+	time.AfterFunc(boundaryPatience(r.said.Pace), func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.boundary == b {
@@ -65,22 +71,13 @@ func (r *Set) askForSave() {
 
 // reach sees whether the save is there that was asked for, mu held.
 func (r *Set) reach() {
-	if r.boundary != nil && r.newestHeld() > r.boundary.from {
+	if r.boundary != nil && r.hold.newest() > r.boundary.from {
 		r.settle(true)
 	}
 }
 
-// newestHeld is the newest step that all local ranks hold, mu held.
-func (r *Set) newestHeld() int64 {
-	all := r.common()
-	if len(all) == 0 {
-		return 0
-	}
-	return all[len(all)-1]
-}
-
-func (r *Set) boundaryPatience() time.Duration {
-	pace := r.said.Pace
+// boundaryPatience is how long a save is waited for, of ranks with this pace.
+func boundaryPatience(pace link.Pace) time.Duration {
 	if pace.Steps == 0 {
 		return boundaryLeast
 	}

@@ -22,22 +22,22 @@ func TestASaveBeforeAnotherGeneration(t *testing.T) {
 			r.take(0, word.Word{Saved: &word.Saved{Step: 8}})
 			r.take(1, word.Word{Saved: &word.Saved{Step: 8}})
 		}, true},
-		"a node is lost":           {func(r *Set) { r.Freeze(1, true, false) }, true},
-		"it stays as it is":        {func(r *Set) { r.Freeze(1, false, false) }, false},
-		"asked again":              {func(r *Set) { r.Freeze(1, true, true) }, false},
+		"a node is lost":           {func(r *Set) { r.freezes(1, true, false) }, true},
+		"it stays as it is":        {func(r *Set) { r.freezes(1, false, false) }, false},
+		"asked again":              {func(r *Set) { r.freezes(1, true, true) }, false},
 		"nobody saves":             {func(*Set) { time.Sleep(boundaryLeast + time.Second) }, true},
 		"nobody saves for a while": {func(*Set) { time.Sleep(boundaryLeast - time.Second) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := New(2, func(link.Ranks) {})
+				r := newSet(2, func(link.Ranks) {})
 				r.Begin(link.Generation{Number: 1, World: 4})
 				rank := &rankConn{wake: make(chan struct{}, 1)}
-				r.conns[rank] = struct{}{}
+				r.Conns.list[rank] = struct{}{}
 				for local := range 2 {
 					r.take(local, word.Word{Saved: &word.Saved{Step: 7}})
 				}
-				r.Freeze(1, true, true)
+				r.freezes(1, true, true)
 				if rank.out.checkpoint == nil {
 					t.Error("it is not asked for a save")
 				}
@@ -57,9 +57,7 @@ func TestASaveBeforeAnotherGeneration(t *testing.T) {
 // TestASaveIsWaitedForAsLongAsStepsTake, within reason.
 func TestASaveIsWaitedForAsLongAsStepsTake(t *testing.T) {
 	for seconds, want := range map[float64]time.Duration{0.1: boundaryLeast, 4: 20 * time.Second, 900: boundaryMost} {
-		r := New(1, func(link.Ranks) {})
-		r.said.Pace = link.Pace{Steps: 3, Seconds: 3 * seconds}
-		if got := r.boundaryPatience(); got != want {
+		if got := boundaryPatience(link.Pace{Steps: 3, Seconds: 3 * seconds}); got != want {
 			t.Errorf("steps of %g s: %v", seconds, got)
 		}
 	}

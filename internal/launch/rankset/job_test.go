@@ -13,10 +13,10 @@ import (
 
 // persistRanks is two ranks of four that hold steps 8 and 9.
 func persistRanks() *Set {
-	r := New(2, func(link.Ranks) {})
+	r := newSet(2, func(link.Ranks) {})
 	r.Begin(link.Generation{Number: 4, World: 4})
-	for i := range r.held {
-		r.held[i] = []int64{8, 9}
+	for i := range r.hold.held {
+		r.hold.held[i] = []int64{8, 9}
 	}
 	return r
 }
@@ -29,7 +29,7 @@ func wishing(step, persist int64) link.Watermark {
 func TestWhatIsReadIsKept(t *testing.T) {
 	r := persistRanks()
 	c := &rankConn{wake: make(chan struct{}, 1)}
-	r.conns[c] = struct{}{}
+	r.Conns.list[c] = struct{}{}
 	r.Watermark(wishing(9, 8))
 	if c.out.watermark != 9 || c.out.keep != 8 {
 		t.Fatalf("%+v", c.out)
@@ -114,7 +114,7 @@ func TestWhatIsGoneIsNotPersisted(t *testing.T) {
 		t.Fatalf("%+v", p)
 	}
 	r = persistRanks()
-	r.now.World, r.mark = 2, 9
+	r.now.World, r.hold.all, r.hold.mark = 2, true, 9
 	r.Watermark(wishing(9, 7))
 	if r.keeping() != 9 {
 		t.Error(r.keeping())

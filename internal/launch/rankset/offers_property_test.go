@@ -29,7 +29,7 @@ type offering struct {
 
 func newOffering(world, rank int) *offering {
 	o := &offering{conn: &rankConn{wake: make(chan struct{}, 1), of: 1}}
-	o.r = New(1, func(s link.Ranks) {
+	o.r = newSet(1, func(s link.Ranks) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		s.Mark = max(s.Mark, o.said.Mark)
@@ -37,7 +37,7 @@ func newOffering(world, rank int) *offering {
 	})
 	o.r.Begin(link.Generation{Number: 1, FirstRank: rank, World: world})
 	o.r.Started(1)
-	o.r.conns[o.conn] = struct{}{}
+	o.r.Conns.list[o.conn] = struct{}{}
 	return o
 }
 

@@ -11,7 +11,7 @@ import (
 // TestOffers: ranks that skipped different saves hold no step in common; each gives up what it is answered
 // for, and the next step that both save is the watermark. While the leader may choose, nothing is given up.
 func TestOffers(t *testing.T) {
-	r := New(2, func(link.Ranks) {})
+	r := newSet(2, func(link.Ranks) {})
 	r.Begin(link.Generation{Number: 1, World: 2})
 	var sides []*rankSide
 	for i := range 2 {
@@ -31,21 +31,21 @@ func TestOffers(t *testing.T) {
 	if got := a.hear(); got != `{"watermark":{"step":0,"held":true}}` {
 		t.Error(got)
 	}
-	r.Freeze(1, true, false)
+	r.freezes(1, true, false)
 	b.say(`{"held":{"steps":[]}}`)
 	b.say(`{"saved":{"step":7,"bytes":1,"seconds":0}}`) // heard after the offer
 	eventually(t, "the offer is noted", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.offers[1] != nil && len(r.held[1]) == 4
+		return r.hold.offers[1] != nil && len(r.hold.held[1]) == 4
 	})
 	a.say(`{"saved":{"step":4,"bytes":1,"seconds":0}}`) // what b has not given up yet
 	eventually(t, "a saved it", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return len(r.held[0]) == 1
+		return len(r.hold.held[0]) == 1
 	})
-	r.Freeze(1, false, false)
+	r.freezes(1, false, false)
 	got := b.hear()
 	if got == `{"watermark":{"step":4}}` { // it may be told of both in turn
 		got = b.hear()
@@ -58,7 +58,7 @@ func TestOffers(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if got := fmt.Sprint(r.held); got != "[[4] [2 4 7]]" {
+	if got := fmt.Sprint(r.hold.held); got != "[[4] [2 4 7]]" {
 		t.Error(got)
 	}
 }
@@ -67,7 +67,7 @@ func TestOffers(t *testing.T) {
 // only once the leader knows, with the watermark it had decided before.
 func TestOffersElsewhere(t *testing.T) {
 	told := make(chan link.Ranks, 100)
-	r := New(1, func(s link.Ranks) { told <- s })
+	r := newSet(1, func(s link.Ranks) { told <- s })
 	r.Begin(link.Generation{Number: 1, World: 2})
 	r.Started(4000)
 	a := connect(t, r)
@@ -106,15 +106,15 @@ func TestOffersElsewhere(t *testing.T) {
 	if got := a.hear(); got != `{"watermark":{"step":3}}` {
 		t.Error(got)
 	}
-	r.Freeze(1, true, false)
+	r.freezes(1, true, false)
 	r.Watermark(link.Watermark{Generation: 1, Step: 3, Seen: offer.Offer}) // it may be about to choose
-	r.Freeze(1, false, false)
+	r.freezes(1, false, false)
 	if got := a.hear(); got != `{"watermark":{"step":3,"held":true}}` {
 		t.Error(got)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if got := fmt.Sprint(r.held); got != "[[1 3]]" {
+	if got := fmt.Sprint(r.hold.held); got != "[[1 3]]" {
 		t.Error(got)
 	}
 }

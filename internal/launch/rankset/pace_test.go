@@ -45,7 +45,7 @@ func TestLossScaleIsTheNewest(t *testing.T) {
 // TestSavesAreCounted: one that is never whole was begun all the same; what came from elsewhere was not.
 func TestSavesAreCounted(t *testing.T) {
 	var told link.Ranks
-	r := New(1, func(said link.Ranks) { told = said })
+	r := newSet(1, func(said link.Ranks) { told = said })
 	r.Begin(link.Generation{Number: 1, World: 1})
 	say := func(line string) {
 		t.Helper()
@@ -73,20 +73,20 @@ func TestSavesAreCounted(t *testing.T) {
 
 // TestUseIsOfTheGeneration: what was spent before it does not count, nor does a reading out of bounds.
 func TestUseIsOfTheGeneration(t *testing.T) {
-	r := New(1, func(link.Ranks) {})
+	r := newSet(1, func(link.Ranks) {})
 	began := time.Unix(100, 0)
 	m := &Meter{began: began, spent: 7 * time.Second}
-	m.Note(r, link.Usage{CPU: 17 * time.Second, RSS: 5, At: began.Add(5 * time.Second)})
-	(*Meter)(nil).Note(r, link.Usage{CPU: time.Hour, At: began.Add(time.Hour)}) // inside another
-	r.Uses(func(use *link.Use) {
+	m.Note(r.Report, link.Usage{CPU: 17 * time.Second, RSS: 5, At: began.Add(5 * time.Second)})
+	(*Meter)(nil).Note(r.Report, link.Usage{CPU: time.Hour, At: began.Add(time.Hour)}) // inside another
+	r.Report.Uses(func(use *link.Use) {
 		AddReadings(use, []engine.Reading{{Busy: 2, Used: 3, Total: 9}, {Busy: 0.5, Used: 1, Total: 9}}, 10*time.Second)
 		AddReadings(use, []engine.Reading{{Used: 4, Total: 9}, {Total: 9}}, 10*time.Second)
 	})
-	if want := (link.Use{CPU: 10, Seconds: 5, Memory: 5, Devices: 2, Busy: 15, Watched: 40, DeviceMemory: 4, DeviceTotal: 18}); r.said.Use != want {
-		t.Errorf("%+v", r.said.Use)
+	if want := (link.Use{CPU: 10, Seconds: 5, Memory: 5, Devices: 2, Busy: 15, Watched: 40, DeviceMemory: 4, DeviceTotal: 18}); r.Report.facts.use != want {
+		t.Errorf("%+v", r.Report.facts.use)
 	}
 	r.Begin(link.Generation{Number: 2, World: 1})
-	if r.said.Use != (link.Use{}) {
-		t.Errorf("%+v", r.said.Use)
+	if r.Report.facts.use != (link.Use{}) {
+		t.Errorf("%+v", r.Report.facts.use)
 	}
 }

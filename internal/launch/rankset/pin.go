@@ -19,77 +19,67 @@ func (r *Set) Watermark(w link.Watermark) (kept []int64, ok bool) {
 	if w.Generation != r.now.Number {
 		return nil, false
 	}
-	defer r.grant(w.Seen) // after the watermark itself
+	defer func() { // after the watermark itself: it knows of offers up to this one
+		r.hold.granted = max(r.hold.granted, w.Seen)
+		r.answerOffers()
+	}()
 	if len(w.Committed) > 0 {
 		r.committed = w.Committed
-		bell.Ring(r.Persist)
+		bell.Ring(r.Changed)
 	}
 	r.answerWants(w.Denied)
 	if w.Step == 0 {
 		return nil, false
 	}
-	if r.Files { // a step is one of the folder's
+	if r.files { // a step is one of the folder's
 		r.order(w.Persist)
 		return nil, false
 	}
 	r.pin(w.Keep)
 	r.order(w.Persist) // before anything newer counts
 	r.raise(w.Step)
-	return slices.Clone(r.pinned), true
+	return slices.Clone(r.hold.pinned), true
 }
 
-// grant is the leader's word that it knows of offers up to this one; mu held.
-func (r *Set) grant(seen int64) {
-	r.granted = max(r.granted, seen)
-	r.answerOffers()
-}
-
-// pin has the ranks keep these steps. One that the watermark has passed may be overwritten already, and
-// is not among them; mu held.
+// pin has the ranks keep these steps; mu held.
 func (r *Set) pin(keep []int64) {
-	if r.frozen || r.asked {
+	if r.isFrozen() || !r.hold.pin(keep) {
 		return
 	}
-	all := r.common()
-	kept := slices.DeleteFunc(slices.Clone(keep), func(step int64) bool {
-		return !slices.Contains(r.pinned, step) && (step < r.mark || !slices.Contains(all, step))
-	})
-	if slices.Equal(kept, r.pinned) {
-		return
-	}
-	r.pinned = kept
-	for c := range r.conns {
-		c.post(func(out *rankOutbox) { out.pin = &word.Pin{Steps: slices.Clone(kept)} })
-	}
+	kept := slices.Clone(r.hold.pinned)
+	r.Conns.post(everybody, func(out *rankOutbox) { out.pin = &word.Pin{Steps: slices.Clone(kept)} })
 	r.later(savedPause)
 }
 
-// unpin forgets kept steps; mu held.
-func (r *Set) unpin(gone func(step int64) bool) {
-	r.pinned = slices.DeleteFunc(slices.Clone(r.pinned), gone)
-}
-
-// Copied tells the leader what is held for others.
-func (r *Set) Copied(list []link.Copy) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.copies = list
-	r.later(savedPause)
-}
-
-// states is everything of which the leader may choose: what our ranks keep, and what is kept for others;
-// mu held.
-func (r *Set) states() []link.Copy {
-	if len(r.pinned) == 0 {
-		return r.copies
+// raise tells the ranks of a newer watermark, mu held.
+func (r *Set) raise(step int64) {
+	if step <= r.hold.mark || r.isFrozen() {
+		return
 	}
-	return slices.Concat([]link.Copy{{First: r.now.FirstRank, Ranks: len(r.held), Steps: slices.Clone(r.pinned)}}, r.copies)
+	r.hold.mark = step
+	r.tellMark()
 }
 
-// Missed is a generation that could not begin: the state it goes on from was not to be had.
-func (r *Set) Missed(g link.Generation, e *link.RankExit) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.said.Missed, r.said.Generation, r.said.Failed, r.frozen = g.Restore, g.Number, e, true
-	r.report()
+// tellMark tells all ranks where the watermark is and what is kept, mu held.
+func (r *Set) tellMark() {
+	mark, keep := r.hold.mark, r.keeping()
+	r.Conns.post(everybody, func(out *rankOutbox) { out.watermark, out.keep = mark, keep })
+}
+
+// answerOffers lets ranks give up the steps that they offered: from now on none of them can become the
+// watermark, and one that had become it stays. Not while the leader may choose any of what it knows,
+// and where other launchers' ranks count, only once it knows of the offer; mu held.
+func (r *Set) answerOffers() {
+	if !r.hold.all && r.hold.granted < r.hold.offer || r.isFrozen() {
+		return
+	}
+	for i, kept := range r.hold.offers {
+		delete(r.hold.offers, i)
+		if r.hold.all {
+			r.raise(r.hold.newest())
+		}
+		r.hold.giveUp(i, kept)
+		mark, keep := r.hold.mark, r.keeping()
+		r.Conns.post(i, func(out *rankOutbox) { out.watermark, out.held, out.keep = mark, true, keep })
+	}
 }

@@ -18,7 +18,7 @@ import (
 func TestPin(t *testing.T) {
 	var last link.Ranks
 	var mu sync.Mutex
-	r := New(1, func(s link.Ranks) { mu.Lock(); last = s; mu.Unlock() })
+	r := newSet(1, func(s link.Ranks) { mu.Lock(); last = s; mu.Unlock() })
 	r.Begin(link.Generation{Number: 1, World: 2, FirstRank: 1})
 	for _, step := range []int64{1, 2, 3} {
 		r.take(0, word.Word{Saved: &word.Saved{Step: step}})
@@ -46,13 +46,13 @@ func TestPin(t *testing.T) {
 	}
 	r.Begin(link.Generation{Number: 2, World: 2, FirstRank: 1, Restore: 2})
 	r.take(0, word.Word{Held: &word.Held{Steps: []int64{2}}})
-	if !cmp.Equal(r.pinned, []int64{2}) {
-		t.Error(r.pinned)
+	if !cmp.Equal(r.hold.pinned, []int64{2}) {
+		t.Error(r.hold.pinned)
 	}
 	r.Begin(link.Generation{Number: 3, World: 2, FirstRank: 1, Restore: 2})
 	r.take(0, word.Word{Held: &word.Held{Steps: []int64{}}})
-	if len(r.pinned) != 0 {
-		t.Errorf("%v of a rank that holds nothing", r.pinned)
+	if len(r.hold.pinned) != 0 {
+		t.Errorf("%v of a rank that holds nothing", r.hold.pinned)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/diagnose"
-	"github.com/fermi-cluster/fermi/internal/launch/word"
 )
 
 const (
@@ -93,65 +92,5 @@ func (p *Printed) look() {
 	}
 }
 
-// Printed is a step that a local rank printed, or with 0 another line of its progress. It counts only where the rank does
-// not speak for itself: false.
-func (r *Set) Printed(local int, step int64, last bool, generation int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.linked[local] || generation != r.now.Number {
-		return false
-	}
-	now := time.Now()
-	p := &r.stall.pulses[local]
-	p.printed, r.said.Printed = true, true
-	if step == 0 {
-		p.first, p.last = nil, now
-		return true
-	}
-	w := &word.Progress{Step: step}
-	if steps := step - p.step; p.begun && !p.over && steps > 0 {
-		w.T = now.Sub(p.last).Seconds() / float64(steps)
-	}
-	p.over = last // what comes then is no step
-	r.hear(local, word.Word{Progress: w})
-	return true
-}
-
-// slowest is the newest step that all local ranks made, as far as is known; those that say nothing where others print don't count. mu held.
-func (r *Set) slowest() int64 {
-	var least int64
-	none := true
-	for i, step := range r.steps {
-		if r.said.Printed && !r.linked[i] && !r.stall.pulses[i].printed {
-			continue
-		}
-		if step = max(step, r.at[i]); none || step < least {
-			least, none = step, false
-		}
-	}
-	return least
-}
-
 // soughtEvery is how often the process of a rank that prints is looked for: that may be a look at all there are.
 const soughtEvery = 10 * time.Second
-
-// Unnamed are the local ranks that print, and whose process is to be looked for.
-func (r *Set) Unnamed(now time.Time) (list []int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for local := range r.stall.pulses {
-		if p := &r.stall.pulses[local]; p.printed && p.pid == 0 && now.Sub(p.sought) >= soughtEvery {
-			p.sought = now
-			list = append(list, local)
-		}
-	}
-	return list
-}
-
-func (r *Set) Name(local, pid int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if p := &r.stall.pulses[local]; p.printed && p.pid == 0 {
-		p.pid = pid
-	}
-}

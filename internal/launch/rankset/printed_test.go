@@ -67,7 +67,7 @@ func TestPrintedSteps(t *testing.T) {
 // ranksOf is two ranks of the first generation; what they tell is the newest.
 func ranksOf(told *link.Ranks) *Set {
 	var mu sync.Mutex
-	r := New(2, func(m link.Ranks) {
+	r := newSet(2, func(m link.Ranks) {
 		mu.Lock()
 		defer mu.Unlock()
 		*told = m
@@ -92,16 +92,16 @@ func TestWhoPrintsIsFollowed(t *testing.T) {
 	if told.Step != 5 || !told.Printed || !told.Watched || told.SteppedAt.IsZero() || told.Pace.Steps != 4 {
 		t.Errorf("%+v", told)
 	}
-	if list := r.Unnamed(time.Now()); len(list) != 1 || list[0] != 0 {
+	if list := r.Progress.Unnamed(time.Now()); len(list) != 1 || list[0] != 0 {
 		t.Errorf("whose process is looked for: %v", list)
 	}
-	if list := r.Unnamed(time.Now()); len(list) != 0 {
+	if list := r.Progress.Unnamed(time.Now()); len(list) != 0 {
 		t.Errorf("and again at once: %v", list)
 	}
 	if r.Printed(0, 6, false, 2) {
 		t.Error("of another generation")
 	}
-	r.linked[1] = true
+	r.Progress.linked[1] = true
 	if r.Printed(1, 3, false, 1) {
 		t.Error("it speaks for itself")
 	}
@@ -152,12 +152,12 @@ func TestOwnTime(t *testing.T) {
 	}
 	report(0, ownKnown+1, 60, 0) // an evaluation that only rank 0 does
 	report(0, ownKnown+2, 0, 0)  // after a pause its time is not known
-	got := r.own.told(4)
+	got := r.Progress.own.told(4)
 	if len(got) != 2 || got[0].Rank != 4 || got[0].Steps != ownKnown+1 || got[1].Steps != ownKnown || math.Abs(got[0].Seconds-0.1) > 1e-9 || math.Abs(got[1].Seconds-0.25) > 1e-9 {
 		t.Errorf("%+v", got)
 	}
 	r.Begin(link.Generation{Number: 2, World: 2})
-	if got = r.own.told(0); len(got) != 0 {
+	if got = r.Progress.own.told(0); len(got) != 0 {
 		t.Errorf("of another generation: %v", got)
 	}
 }

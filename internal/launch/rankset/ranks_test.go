@@ -49,7 +49,7 @@ func (s *rankSide) hear() string {
 // TestRankWords: what ranks hold together is told, and the watermark comes back.
 func TestRankWords(t *testing.T) {
 	told := make(chan link.Ranks, 100)
-	r := New(2, func(s link.Ranks) { told <- s })
+	r := newSet(2, func(s link.Ranks) { told <- s })
 	next := func(enough func(link.Ranks) bool) {
 		t.Helper()
 		for deadline := time.After(time.Minute); ; {
@@ -94,7 +94,7 @@ func TestRankWords(t *testing.T) {
 	if got := a.hear(); got != `{"watermark":{"step":11}}` {
 		t.Error(got)
 	}
-	r.Stop(1500*time.Millisecond, "stopped")
+	r.Conns.Stop(1500*time.Millisecond, "stopped")
 	for got := ""; !strings.Contains(got, "stop"); {
 		got = b.hear()
 		if strings.Contains(got, "stop") && got != `{"stop":{"grace":1.5,"reason":"stopped"}}` {
@@ -102,7 +102,7 @@ func TestRankWords(t *testing.T) {
 		}
 	}
 	r.Failed(&link.RankExit{Rank: 2})
-	if r.Watermark(link.Watermark{Generation: 4, Step: 12}); r.mark != 11 {
+	if r.Watermark(link.Watermark{Generation: 4, Step: 12}); r.hold.mark != 11 {
 		t.Error("the watermark rose after a failure")
 	}
 	r.Begin(link.Generation{Number: 5, FirstRank: 2, World: 6, Restore: 9})
@@ -137,10 +137,10 @@ func FuzzWord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r := New(1, func(link.Ranks) {})
+		r := newSet(1, func(link.Ranks) {})
 		r.Begin(link.Generation{Number: 1, World: 2, Restore: 1 << 62})
 		r.take(0, w)
-		if held := r.common(); len(held) > link.MaxHeld || !slices.IsSorted(held) {
+		if held := r.hold.common(); len(held) > link.MaxHeld || !slices.IsSorted(held) {
 			t.Fatal(held)
 		}
 		if _, err := json.Marshal(w); err != nil {
@@ -156,4 +156,21 @@ func eventually(t *testing.T, what string, ok func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// newSet is a Set that says nothing.
+func newSet(ranks int, tell func(link.Ranks)) *Set { return New(Config{Ranks: ranks, Tell: tell}) }
+
+// take is the word of local rank i after its hello.
+func (r *Set) take(i int, w word.Word) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hear(i, w)
+}
+
+// freezes is the leader's word that what is held is to stay.
+func (r *Set) freezes(generation int64, asked, save bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.freeze(generation, asked, save)
 }

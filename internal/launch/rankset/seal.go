@@ -14,16 +14,13 @@ import (
 
 // seal sums a slot; from then on its step is saved.
 func (r *Set) seal(c *rankConn, w *word.Copied) {
-	r.sealing[c.local].Lock()
-	defer r.sealing[c.local].Unlock()
+	r.seals[c.local].Lock()
+	defer r.seals[c.local].Unlock()
 	begun := time.Now()
-	r.mu.Lock()
-	memory, late := r.memory, c.of != r.now.Number // a new process may have the slot
-	r.mu.Unlock()
-	if late {
+	if !r.Conns.current(c) { // a new process may have the slot
 		return
 	}
-	err := memory.Change(c.local, w.Slot, func(f *os.File) error {
+	err := r.Progress.slots().Change(c.local, w.Slot, func(f *os.File) error {
 		err := ckpt.Seal(f, uint64(w.Step))
 		if err != nil { // its rank sees that it is empty
 			err = errors.Join(err, ckpt.Wipe(f))
@@ -31,7 +28,7 @@ func (r *Set) seal(c *rankConn, w *word.Copied) {
 		return err
 	})
 	if err != nil {
-		r.Log.Warn("a state was not summed", "rank", c.local, "step", w.Step, "error", err)
+		r.log.Warn("a state was not summed", "rank", c.local, "step", w.Step, "error", err)
 		return
 	}
 	r.takeFrom(c, word.Word{Saved: &word.Saved{Step: w.Step, Bytes: w.Bytes, Seconds: time.Since(begun).Seconds()}})
@@ -39,23 +36,12 @@ func (r *Set) seal(c *rankConn, w *word.Copied) {
 
 // HoldSlots keeps slots from being summed until release: what was copied before is not any more.
 func (r *Set) HoldSlots() (release func()) {
-	for i := range r.sealing {
-		r.sealing[i].Lock()
+	for i := range r.seals {
+		r.seals[i].Lock()
 	}
 	return func() {
-		for i := range r.sealing {
-			r.sealing[i].Unlock()
+		for i := range r.seals {
+			r.seals[i].Unlock()
 		}
 	}
-}
-
-// Newcomers are the local ranks of the generation that begins whose processes do not stay from the one before.
-func (r *Set) Newcomers() (list []int) {
-	staying := r.these(func(c *rankConn) bool { return c.stays })
-	for local := range r.sealing {
-		if !staying[local] {
-			list = append(list, local)
-		}
-	}
-	return list
 }

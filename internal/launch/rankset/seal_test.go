@@ -38,8 +38,8 @@ func copySlot(t *testing.T, path string, step uint64, data []byte) {
 // touches no slot.
 func TestSealed(t *testing.T) {
 	told := make(chan link.Ranks, 100)
-	r, memory := New(1, func(s link.Ranks) { told <- s }), t.TempDir()
-	r.SeenIn(slotsIn(memory))
+	r, memory := newSet(1, func(s link.Ranks) { told <- s }), t.TempDir()
+	r.Progress.SeenIn(slotsIn(memory))
 	r.Begin(link.Generation{Number: 4, World: 1})
 	r.Started(4000)
 	a := connect(t, r)

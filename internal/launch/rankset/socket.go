@@ -73,18 +73,11 @@ func (s *Socket) close() {
 func (s *Socket) Serve(ctx context.Context, r *Set, log *slog.Logger) {
 	defer context.AfterFunc(ctx, s.close)()
 	// Whoever connects and says nothing holds up only its like.
-	accept.All(ctx, s.listener, 4*len(r.held)+4, log, func(conn net.Conn) {
+	accept.All(ctx, s.listener, 4*len(r.seals)+4, log, func(conn net.Conn) {
 		if err := r.Converse(ctx, conn); err != nil {
 			log.Warn("a rank was not understood", "error", err)
 		}
 	})
-}
-
-// Converse hears one rank until it hangs up or ctx ends; an error is a word that was not understood.
-func (r *Set) Converse(ctx context.Context, conn net.Conn) error {
-	c := &rankConn{conn: conn, wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	defer context.AfterFunc(ctx, c.close)()
-	return c.talk(r)
 }
 
 // rankConn is one rank's connection.
@@ -93,7 +86,7 @@ type rankConn struct {
 	wake  chan struct{}
 	ended chan struct{} // closed when nothing more is read
 
-	// Of ranks, with its lock.
+	// Of Conns, with its lock.
 	local int    // rank
 	can   bool   // leave its generation
 	left  bool   // it
@@ -153,7 +146,7 @@ func (c *rankConn) talk(r *Set) error {
 	if !ok {
 		return fmt.Errorf("rank %d of generation %d is none of ours", w.Hello.Rank, w.Hello.Generation)
 	}
-	defer r.part(c)
+	defer r.Conns.remove(c)
 	var writer sync.WaitGroup
 	defer writer.Wait()
 	defer close(c.ended)
@@ -174,7 +167,7 @@ func (c *rankConn) talk(r *Set) error {
 			return fmt.Errorf("%w: hello comes once", word.ErrWord)
 		}
 		if w.Copied == nil {
-			r.parting(c, w)
+			r.Conns.parting(c, w)
 			r.takeFrom(c, w)
 			continue
 		}

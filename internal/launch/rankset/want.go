@@ -8,12 +8,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-// want notes what local rank i waits for, mu held. The last one counts.
-func (r *Set) want(i int, w *word.Want) {
-	r.wants[i] = link.Want{Tier: w.Tier, Step: w.Step}
-	r.answerWants(nil)
-}
-
 // answerWants answers the ranks whose step a tier has by now, or will not have, and tells the leader of the
 // others; mu held.
 func (r *Set) answerWants(denied []link.Denied) {
@@ -29,11 +23,7 @@ func (r *Set) answerWants(denied []link.Denied) {
 			answer.Why = denied[k].Why.EN // a program reads it
 		}
 		delete(r.wants, i)
-		for c := range r.conns {
-			if c.local == i {
-				c.post(func(out *rankOutbox) { out.durable = &answer })
-			}
-		}
+		r.Conns.post(i, func(out *rankOutbox) { out.durable = &answer })
 	}
 	var list []link.Want
 	for _, want := range r.wants { // the newest of each tier: what all ranks wait for is told once

@@ -13,7 +13,7 @@ func TestARankThatWaitsIsAnswered(t *testing.T) {
 	r := persistRanks()
 	conns := []*rankConn{{wake: make(chan struct{}, 1)}, {wake: make(chan struct{}, 1), local: 1}}
 	for _, c := range conns {
-		r.conns[c] = struct{}{}
+		r.Conns.list[c] = struct{}{}
 	}
 	r.take(0, word.Word{Want: &word.Want{Step: 9, Tier: link.TierShared}})
 	r.take(1, word.Word{Want: &word.Want{Step: 8}})

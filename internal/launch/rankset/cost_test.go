@@ -10,7 +10,7 @@ import (
 
 // TestTheStallIsOfTheSlowestRank: the first save of a rank, which makes room, does not count once there is another.
 func TestTheStallIsOfTheSlowestRank(t *testing.T) {
-	r := New(2, func(link.Ranks) {})
+	r := newSet(2, func(link.Ranks) {})
 	r.Begin(link.Generation{Number: 1, World: 2})
 	step := int64(0)
 	stalls := func(local int, seconds float64) float64 {
@@ -33,15 +33,15 @@ func TestTheStallIsOfTheSlowestRank(t *testing.T) {
 	for range 3 * stallsKept {
 		stalls(0, 2)
 	}
-	if len(r.stalls[0]) != stallsKept || r.said.Saves.Stall != 3 {
-		t.Errorf("%v, %g", r.stalls[0], r.said.Saves.Stall)
+	if len(r.cost.stalls[0]) != stallsKept || r.said.Saves.Stall != 3 {
+		t.Errorf("%v, %g", r.cost.stalls[0], r.said.Saves.Stall)
 	}
 }
 
 // TestRanksHearTheInterval: those that run when it changes, and who comes later; a late word of an earlier generation is none.
 func TestRanksHearTheInterval(t *testing.T) {
 	var told link.Ranks
-	r := New(1, func(said link.Ranks) { told = said })
+	r := newSet(1, func(said link.Ranks) { told = said })
 	r.Begin(link.Generation{Number: 2, World: 1})
 	heard := func(c *rankConn) int64 {
 		c.mu.Lock()
@@ -52,12 +52,12 @@ func TestRanksHearTheInterval(t *testing.T) {
 		return c.out.interval.Steps
 	}
 	early := &rankConn{wake: make(chan struct{}, 1)}
-	r.conns[early] = struct{}{}
-	r.TellInterval(link.Generation{Number: 1, Every: 7})
+	r.Conns.list[early] = struct{}{}
+	r.Order(link.Generation{Number: 1, Every: 7})
 	if got := heard(early); got != -1 || told.Every != 0 {
 		t.Errorf("told %d by an earlier generation", got)
 	}
-	r.TellInterval(link.Generation{Number: 2, Every: 40})
+	r.Order(link.Generation{Number: 2, Every: 40})
 	if got := heard(early); got != 40 || told.Every != 40 {
 		t.Errorf("%d, and the leader knows of %d", got, told.Every)
 	}
