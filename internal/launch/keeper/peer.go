@@ -47,6 +47,15 @@ const (
 // peerUse keeps this use of a key apart from others.
 const peerUse = "fermi peer memory v1"
 
+// shelf is what others handed us.
+type shelf struct {
+	folder  *os.File
+	limit   int64 // bytes that may be in it
+	used    int64 // bytes that are, or are on their way
+	arrived int   // names what is on its way
+	copies  map[shm.State]int64
+}
+
 // peers is one launcher's part in it. Nil: there is none.
 type peers struct {
 	log      *slog.Logger
@@ -55,18 +64,14 @@ type peers struct {
 	told     func(c []link.Copy) // what is held for others; not called with mu held
 	wake     chan struct{}       // for send
 
-	mu      sync.Mutex
-	key     string
-	tls     *tls.Config
-	g       link.Generation // that was begun last
-	memory  shm.Slots       // of our own ranks
-	folder  *os.File        // of what others handed us
-	limit   int64           // bytes that may be in it
-	used    int64           // bytes that are, or are on their way
-	arrived int             // names what is on its way
-	copies  map[shm.State]int64
-	wish    int64              // the step to hand to g.Peer; 0: none
-	cut     context.CancelFunc // ends the sending that is under way
+	mu     sync.Mutex
+	key    string
+	tls    *tls.Config
+	g      link.Generation // that was begun last
+	memory shm.Slots       // of our own ranks
+	shelf
+	wish int64              // the step to hand to g.Peer; 0: none
+	cut  context.CancelFunc // ends the sending that is under way
 }
 
 func openPeers(ranks int, log *slog.Logger, told func([]link.Copy)) (*peers, error) {
@@ -75,7 +80,7 @@ func openPeers(ranks int, log *slog.Logger, told func([]link.Copy)) (*peers, err
 		return nil, fmt.Errorf("listen for peers: %w", err)
 	}
 	cores.Have(max(cores.Own(), lowlyCores)) // a lowered thread may sit on one for long
-	return &peers{log: log, listener: l, ranks: ranks, told: told, wake: make(chan struct{}, 1), copies: map[shm.State]int64{}}, nil
+	return &peers{log: log, listener: l, ranks: ranks, told: told, wake: make(chan struct{}, 1), shelf: shelf{copies: map[shm.State]int64{}}}, nil
 }
 
 func (p *peers) port() int { return p.listener.Addr().(*net.TCPAddr).Port }

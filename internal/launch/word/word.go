@@ -184,7 +184,7 @@ type Welcome struct {
 	Restore    *int64  `json:"restore"` // null: from the beginning
 	Offers     bool    `json:"offers,omitempty"`
 	Pin        []int64 `json:"pin,omitempty"` // as of a word pin
-	At         bool    `json:"at,omitempty"`  // where a rank is, is read from its file (at.go)
+	At         bool    `json:"at,omitempty"`  // where a rank is, is read from its file (rankset/at.go)
 }
 
 type Leave struct {
