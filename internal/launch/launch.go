@@ -21,6 +21,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/keeper"
+	"github.com/fermi-cluster/fermi/internal/launch/orderbook"
 	"github.com/fermi-cluster/fermi/internal/launch/output"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/rankset"
@@ -34,6 +35,8 @@ import (
 type Config struct {
 	Dir   string // the replica's folder
 	Token string // for the link; read from a file descriptor, never from the environment
+	// Orders are where it finds what to do; nil: Dir.
+	Orders Orders
 	// Log is the launcher's own; nil: launcher.log in Dir.
 	Log   *slog.Logger
 	Clock clock.Clock // nil: the wall clock
@@ -58,8 +61,9 @@ type tools struct {
 // launcher is one Run: the records, the link, signals, and the hand-over.
 type launcher struct {
 	tools
-	home  *setup.Home
-	words *commands
+	home   *setup.Home
+	orders Orders
+	words  *commands
 	// giveUp is closed when the hand-over has waited long enough.
 	giveUp   chan struct{}
 	patience time.Duration // Config.GiveUp
@@ -89,7 +93,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.Dir = dir
+	if cfg.Dir = dir; cfg.Orders == nil {
+		cfg.Orders = orderbook.Open(dir)
+	}
 	lock, err := takeLock(ctx, cfg)
 	if errors.Is(err, record.ErrLocked) {
 		return nil
@@ -109,7 +115,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
-	l := &launcher{tools: tools{clock: cfg.Clock, log: cfg.Log}, home: &setup.Home{Dir: cfg.Dir}, giveUp: make(chan struct{}), patience: cfg.GiveUp, children: make(chan struct{}, 1)}
+	l := &launcher{tools: tools{clock: cfg.Clock, log: cfg.Log}, home: &setup.Home{Dir: cfg.Dir}, orders: cfg.Orders, giveUp: make(chan struct{}), patience: cfg.GiveUp, children: make(chan struct{}, 1)}
 	if err := l.run(ctx, cfg); err != nil {
 		l.log.Error("launcher ended", "error", err)
 		return err
@@ -143,7 +149,11 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	if !exited && (record.Exists(l.home.Dir, record.FileGo) || record.Exists(l.home.Dir, record.FileStart)) {
+	said, before, err := l.orders.Said()
+	if err != nil {
+		return err
+	}
+	if !exited && (before || record.Exists(l.home.Dir, record.FileStart)) {
 		// A launcher before us was told to start and is gone: whether it did, only the engine can
 		// find out. A second start is the one thing that must never happen.
 		return errors.New("an earlier launcher was lost after its go; the engine must settle this replica")
@@ -163,8 +173,8 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer l.spool.F.Close()
-	l.words = newCommands(newStopper(l.home.Dir, ends.Epochs, l.home.Replica.StopGrace.Std(), l.log))
-	if err := l.connect(cfg.Token, ends, exited); err != nil {
+	l.words = newCommands(newStopper(l.orders, l.home.Replica.StopGrace.Std(), l.log))
+	if err := l.connect(cfg.Token, ends.Endpoints, said.Epoch, exited); err != nil {
 		return err
 	}
 	r := l.newRunner(cfg, wall, ends)
@@ -204,10 +214,8 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 
 // settle reads what the replica is and where it lives.
 func (l *launcher) settle() (ends record.Link, err error) {
-	for file, v := range map[string]any{record.FileReplica: &l.home.Replica, record.FileEndpoint: &ends} {
-		if ok, err := record.Read(l.home.Dir, file, v); err != nil || !ok {
-			return ends, fmt.Errorf("replica folder without %s: %w", file, err)
-		}
+	if l.home.Replica, ends, err = l.orders.Spec(); err != nil {
+		return ends, err
 	}
 	l.home.Folders = ends.Folders
 	if l.home.Tenant = ends.Tenant; l.home.Tenant.UID != 0 {
@@ -234,7 +242,7 @@ func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link
 	})
 	l.words.ranks, l.words.saves = ranks, saves
 	return &runner{
-		tools: l.tools, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends.Images, ends.ImageUID, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
+		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends.Images, ends.ImageUID, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
 		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: make(chan string),
 	}
 }
@@ -265,17 +273,13 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runne
 	return l.handOver(ctx, linkDone, outs, found)
 }
 
-func (l *launcher) connect(token string, ends record.Link, exited bool) (err error) {
-	var said record.Go
-	if _, err := record.Read(l.home.Dir, record.FileGo, &said); err != nil {
-		return err
-	}
+func (l *launcher) connect(token, endpoints string, epoch int64, exited bool) (err error) {
 	state := engine.StateCreated
 	if exited {
 		state = engine.StateExited
 	}
 	l.client, err = link.NewClient(link.ClientConfig{
-		Name: l.home.Replica.Name, Token: token, Endpoints: ends.Endpoints, Epoch: said.Epoch, State: state,
+		Name: l.home.Replica.Name, Token: token, Endpoints: endpoints, Epoch: epoch, State: state,
 		Spool: l.spool, Orders: l.words, Log: l.log, Clock: l.clock,
 	})
 	return err
@@ -332,7 +336,7 @@ func (l *launcher) terminate() {
 		if l.words.stop.Look() {
 			return
 		}
-		if record.AnyStop(l.home.Dir) {
+		if l.orders.AnyStop() {
 			l.log.Warn("a stop ordered by a leader whose time is over was ignored")
 			return
 		}

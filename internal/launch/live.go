@@ -30,6 +30,7 @@ var errStopped = errors.New("stopped before it started")
 // runner runs the generations of a replica, one after the other. It is one goroutine's.
 type runner struct {
 	tools
+	orders   Orders
 	wall     *setup.Enclosure
 	supplies *setup.Supplies
 	words    *commands
@@ -163,7 +164,7 @@ func (r *runner) await(ctx context.Context, code <-chan error, prepare bool) (li
 		if _, asked := r.words.stop.Wish(); asked || r.words.stop.Look() {
 			return link.Generation{}, errStopped
 		}
-		if o := r.words.orders.after(r.said); o != nil {
+		if o := r.words.inbox.after(r.said); o != nil {
 			if err := r.recordGo(o); err != nil {
 				return link.Generation{}, err
 			}
@@ -186,7 +187,7 @@ func (r *runner) await(ctx context.Context, code <-chan error, prepare bool) (li
 				r.standBy()
 			}
 			r.ranks.Report.Prepared()
-		case <-r.words.orders.wake:
+		case <-r.words.inbox.wake:
 		case <-r.clock.After(keeper.StopPoll):
 		}
 	}
@@ -197,10 +198,10 @@ func (r *runner) await(ctx context.Context, code <-chan error, prepare bool) (li
 func (r *runner) recordGo(o *order) error {
 	said := record.Go{Epoch: o.epoch, Attempt: r.wall.Replica.Attempt, Generation: o.g.Number, At: r.clock.Now()}
 	if r.said == 0 {
-		return record.Write(r.wall.Dir, record.FileGo, said)
+		return r.orders.Keep(said)
 	}
 	r.goWritten.Go(func() {
-		if err := record.Write(r.wall.Dir, record.FileGo, said); err != nil {
+		if err := r.orders.Keep(said); err != nil {
 			r.log.Error("the order of a later generation can't be recorded", "error", err)
 		}
 	})

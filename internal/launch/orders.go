@@ -1,94 +1,29 @@
 package launch
 
 import (
-	"sync"
-	"time"
-
-	"github.com/fermi-cluster/fermi/internal/launch/bell"
-	"github.com/fermi-cluster/fermi/internal/launch/inspect"
-	"github.com/fermi-cluster/fermi/internal/launch/keeper"
-	"github.com/fermi-cluster/fermi/internal/launch/rankset"
-	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/record"
 )
 
-// order is a generation, by the word of an epoch.
-type order struct {
-	epoch int64
-	g     link.Generation
+// Orders is where the orders of a launcher come from: what to run, who leads, and who is to stop; and where it keeps the go that it was given.
+// The replica's folder is one (orderbook); a pod or a far host has no folder of ours, and gets them another way. orderstest says what each must
+// do. Several goroutines ask.
+type Orders interface {
+	// Spec is what is to run, and how a server is reached. It is asked first, and once. Without it nothing starts.
+	Spec() (engine.Replica, record.Link, error)
+	// Said is the newest go that was kept; false: none ever was, so that nothing can have started.
+	Said() (record.Go, bool, error)
+	// Keep keeps a go. It is durable when Keep returns; nothing starts by it before.
+	Keep(said record.Go) error
+	Stops
 }
 
-// orders keeps the newest order to start. What comes late, by a lower generation, is no order; a
-// lower epoch did not get past the link.
-type orders struct {
-	wake chan struct{} // has one after each newer order
-
-	mu     sync.Mutex
-	newest *order
-}
-
-func newOrders() *orders { return &orders{wake: make(chan struct{}, 1)} }
-
-func (o *orders) give(n order) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.newest == nil || n.g.Number > o.newest.g.Number {
-		o.newest = &n
-		bell.Ring(o.wake)
-	}
-}
-
-// after is the newest order if its generation is above this one.
-func (o *orders) after(generation int64) *order {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.newest == nil || o.newest.g.Number <= generation {
-		return nil
-	}
-	return o.newest
-}
-
-// commands are the leader's words, from the link, for the loop that runs generations.
-type commands struct {
-	orders    *orders
-	stop      *stopper
-	probes    chan link.Probe // one at a time
-	rehearsal inspect.Rehearsal
-	ranks     *rankset.Set
-	saves     *keeper.Keeper
-}
-
-// newCommands gets its ranks and saves before the link runs.
-func newCommands(stop *stopper) *commands {
-	return &commands{orders: newOrders(), stop: stop, probes: make(chan link.Probe, 1)}
-}
-
-// Go is the leader's word, from the link.
-func (c *commands) Go(epoch int64, g link.Generation) {
-	if g.Preflight != nil {
-		c.rehearsal.Begin(*g.Preflight)
-		return
-	}
-	c.saves.Meet(g)
-	c.orders.give(order{epoch, g})
-	c.ranks.Order(g)
-}
-
-// Watermark is the leader's word, from the link.
-func (c *commands) Watermark(w link.Watermark) { c.saves.Watermark(w) }
-
-// Stop is the leader's order, from the link.
-func (c *commands) Stop(grace time.Duration) { c.stop.ask(grace) }
-
-// Probe is the leader's word, from the link. The warden answers it.
-func (c *commands) Probe(p link.Probe) {
-	select {
-	case c.probes <- p:
-	default: // one at a time is enough: who asks too often hears nothing
-	}
-}
-
-// wants says that a generation is still to be begun: no stop, and no newer one.
-func (c *commands) wants(generation int64) bool {
-	_, asked := c.stop.Wish()
-	return !asked && !c.stop.Look() && c.orders.after(generation) == nil
+// Stops are the orders to stop.
+type Stops interface {
+	// Epoch is that of the current leader. With an error nobody's stop counts, until it can be told.
+	Epoch() (int64, error)
+	// Stop is the order of the leader of an epoch; false: it gave none. An error: there is one that can't be read.
+	Stop(epoch int64) (record.Stop, bool, error)
+	// AnyStop says that some leader, of whatever epoch, gave one.
+	AnyStop() bool
 }

@@ -31,7 +31,7 @@ func (w *warden) part() bool {
 	if w.ending || w.why != "" || w.reaper.Left == 0 || w.r.ranks.Progress.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}
-	if o := w.r.words.orders.after(w.g.Number); o != nil && !fits(w.g, o.g) {
+	if o := w.r.words.inbox.after(w.g.Number); o != nil && !fits(w.g, o.g) {
 		return false
 	}
 	able := w.r.ranks.Conns.AbleToLeave()
@@ -138,7 +138,7 @@ func (w *warden) stay(ctx context.Context) {
 	if !w.parting || w.reaper.Left == 0 || len(w.missing()) > 0 {
 		return
 	}
-	o := w.r.words.orders.after(w.g.Number)
+	o := w.r.words.inbox.after(w.g.Number)
 	if o == nil {
 		return
 	}

@@ -5,24 +5,23 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/bell"
 )
 
 // stopper collects wishes to stop: from SIGTERM, the link and the engine's record. The shortest grace counts.
 type stopper struct {
-	dir, epochs string        // where a leader's order lies, and who is leader
-	own         time.Duration // the replica's grace, for an order that can't be read
-	log         *slog.Logger
-	ch          chan struct{} // has one after each wish that changed something
+	orders Stops         // the engine's record
+	own    time.Duration // the replica's grace, for an order that can't be read
+	log    *slog.Logger
+	ch     chan struct{} // has one after each wish that changed something
 
 	mu    sync.Mutex
 	asked bool
 	grace time.Duration
 }
 
-func newStopper(dir, epochs string, own time.Duration, log *slog.Logger) *stopper {
-	return &stopper{dir: dir, epochs: epochs, own: own, log: log, ch: make(chan struct{}, 1)}
+func newStopper(orders Stops, own time.Duration, log *slog.Logger) *stopper {
+	return &stopper{orders: orders, own: own, log: log, ch: make(chan struct{}, 1)}
 }
 
 func (s *stopper) ask(grace time.Duration) {
@@ -48,13 +47,12 @@ func (s *stopper) Wish() (grace time.Duration, asked bool) {
 
 // Look obeys the order of the leader of the current epoch, if there is one.
 func (s *stopper) Look() bool {
-	epoch, err := record.CurrentEpoch(s.epochs)
+	epoch, err := s.orders.Epoch()
 	if err != nil {
 		s.log.Warn("the current epoch can't be read; nobody's stop counts until it can", "error", err)
 		return false
 	}
-	var wish record.Stop
-	ok, err := record.Read(s.dir, record.StopFile(epoch), &wish)
+	wish, ok, err := s.orders.Stop(epoch)
 	if err != nil {
 		s.log.Warn("the order to stop can't be read; taken as a stop", "error", err)
 		wish.Grace = s.own

@@ -146,8 +146,8 @@ func (w *warden) watch(ctx context.Context) {
 		case <-w.culprit:
 			w.culprit = nil
 			w.blame()
-		case <-r.words.orders.wake:
-			if r.words.orders.after(w.g.Number) != nil && !w.superseded {
+		case <-r.words.inbox.wake:
+			if r.words.inbox.after(w.g.Number) != nil && !w.superseded {
 				if w.superseded = true; !w.part() {
 					w.cut()
 				}
