@@ -235,7 +235,7 @@ func (l *launcher) settle() (ends record.Link, err error) {
 // newRunner puts together who runs the generations; it starts nothing.
 func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link) *runner {
 	n := max(l.home.Replica.Ranks, 1)
-	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
+	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
 	saves := keeper.New(keeper.Config{
 		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers,
 		Wanted: l.words.wants, Stops: l.words.stop, Clock: l.clock, Log: l.log,
@@ -362,11 +362,19 @@ func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs 
 		_ = outs.Finish(upload, found)
 	}()
 	why := ""
-	select {
-	case <-both2(ctx, uploaded, l.client.Shipped()):
-	case <-l.giveUp:
-		why = "told to end while the server was away"
-	case <-ctx.Done():
+	for files, log := (<-chan struct{})(uploaded), l.client.Shipped(); files != nil || log != nil; {
+		select {
+		case <-files:
+			files = nil
+			continue
+		case <-log:
+			log = nil
+			continue
+		case <-l.giveUp:
+			why = "told to end while the server was away"
+		case <-ctx.Done():
+		}
+		break
 	}
 	cancel()
 	<-uploaded
@@ -405,20 +413,4 @@ func joinReasons(list ...string) string {
 		s += r
 	}
 	return s
-}
-
-// both2 is closed when both are; never after ctx ended.
-func both2(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
-	ch := make(chan struct{})
-	go func() {
-		for _, c := range []<-chan struct{}{a, b} {
-			select {
-			case <-c:
-			case <-ctx.Done():
-				return
-			}
-		}
-		close(ch)
-	}()
-	return ch
 }

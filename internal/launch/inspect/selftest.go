@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -95,6 +96,8 @@ func (t *trial) run(ctx context.Context) preflight.Devices {
 	if err != nil {
 		return preflight.Devices{}
 	}
+	var hearing sync.WaitGroup
+	defer hearing.Wait()
 	defer read.Close()
 	p, err := t.start(write.Fd())
 	write.Close()
@@ -103,27 +106,25 @@ func (t *trial) run(ctx context.Context) preflight.Devices {
 		return preflight.Devices{}
 	}
 	defer p.Discard()
-	words := make(chan trialWord)
-	go func() { // ends with the pipe
+	words, over := make(chan trialWord), make(chan struct{})
+	defer close(over)   // nobody listens any more
+	hearing.Go(func() { // ends with the pipe
 		defer close(words)
-		hearTrial(read, words)
-	}()
-	defer func() { // nobody listens any more
-		go func() {
-			for range words {
-			}
-		}()
-	}()
+		hearTrial(read, words, over)
+	})
 	return t.judge(ctx, words)
 }
 
-// hearTrial passes words on until the end of what is said; other lines are a library's.
-func hearTrial(from io.Reader, words chan<- trialWord) {
+// hearTrial passes words on until the end of what is said, as long as somebody listens; other lines are a library's.
+func hearTrial(from io.Reader, words chan<- trialWord, over <-chan struct{}) {
 	lines := bufio.NewScanner(io.LimitReader(from, maxTrialSaid))
 	for lines.Scan() {
 		var w trialWord
 		if word.ParseLine(lines.Bytes(), &w) == nil {
-			words <- w
+			select {
+			case words <- w:
+			case <-over:
+			}
 		}
 	}
 	_, _ = io.Copy(io.Discard, from)

@@ -100,7 +100,7 @@ func (p *peers) hand(ctx context.Context, g link.Generation, local int, step int
 		return err
 	}
 	defer conn.Close()
-	if err := slot.Send(&gentle{ctx: ctx, w: conn, last: time.Now()}); err != nil {
+	if err := slot.Send(&gentle{end: ctx.Done(), w: conn, last: time.Now()}); err != nil {
 		return err
 	}
 	return heard(conn)
@@ -172,7 +172,7 @@ func heard(r io.Reader) error {
 
 // gentle rests after each frame.
 type gentle struct {
-	ctx  context.Context
+	end  <-chan struct{} // of what is sent
 	w    io.Writer
 	last time.Time
 }
@@ -182,8 +182,8 @@ func (g *gentle) Write(b []byte) (int, error) {
 	took := time.Since(g.last)
 	least := time.Duration(float64(len(b)) / copyRate * float64(time.Second))
 	select {
-	case <-g.ctx.Done():
-		return n, g.ctx.Err()
+	case <-g.end:
+		return n, context.Canceled
 	case <-time.After(max(min(took, copyRest), least-took)):
 	}
 	g.last = time.Now()

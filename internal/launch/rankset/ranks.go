@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/launch/word"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -17,6 +18,7 @@ import (
 type Config struct {
 	Ranks int              // local ones
 	Tell  func(link.Ranks) // the leader; it must not wait, nor call back
+	Clock clock.Clock      // nil: the wall clock
 	Log   *slog.Logger     // nil: nothing is said
 	Files bool             // the script saves itself: what lies in memory is not persisted
 }
@@ -32,6 +34,7 @@ type Set struct {
 	Report   *Report
 
 	tell  func(link.Ranks)
+	clock clock.Clock
 	log   *slog.Logger
 	seals []sync.Mutex // of each local rank: held while a slot of it is summed
 
@@ -42,7 +45,12 @@ type Set struct {
 	cost cost
 	freezing
 	jobs
-	pending bool // something waits to be told, at due
+	waiting
+}
+
+// waiting is what is told after a pause.
+type waiting struct {
+	pending bool // something is, at due
 	due     time.Time
 }
 
@@ -57,9 +65,12 @@ func New(cfg Config) *Set {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.Real
+	}
 	n := cfg.Ranks
 	r := &Set{
-		Conns: newConns(n), Progress: newProgress(n), tell: cfg.Tell, log: cfg.Log, seals: make([]sync.Mutex, n),
+		Conns: newConns(n), Progress: newProgress(n), tell: cfg.Tell, clock: cfg.Clock, log: cfg.Log, seals: make([]sync.Mutex, n),
 		hold: newHoldings(n), cost: newCost(n), jobs: newJobs(cfg.Files),
 	}
 	r.Report = &Report{send: func(pause time.Duration) {
@@ -84,7 +95,7 @@ func (r *Set) Begin(g link.Generation) {
 	r.cost.begin()
 	staying := r.Conns.begin(g.Number)
 	r.Report.begin()
-	r.Progress.begin(g, staying, time.Now())
+	r.Progress.begin(g, staying, r.clock.Now())
 	r.said.SteppedAt, r.said.Pace, r.said.Persisted, r.said.Keeping, r.said.Kept = time.Time{}, link.Pace{}, nil, link.Keeping{}, len(staying)
 }
 
@@ -92,7 +103,7 @@ func (r *Set) Begin(g link.Generation) {
 func (r *Set) Started(port int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Progress.started(time.Now())
+	r.Progress.started(r.clock.Now())
 	r.Report.started(port)
 	r.said.Generation, r.said.Failed, r.said.Missed = r.now.Number, nil, 0
 	r.report()
@@ -147,7 +158,7 @@ func (r *Set) report() {
 
 // later reports after a pause, or earlier if that is on its way already; mu held.
 func (r *Set) later(pause time.Duration) {
-	due := time.Now().Add(pause)
+	due := time.Now().Add(pause) // only compared
 	if r.pending && !due.Before(r.due) {
 		return
 	}
@@ -173,7 +184,7 @@ func (r *Set) takeFrom(c *rankConn, w word.Word) {
 // hear is a word of local rank i, mu held.
 func (r *Set) hear(i int, w word.Word) {
 	pause := savedPause
-	r.Progress.note(i, w, time.Now())
+	r.Progress.note(i, w, r.clock.Now())
 	switch {
 	case w.Saving != nil:
 		r.said.Saves.Begun++
@@ -220,7 +231,7 @@ func (r *Set) advanced(i int, w *word.Progress) (pause time.Duration) {
 		pause = 0
 	}
 	if r.said.SteppedAt.IsZero() && r.Progress.least() > r.now.Restore {
-		r.said.SteppedAt, pause = time.Now(), min(pause, savedPause) // a recovery is measured by it
+		r.said.SteppedAt, pause = r.clock.Now(), min(pause, savedPause) // a recovery is measured by it
 	}
 	return pause
 }
@@ -230,7 +241,7 @@ func (r *Set) advanced(i int, w *word.Progress) (pause time.Duration) {
 func (r *Set) Printed(local int, step int64, last bool, generation int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, ok := r.Progress.read(local, step, last, generation, time.Now())
+	w, ok := r.Progress.read(local, step, last, generation, r.clock.Now())
 	if w != nil {
 		r.hear(local, word.Word{Progress: w})
 	}
@@ -269,7 +280,7 @@ func (r *Set) join(c *rankConn, h *word.Hello) (welcome word.Answer, ok bool) {
 	if h.Generation != r.now.Number || local < 0 || local >= len(r.hold.held) || !r.Conns.add(c, local) {
 		return word.Answer{}, false
 	}
-	r.Progress.joined(local, pidOf(c.conn), h.Stacks(), time.Now())
+	r.Progress.joined(local, pidOf(c.conn), h.Stacks(), r.clock.Now())
 	if mark, keep := r.hold.mark, r.keeping(); mark > 0 {
 		c.post(func(out *rankOutbox) { out.watermark, out.keep = mark, keep })
 	}
