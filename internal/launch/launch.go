@@ -163,6 +163,7 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	defer wall.Dismiss()
 	var settled func() error
 	if !exited {
+		wall.GetReady()
 		settled = wall.Settle(ends.Network)
 	}
 	if gerr != nil {
@@ -242,7 +243,7 @@ func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link
 	})
 	l.words.ranks, l.words.saves = ranks, saves
 	return &runner{
-		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends.Images, ends.ImageUID, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
+		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
 		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: make(chan string),
 	}
 }

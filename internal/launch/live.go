@@ -76,8 +76,7 @@ func (r *runner) live(ctx context.Context, outs *output.Set, settled func() erro
 	if held := r.holdDisk(); held != nil { // before anything is made in its folder
 		wg.Go(func() { r.watchDisk(work, held) })
 	}
-	code := make(chan error, 1)
-	there := make(chan struct{})
+	code, there := make(chan error, 1), make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
 	r.words.rehearsal.Prepare(r.ranks.Report.Preflighted, func() preflight.Devices { return inspect.JudgeDevices(r.wall.Replica.Devices, r.readings) }, r.wall.Place.Space, r.ports.Serve.Port)
 	defer r.words.rehearsal.Stop()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -29,16 +30,25 @@ func (s *Server) remove(ctx context.Context, c *call, row api.KindInfo) (*reply,
 	case row.Kind == api.KindTrainingTask:
 		return s.markDeleted(ctx, c, f.object.(*api.TrainingTask))
 	}
-	guards, err := s.unused(ctx, f.object)
-	if err != nil {
-		return nil, err
-	}
-	if zone, ok := f.object.(*api.Zone); ok {
-		if err := s.keepBook(ctx, zone, nil); err != nil {
-			return nil, err
+	// Who deletes names no revision. That the object changed a moment ago, maybe by the same caller and not seen by our cache yet, is no
+	// reason to refuse: it is looked at again, as long as it is the same one.
+	rev, err := int64(0), error(nil)
+	for o, tries := f.object, 0; tries < retries && (tries == 0 || fault.ReasonOf(err) == "Stale"); tries++ {
+		if tries > 0 {
+			var again error
+			if o, again = s.Store.Get(ctx, api.KeyOf(o), o.GetMeta().Revision+1); again != nil || o.GetMeta().ID != f.object.GetMeta().ID {
+				return nil, cmp.Or(again, missing(row, name))
+			}
+		}
+		var guards []store.Op
+		guards, err = s.unused(ctx, o)
+		if zone, ok := o.(*api.Zone); ok && err == nil {
+			err = s.keepBook(ctx, zone, nil)
+		}
+		if err == nil {
+			rev, err = s.commit(ctx, append([]store.Op{store.Delete(api.KeyOf(o), o.GetMeta().Revision)}, guards...)...)
 		}
 	}
-	rev, err := s.commit(ctx, append([]store.Op{store.Delete(api.KeyOf(f.object), f.object.GetMeta().Revision)}, guards...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -15,14 +15,13 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
 
-// helpers are the steward's processes, which belong to no generation. Usually there is one; after one hung there may be
-// another that the kernel does not let die.
+// helpers are the steward's processes, which belong to no generation: one, and those that hung and that the kernel does not let die.
 type helpers struct {
-	mu   sync.Mutex
-	list []record.Process
+	mu    sync.Mutex
+	list  []record.Process
+	ready *inside.Ready // processes that will build walls
 }
 
-// all are those that may live.
 func (h *helpers) all() []record.Process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,8 +40,7 @@ func (h *helpers) add(p record.Process) {
 	h.list = append(alive, p)
 }
 
-// startHelper starts the steward's process: behind the wall of the ranks and in a pid namespace of its own, it becomes the
-// tenant and this program's steward.
+// startHelper starts the steward's process: behind the wall of the ranks, in a pid namespace of its own, it becomes the tenant.
 func (e *Enclosure) startHelper() (*steward.Helper, error) {
 	wall := e.wall()
 	wall.Net, wall.Alone = 0, true // it speaks to nobody but us
@@ -56,7 +54,7 @@ func (e *Enclosure) startHelper() (*steward.Helper, error) {
 		return nil, errors.Join(err, ours.Close())
 	}
 	defer null.Close()
-	tree, err := inside.Start(wall, inside.Command{
+	tree, err := inside.Start(e.helpers.ready, wall, inside.Command{
 		Args: []string{deed.Argv0}, File: process.OwnBinary, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true,
 	}, theirs.Fd(), []inside.Pipes{{null.Fd(), null.Fd()}})
 	if err != nil {
@@ -72,11 +70,10 @@ func (e *Enclosure) startHelper() (*steward.Helper, error) {
 	return &steward.Helper{Conn: ours, Kill: once}, nil
 }
 
-// dismissFor is how long the end of a killed process is waited for: one that waits for a disk may not be ended.
-const dismissFor = time.Second
-
 // Dismiss ends the steward, and waits for its processes: nobody else reaps any more.
 func (e *Enclosure) Dismiss() {
+	const dismissFor = time.Second // a process that waits for a disk may not be ended
+	e.helpers.ready.Drop()
 	e.Steward.Close()
 	for _, p := range e.helpers.all() {
 		for late := time.Now().Add(dismissFor); time.Now().Before(late); time.Sleep(time.Millisecond) {

@@ -70,7 +70,7 @@ const dirKeeper = "keeper"
 // fetchImage has two processes bring the image: one that has become the tenant asks the registry, on the tenant's network; one of a uid that is nobody's believes
 // what has the right digest, keeps it for all projects of the node, and lays it out.
 func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int64)) (*rootfs.Image, error) {
-	uid := s.imageUID
+	uid := s.node.ImageUID
 	if uid == 0 || uid == s.at.Tenant.UID {
 		return nil, errors.New("no uid is set aside for images")
 	}
@@ -78,7 +78,7 @@ func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int
 	if err := os.Mkdir(tmp, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	if err := errors.Join(os.Lchown(tmp, uid, uid), rootfs.Give(s.images, uid)); err != nil {
+	if err := errors.Join(os.Lchown(tmp, uid, uid), rootfs.Give(s.node.Images, uid)); err != nil {
 		return nil, err
 	}
 	ours, theirs, err := steward.FilePair()
@@ -96,8 +96,8 @@ func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int
 		return nil, err
 	}
 	defer func() { asks.kill(); _, _ = asks.result() }()
-	wall := inside.Wall{Mark: string(s.at.Replica.Name), UID: uid, GID: uid, Hide: s.at.Tenant.Hide, Binds: []string{s.images}, Tmp: tmp, VarTmp: tmp, Alone: true}
-	keeps, err := s.at.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: s.images, Reference: s.at.Replica.Image, Owner: s.at.Tenant.UID, Known: s.at.Replica.Inside != ""}}, theirs)
+	wall := inside.Wall{Mark: string(s.at.Replica.Name), UID: uid, GID: uid, Hide: s.at.Tenant.Hide, Binds: []string{s.node.Images}, Tmp: tmp, VarTmp: tmp, Alone: true}
+	keeps, err := s.at.sendTo(wall, chore.Order{Keep: &chore.Keep{Dir: s.node.Images, Reference: s.at.Replica.Image, Owner: s.at.Tenant.UID, Project: s.at.Replica.Project, Most: s.node.ImageMost, Known: s.at.Replica.Inside != ""}}, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (s *Supplies) fetchImage(ctx context.Context, progress func(done, total int
 	case r.Image == nil:
 		return nil, chore.ErrNoWord
 	}
-	image, err := rootfs.Held(ctx, s.images, r.Image.Digest, r.Image.Env, uid)
+	image, err := rootfs.Held(ctx, s.node.Images, r.Image.Digest, r.Image.Env, uid, s.at.Tenant.UID)
 	if err == nil && r.Image.Remembered != "" {
 		image.Remembered = errors.New(r.Image.Remembered)
 	}

@@ -45,8 +45,7 @@ type Supplies struct {
 	at       *Enclosure
 	from     source
 	notes    notes
-	images   string // record.Link.Images
-	imageUID int    // record.Link.ImageUID
+	node     record.Link // what it says about images
 	secrets  map[api.SecretRef]string
 	creds    credentials
 	gitTries int
@@ -54,9 +53,9 @@ type Supplies struct {
 	log      *slog.Logger
 }
 
-// NewSupplies brings nothing yet. images is the node's folder of images, which belongs to imageUID.
-func NewSupplies(at *Enclosure, from source, to notes, images string, imageUID int, c clock.Clock, log *slog.Logger) *Supplies {
-	return &Supplies{at: at, from: from, notes: to, images: images, imageUID: imageUID, clock: c, log: log}
+// NewSupplies brings nothing yet; node says where images are kept, and by whom.
+func NewSupplies(at *Enclosure, from source, to notes, node record.Link, c clock.Clock, log *slog.Logger) *Supplies {
+	return &Supplies{at: at, from: from, notes: to, node: node, clock: c, log: log}
 }
 
 // BringImage has the image on this node, where the replica names one.

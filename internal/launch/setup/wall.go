@@ -38,6 +38,13 @@ func Enclose(h *Home, group *cgroup.Group, log *slog.Logger) *Enclosure {
 	return e
 }
 
+// GetReady begins to make the processes that will build walls, for the steward and the ranks. Dismiss ends those that nobody took.
+func (e *Enclosure) GetReady() {
+	if e.Tenant.UID != 0 {
+		e.helpers.ready = inside.GetReady(2, string(e.Replica.Name))
+	}
+}
+
 // Helpers are the steward's processes, which belong to no generation.
 func (e *Enclosure) Helpers() []record.Process { return e.helpers.all() }
 
@@ -115,7 +122,7 @@ func (e *Enclosure) walled(p *process.Set, r engine.Replica, dir string, env []s
 		defer door.Close()
 		wall.Door, wall.Clone = door, e.Group.Version == 2
 	}
-	tree, err := inside.Start(wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.Orphans}, stdin, out)
+	tree, err := inside.Start(e.helpers.ready, wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.Orphans}, stdin, out)
 	if err != nil {
 		return wallFault(r, err)
 	}
