@@ -38,7 +38,7 @@ func settled(r engine.Replica, dir, link string, g link.Generation) (engine.Repl
 		recipe.LeadHostToken, host, recipe.LeadPortToken, port, recipe.InterfaceToken, link,
 	}
 	for i := range r.Recipe.Hosts {
-		at := "127.0.0.1" // all are on the machine's network, or it is one that the table has no more
+		at := host // without a table all are reached at one address; or it is one that the table has no more
 		if i < len(g.Hosts) {
 			at = g.Hosts[i]
 		}

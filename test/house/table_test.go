@@ -54,14 +54,17 @@ var table = []row{
 	{"3 engine, the machine's parts", []string{"internal/engine/inventory"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup",
 	})},
-	{"3 engine, local processes", []string{"internal/engine/localengine"}, join(foundation, vocabulary, []string{
+	{"3 engine, processes of the host", []string{"internal/engine/hostengine"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory", "internal/engine/network",
 	})},
+	{"3 engine, in memory", []string{"internal/engine/fakeengine"}, join(foundation, vocabulary, []string{"internal/engine"})},
+	{"3 engine, several by zone, the one of now", []string{"internal/engine/router", "internal/engine/current"}, join(foundation, vocabulary, []string{"internal/engine"})},
+	{"3 engine, the suite of its adapters", []string{"internal/engine/enginetest"}, join(foundation, vocabulary, []string{"internal/engine"})},
 
 	{"4 reconcile", []string{"internal/reconcile"}, below4},
 	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt"})},
-	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the local engine does.
+	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},

@@ -1,4 +1,4 @@
-package localengine
+package hostengine
 
 import (
 	"errors"
@@ -76,7 +76,7 @@ func (e *Engine) look(dir string) (seen, error) {
 
 // observation is what the records mean to the rest of the house.
 func (s seen) observation(r *replica) engine.Observation {
-	o := engine.Observation{Name: r.name, TaskID: r.task, State: engine.StateCreated, Node: r.node, Launched: s.launched}
+	o := engine.Observation{Name: r.name, TaskID: r.task, State: engine.StateCreated, Node: r.node, Launched: s.launched, Address: r.address, LauncherAddress: loopback}
 	if s.launcher != nil {
 		o.Version = s.launcher.Version
 	}
@@ -89,5 +89,6 @@ func (s seen) observation(r *replica) engine.Observation {
 			o.State = engine.StateDone
 		}
 	}
+	o.Ready = o.State == engine.StateRunning
 	return o
 }

@@ -1,4 +1,4 @@
-package localengine
+package hostengine
 
 import (
 	"errors"

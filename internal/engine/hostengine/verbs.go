@@ -1,4 +1,4 @@
-package localengine
+package hostengine
 
 import (
 	"context"
@@ -98,10 +98,7 @@ func (e *Engine) Remove(ctx context.Context, name engine.Name) error {
 	if r == nil || err != nil {
 		return err
 	}
-	e.mu.Lock()
-	state := r.obs.State
-	e.mu.Unlock()
-	if state != engine.StateDone {
+	if o, known := e.Replica(name); known && o.State != engine.StateDone {
 		return errNotDone(name)
 	}
 	// The launcher writes its last record shortly before it ends.

@@ -1,4 +1,4 @@
-package localengine
+package hostengine
 
 import (
 	"fmt"
@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 4 && os.Args[1] == "launch" && os.Args[2] == "--dir" {
 		syscall.Exit(fixture{dir: os.Args[3]}.run()) // not os.Exit, which waits a second under the race detector
 	}
+	if len(os.Args) == 4 && os.Args[1] == "own" {
+		syscall.Exit(own(os.Args[2], os.Args[3]))
+	}
 	os.Exit(m.Run())
 }
 
@@ -31,6 +34,7 @@ func TestMain(m *testing.M) {
 //	CRASH=n       the first n launchers end before they take the lock
 //	DEAF=1        launchers that should only hand over fail
 //	NOGO=1        it never gets go
+//	RAN=file      a line is appended to this file, too, for each time that the command ran
 //
 // It runs the replica's command and appends a line to the files "locked" and "ran" for each time
 // that it took the lock and ran the command.
@@ -80,11 +84,13 @@ func (f fixture) run() int {
 	if record.Exists(f.dir, record.FileGo) {
 		return 1
 	}
-	if record.AnyStop(f.dir) {
+	if f.stopped() {
 		return f.exit(engine.Exit{Reason: engine.ReasonStopped, Code: 143})
 	}
 	if f.env["NOGO"] != "" {
-		<-stop
+		for !f.stopped() {
+			<-stop
+		}
 		return f.exit(engine.Exit{Reason: engine.ReasonStopped, Code: 143})
 	}
 	f.must(record.Write(f.dir, record.FileGo, record.Go{Epoch: 1, Attempt: r.Attempt, At: time.Now()}))
@@ -93,6 +99,9 @@ func (f fixture) run() int {
 
 func (f fixture) work(r engine.Replica, stop <-chan os.Signal) int {
 	f.appendLine("ran", fmt.Sprint(os.Getpid()))
+	if file := f.env["RAN"]; file != "" {
+		fixture{dir: filepath.Dir(file)}.appendLine(filepath.Base(file), fmt.Sprint(os.Getpid()))
+	}
 	cmd := exec.Command(r.Command[0], r.Command[1:]...)
 	cmd.Dir = f.dir
 	cmd.Env = append(os.Environ(), mark+string(r.Name))
@@ -103,14 +112,29 @@ func (f fixture) work(r engine.Replica, stop <-chan os.Signal) int {
 	f.must(record.Write(f.dir, record.FileStart, record.Start{Process: child, At: time.Now()}))
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-stop:
-		_ = cmd.Process.Kill()
-		<-ended
-		return f.exit(engine.Exit{Reason: engine.ReasonStopped, Code: 143})
-	case <-ended:
-		return f.exit(engine.Exit{Reason: engine.ReasonSucceeded, Code: cmd.ProcessState.ExitCode()})
+	for {
+		select {
+		case <-stop:
+			if !f.stopped() {
+				continue
+			}
+			_ = cmd.Process.Kill()
+			<-ended
+			return f.exit(engine.Exit{Reason: engine.ReasonStopped, Code: 143})
+		case <-ended:
+			return f.exit(engine.Exit{Reason: engine.ReasonSucceeded, Code: cmd.ProcessState.ExitCode()})
+		}
 	}
+}
+
+// stopped says that the leader of the current epoch ordered it.
+func (f fixture) stopped() bool {
+	var ends record.Link
+	_, err := record.Read(f.dir, record.FileEndpoint, &ends)
+	f.must(err)
+	epoch, err := record.CurrentEpoch(ends.Epochs)
+	f.must(err)
+	return record.Exists(f.dir, record.StopFile(epoch))
 }
 
 func (f fixture) exit(e engine.Exit) int {

@@ -1,4 +1,4 @@
-package localengine
+package hostengine
 
 import (
 	"context"
@@ -8,15 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -42,10 +39,11 @@ type Config struct {
 	Epoch int64
 	// Mint makes the token with which a replica's launcher speaks to a server.
 	Mint func(engine.Name) string
-	// OnChange is told every new observation, those of one replica in order. It must not block.
-	OnChange func(engine.Observation)
-	Log      *slog.Logger
-	Clock    clock.Clock
+	// Inventory lists the nodes whose replicas run here; nil: the machine itself. It is asked every Every, 30 s when 0.
+	Inventory func(context.Context) ([]api.Node, error)
+	Every     time.Duration
+	Log       *slog.Logger
+	Clock     clock.Clock
 	// Hide are the platform's folders, which a project's processes must not see.
 	Hide []string
 	// Images is about the images of this machine.
@@ -60,18 +58,15 @@ type Config struct {
 	Owner string
 	// Network gives replicas their addresses; nil: they use the machine's network.
 	Network *network.Network
-	// MaxProcesses is how many replicas fit on this machine; 0: its memory over 256 MiB.
-	MaxProcesses int
 }
 
 const (
-	processMemory = 256 << 20       // what one replica is taken to need where its request is nominal
-	safetyTick    = 5 * time.Second // a keeper that heard nothing looks again
-	defaultPause  = 100 * time.Millisecond
-	adopters      = 8
+	safetyTick   = 5 * time.Second // a keeper that heard nothing looks again
+	defaultPause = 100 * time.Millisecond
+	adopters     = 8
 )
 
-// Engine is the local engine. Safe for concurrent use.
+// Engine is the host engine. Safe for concurrent use.
 type Engine struct {
 	cfg  Config
 	root string // cfg.Dir/replicas
@@ -82,11 +77,15 @@ type Engine struct {
 	stopped chan struct{} // closed when Run has ended
 	keep    chan *replica // to Run: start a keeper
 	unknown chan engine.Name
-	trash   chan string // to Run: delete this folder
+	trash   chan string   // to Run: delete this folder
+	relist  chan struct{} // room for one: ask for the nodes again
+
+	// What is known of replicas and nodes; a replica is on it while it is in the index.
+	*engine.Board
 
 	mu       sync.Mutex
-	replicas map[engine.Name]*replica
-	byTask   map[string]map[engine.Name]*replica
+	replicas map[engine.Name]*replica // the index
+	old      map[engine.Name]string   // task of those that isExposed names and that live
 }
 
 // replica is one folder as we know it.
@@ -103,19 +102,18 @@ type replica struct {
 	uid       int
 	network   record.Network // zero: it uses the machine's, or that of its host
 	renewed   time.Time      // of network; its keeper's, after it was adopted
+	address   string         // where others reach its processes
 
 	poke  chan struct{} // room for one: look again
 	ended chan struct{} // closed when its keeper has ended
-
-	obs engine.Observation // guarded by Engine.mu
 }
 
 // New makes an engine on cfg.Dir and its folder. It starts nothing.
 func New(cfg Config) (*Engine, error) {
 	if cfg.Mint == nil || !filepath.IsAbs(cfg.Dir) || !filepath.IsAbs(cfg.Exe) || !filepath.IsAbs(cfg.Endpoints) {
 		return nil, fault.New(fault.Internal, "BadEngineConfig", fault.T(
-			"The local engine needs absolute paths of its folder, its program and its endpoints file, and a source of tokens.",
-			"本地引擎需要数据目录、程序与端点文件的绝对路径以及令牌来源。"))
+			"The host engine needs absolute paths of its folder, its program and its endpoints file, and a source of tokens.",
+			"主机引擎需要数据目录、程序与端点文件的绝对路径以及令牌来源。"))
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -123,21 +121,17 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.Real
 	}
-	if cfg.OnChange == nil {
-		cfg.OnChange = func(engine.Observation) {}
+	if cfg.Inventory == nil {
+		cfg.Inventory = thisMachine
 	}
-	if cfg.MaxProcesses <= 0 {
-		memory, err := inventory.Memory()
-		if err != nil {
-			return nil, fmt.Errorf("ask how much memory there is: %w", err)
-		}
-		cfg.MaxProcesses = max(1, int(memory/processMemory))
+	if cfg.Every == 0 {
+		cfg.Every = 30 * time.Second
 	}
 	e := &Engine{
 		cfg: cfg, root: filepath.Join(cfg.Dir, "replicas"), pause: defaultPause,
 		ready: make(chan struct{}), stopped: make(chan struct{}),
 		keep: make(chan *replica), unknown: make(chan engine.Name, 64), trash: make(chan string, 64),
-		replicas: map[engine.Name]*replica{}, byTask: map[string]map[engine.Name]*replica{},
+		relist: make(chan struct{}, 1), Board: engine.NewBoard(), replicas: map[engine.Name]*replica{}, old: map[engine.Name]string{},
 	}
 	if err := os.MkdirAll(e.root, 0o700); err != nil {
 		return nil, fault.New(fault.Unavailable, "EngineFolder", fault.T(
@@ -158,11 +152,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err := e.reign(); err != nil {
 		return err
 	}
+	wg.Go(func() { e.reportNodes(ctx) })
 	scanned := e.modified()
 	if err := e.adoptAll(start); err != nil {
 		return fmt.Errorf("adopt replicas: %w", err)
 	}
 	close(e.ready)
+	if e.exposed("") > 0 {
+		e.lookAtNodes()
+	}
 	wg.Go(e.sweep)
 	if e.cfg.Network != nil {
 		wg.Go(func() { _ = e.cfg.Network.SweepOn(ctx) })
@@ -208,9 +206,6 @@ func (e *Engine) reign() error {
 // Ready is closed when everything on disk was adopted.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
 
-// Capacity is how many processes fit on this machine. The scheduler holds it, not we.
-func (e *Engine) Capacity() int { return e.cfg.MaxProcesses }
-
 // Poke says that somebody heard of new records. It never blocks.
 func (e *Engine) Poke(name engine.Name) {
 	if r := e.find(name); r != nil {
@@ -221,31 +216,6 @@ func (e *Engine) Poke(name engine.Name) {
 	case e.unknown <- name:
 	default: // the rescan will find it
 	}
-}
-
-// Replicas lists what is known of a task's replicas; "" is all tasks.
-func (e *Engine) Replicas(taskID string) []engine.Observation {
-	e.mu.Lock()
-	set := e.replicas
-	if taskID != "" {
-		set = e.byTask[taskID]
-	}
-	out := make([]engine.Observation, 0, len(set))
-	for _, r := range set {
-		out = append(out, r.obs)
-	}
-	e.mu.Unlock()
-	slices.SortFunc(out, func(a, b engine.Observation) int { return strings.Compare(string(a.Name), string(b.Name)) })
-	return out
-}
-
-// Nodes is this machine.
-func (e *Engine) Nodes(ctx context.Context) ([]api.Node, error) {
-	n, err := inventory.Local(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return []api.Node{n}, nil
 }
 
 func (r *replica) wake() {
@@ -292,25 +262,24 @@ func (e *Engine) adopt(name engine.Name) (r *replica, added bool, err error) {
 		name: name, dir: dir, task: spec.TaskID, node: spec.Node, resources: spec.Resources, devices: spec.Devices, virtual: spec.Virtual, inside: spec.Inside, uid: spec.UID, network: ends.Network,
 		poke: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
-	r.obs = seen.observation(r)
+	if r.address, err = e.addressOf(r); err != nil {
+		return nil, false, err
+	}
 	if seen.exit == nil {
 		if err := e.renew(r); err != nil {
 			return nil, false, fmt.Errorf("renew the address of replica %s: %w", name, err)
 		}
 	}
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if first := e.replicas[name]; first != nil {
-		e.mu.Unlock()
 		return first, false, nil
 	}
 	e.replicas[name] = r
-	if e.byTask[r.task] == nil {
-		e.byTask[r.task] = map[engine.Name]*replica{}
+	if seen.exit == nil && e.isExposed(r) {
+		e.old[name] = r.task
 	}
-	e.byTask[r.task][name] = r
-	obs := r.obs
-	e.mu.Unlock()
-	e.cfg.OnChange(obs)
+	e.Put(seen.observation(r))
 	return r, true, nil
 }
 
@@ -321,31 +290,22 @@ func (e *Engine) forget(r *replica) {
 		return
 	}
 	delete(e.replicas, r.name)
-	delete(e.byTask[r.task], r.name)
-	if len(e.byTask[r.task]) == 0 {
-		delete(e.byTask, r.task)
-	}
+	delete(e.old, r.name)
+	e.Drop(r.name)
 }
 
-// observe takes down what a keeper saw. A state never goes back.
+// observe takes down what a keeper saw.
 func (e *Engine) observe(r *replica, s seen) {
-	now := s.observation(r)
 	e.mu.Lock()
-	old := r.obs
-	if rank(now.State) < rank(old.State) {
-		e.mu.Unlock()
-		return
+	defer e.mu.Unlock()
+	if e.replicas[r.name] != r {
+		return // it was removed meanwhile
 	}
-	r.obs = now
-	e.mu.Unlock()
-	other := old.Launched && now.Version != old.Version // one took another's place; a first record is no news
-	if now.State != old.State || !now.Started.Equal(old.Started) || other {
-		e.cfg.OnChange(now)
+	e.Put(s.observation(r))
+	if s.exit != nil && e.old[r.name] != "" {
+		delete(e.old, r.name)
+		e.lookAtNodes() // they say how many such there are
 	}
-}
-
-func rank(s engine.State) int {
-	return slices.Index([]engine.State{engine.StateCreated, engine.StateRunning, engine.StateExited, engine.StateDone}, s)
 }
 
 // adoptAll reads every folder, several at once: at a restart there may be thousands.
@@ -433,9 +393,12 @@ func (e *Engine) waitReady(ctx context.Context) error {
 }
 
 var errStopped = fault.New(fault.Unavailable, "EngineStopped",
-	fault.T("The local engine is shutting down.", "本地引擎正在关闭。"))
+	fault.T("The host engine is shutting down.", "主机引擎正在关闭。"))
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Adapter  = (*Engine)(nil)
+	_ engine.Prompted = (*Engine)(nil)
+)
 
 // errNotDone is what Remove answers before the end.
 func errNotDone(name engine.Name) error {

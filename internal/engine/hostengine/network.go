@@ -1,6 +1,7 @@
-package localengine
+package hostengine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -37,25 +38,39 @@ func (e *Engine) release(name engine.Name, lease record.Network) {
 	}
 }
 
-// exposed counts the living replicas of a task, or of all with "", that an earlier version started on the
-// machine's network although others have their own.
-func (e *Engine) exposed(task string) (n int) {
-	if e.cfg.Network == nil {
-		return 0
+// loopback is where launchers of this machine reach each other, and where processes without an address of their own do.
+const loopback = "127.0.0.1"
+
+// addressOf is where others reach a replica's processes: its own address, that of the replica it runs inside, or the
+// machine's loopback.
+func (e *Engine) addressOf(r *replica) (string, error) {
+	network := r.network
+	if r.inside != "" && !network.Address.IsValid() {
+		var ends record.Link // of one that was removed nothing is there
+		if _, err := record.Read(e.folder(r.inside), record.FileEndpoint, &ends); err != nil && !errors.Is(err, record.ErrTorn) {
+			return "", err
+		}
+		network = ends.Network
 	}
+	if !network.Address.IsValid() {
+		return loopback, nil
+	}
+	return network.Address.Addr().String(), nil
+}
+
+// isExposed says that an earlier version started it on the machine's network although others have their own.
+func (e *Engine) isExposed(r *replica) bool {
+	return e.cfg.Network != nil && r.uid != 0 && r.inside == "" && !r.network.Address.IsValid()
+}
+
+// exposed counts the living replicas of a task, or of all with "", that isExposed names.
+func (e *Engine) exposed(task string) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	list := e.replicas
-	if task != "" {
-		list = e.byTask[task]
-	}
-	for _, r := range list {
-		if r.uid != 0 && r.inside == "" && !r.network.Address.IsValid() && r.obs.State != engine.StateExited && r.obs.State != engine.StateDone {
+	for _, of := range e.old {
+		if task == "" || of == task {
 			n++
 		}
 	}
 	return n
 }
-
-// Exposed is how many replicas of an earlier version still use the machine's network.
-func (e *Engine) Exposed() int { return e.exposed("") }

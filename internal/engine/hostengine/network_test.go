@@ -1,9 +1,10 @@
-package localengine
+package hostengine
 
 import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fermi-cluster/fermi/internal/conf"
@@ -58,8 +59,8 @@ func TestAddresses(t *testing.T) {
 	close()
 
 	e, close = h.openOn(n)
-	if e.Exposed() != 1 {
-		t.Error("of an earlier version:", e.Exposed())
+	if e.exposed("") != 1 {
+		t.Error("of an earlier version:", e.exposed(""))
 	}
 	late := replicaOf(old.TaskID, 1, nil, sleeper...)
 	a, b := replicaOf(taskName(), 0, nil, sleeper...), replicaOf(taskName(), 0, nil, sleeper...)
@@ -82,6 +83,17 @@ func TestAddresses(t *testing.T) {
 	if !first.Address.IsValid() || first.Bridge == second.Bridge || first.Address == second.Address || h.leases() != 2 {
 		t.Error(first, second, h.leases())
 	}
+	for r, want := range map[engine.Name]string{
+		a.Name: first.Address.Addr().String(), b.Name: second.Address.Addr().String(), guest.Name: first.Address.Addr().String(), late.Name: loopback, plain.Name: loopback,
+	} {
+		if o, _ := e.Replica(r); o.Address != want || o.LauncherAddress != loopback {
+			t.Errorf("%s is reached at %q, its launcher at %q; want %q", r, o.Address, o.LauncherAddress, want)
+		}
+	}
+	eventually(t, "the node says that some are on the machine's network", func() bool {
+		list, whole := e.Nodes()
+		return whole && strings.Contains(list[0].Status.Message.EN, "earlier version started")
+	})
 	close()
 
 	// The machine was cut off: the folders are durable, a lease may be lost.

@@ -1,4 +1,4 @@
-package localengine
+package hostengine
 
 import (
 	"context"
@@ -107,17 +107,21 @@ func (h *house) openOn(n *network.Network) (*Engine, func()) {
 	e, err := New(Config{
 		Dir: h.dir, Exe: h.exe, Endpoints: filepath.Join(h.dir, "endpoints"), Network: n,
 		Mint: func(n engine.Name) string { return "token of " + string(n) },
-		OnChange: func(o engine.Observation) {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			h.changes[o.Name] = append(h.changes[o.Name], o.State)
-		},
-		Log: slog.New(slog.NewTextHandler(h.t.Output(), &slog.HandlerOptions{Level: level})),
+		Log:  slog.New(slog.NewTextHandler(h.t.Output(), &slog.HandlerOptions{Level: level})),
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	e.pause = time.Millisecond
+	return e, h.run(e)
+}
+
+// run follows an engine and runs it; the function ends that.
+func (h *house) run(e *Engine) func() {
+	h.t.Helper()
+	feed := engine.NewFeed()
+	e.Watch(feed)
+	go h.follow(feed)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -127,9 +131,27 @@ func (h *house) openOn(n *network.Network) (*Engine, func()) {
 		if err := <-ended; err != nil {
 			h.t.Error(err)
 		}
+		feed.Close()
 	})
 	h.t.Cleanup(close)
-	return e, close
+	return close
+}
+
+// follow takes down what a feed says of replicas.
+func (h *house) follow(feed *engine.Feed) {
+	for {
+		list, err := feed.Next(context.Background())
+		if err != nil {
+			return
+		}
+		h.mu.Lock()
+		for _, ch := range list {
+			if ch.Replica != nil && !ch.Gone {
+				h.changes[ch.Replica.Name] = append(h.changes[ch.Replica.Name], ch.Replica.State)
+			}
+		}
+		h.mu.Unlock()
+	}
 }
 
 func replicaOf(task string, index int, env map[string]string, command ...string) engine.Replica {
@@ -171,7 +193,7 @@ func (h *house) await(e *Engine, r engine.Replica, state engine.State) engine.Ob
 	eventually(h.t, fmt.Sprintf("%s is %s", r.Name, state), func() bool {
 		e.Poke(r.Name)
 		o = observed(e, r)
-		return rank(o.State) >= rank(state)
+		return engine.Order(o.State) >= engine.Order(state)
 	})
 	if o.State != state {
 		h.t.Fatalf("%s is %s; want %s", r.Name, o.State, state)
@@ -228,11 +250,16 @@ func TestLifeToTheEnd(t *testing.T) {
 		t.Errorf("token %q; want %q", got, want)
 	}
 	h.checkBorn(dir, r)
+	eventually(t, "the feed has said so", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return slices.Contains(h.changes[r.Name], engine.StateDone)
+	})
 	h.mu.Lock()
 	states := slices.Compact(slices.Clone(h.changes[r.Name]))
 	h.mu.Unlock()
 	if len(states) < 2 || states[0] != engine.StateCreated || states[len(states)-1] != engine.StateDone ||
-		!slices.IsSortedFunc(states, func(a, b engine.State) int { return rank(a) - rank(b) }) {
+		!slices.IsSortedFunc(states, func(a, b engine.State) int { return engine.Order(a) - engine.Order(b) }) {
 		t.Errorf("told of %v", states)
 	}
 	h.checkRemove(e, r)

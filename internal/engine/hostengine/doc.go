@@ -1,4 +1,4 @@
-// Package localengine runs replicas as processes of this machine.
+// Package hostengine runs replicas as processes of this machine.
 //
 // Place: layer 3, an adapter of the engine port. Its only partner is the launcher, and they meet
 // only in the replica's folder (package record).
@@ -18,4 +18,4 @@
 // How the code differs: "launcher dead" is only believed by who holds the folder's lock, because
 // another server may start a launcher at any moment; and a keeper is woken by the launcher's end
 // (pidfd), by Poke, and every few seconds in case a message was lost, never by a scan of all.
-package localengine
+package hostengine
