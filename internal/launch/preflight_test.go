@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/preflight"
+	"github.com/fermi-cluster/fermi/test/foreign"
 )
 
 // peer is a rehearsal with reserved ports, as a launcher has them.
@@ -59,16 +60,7 @@ func hold(t *testing.T, port int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Close()
-		}
-	}()
+	foreign.HangUp(t, l)
 }
 
 // TestPreflightPair: two launchers reach each other on the ports they keep for their ranks, which are

@@ -230,7 +230,9 @@ func (w *world) step() {
 		e := heap.Pop(&w.agenda).(event)
 		if e.kind < broke {
 			w.real--
-			w.fruitless = 0 // what went before counts no more: this may let somebody start
+			if w.cfg.Faults != nil {
+				w.fruitless = 0 // nodes may have been away until now
+			}
 		}
 		w.play(e)
 	}
