@@ -216,7 +216,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.stored = quota.New(quota.Config{
-		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Task: p.taskByID, Log: cfg.Log,
+		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Task: p.taskByID, Server: id.Default.Random(12), Log: cfg.Log,
 		Images: func(uid int) int64 { return rootfs.Charged(filepath.Join(cfg.Shared, "engine", record.DirImages), uid) },
 	})
 	p.hub = link.NewHub(link.HubConfig{
