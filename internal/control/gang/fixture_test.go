@@ -31,7 +31,7 @@ func placed() *api.Placement {
 func at(i, attempt int, state engine.State, attached bool) Member {
 	m := Member{
 		Name: engine.NameOf("task-1", "worker", i, attempt), Role: "worker", Index: i, Stand: Stand{Node: fmt.Sprintf("n%d", i)},
-		Ranking: Ranking{Ranks: 1, First: i}, State: state, Attached: attached, Started: now,
+		Ranking: Ranking{Ranks: 1, First: i}, State: state, Attached: attached, Observed: engine.Observation{Started: now, Address: "127.0.0.1", LauncherAddress: "127.0.0.1"},
 	}
 	if attached {
 		m.Said.Port = 4000 + i

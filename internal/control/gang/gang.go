@@ -194,8 +194,8 @@ func (g *Gang) Addresses() (roles []link.Role, hash string) {
 	return roles, hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Hosts is the addresses of all members in rank order, for a framework that names them; none where all are
-// on the loopback.
+// Hosts is the addresses of all members in rank order, for a framework that names them; none where no
+// launcher has one of its own: they are all on one machine then.
 func (g *Gang) Hosts() (out []string) {
 	if !recipe.Needed(&g.Task.Spec) || !g.Members.Any(func(m *Member) bool { return m.Said.Address != "" }) {
 		return nil

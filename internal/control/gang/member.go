@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net"
 	"strconv"
-	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
@@ -26,8 +25,8 @@ type Member struct {
 	Attached bool
 	Said     link.Ranks   // the newest by its launcher; zero: nothing
 	State    engine.State // "": the engine does not know it
-	Started  time.Time
 	Exit     *engine.Exit
+	Observed engine.Observation // by the engine, with state and exit; zero: it does not know it
 }
 
 // Ranking is which ranks a member has.
@@ -72,19 +71,15 @@ func (m *Member) Ready() bool {
 	return !m.Leaving && !m.Unchecked && !m.Unfit && m.Attached && !m.Ended() && m.Said.Port != 0 && m.Said.Prepared
 }
 
-// loopback is where launchers of this machine reach each other, and where ranks without an address of their
-// own do.
-const loopback = "127.0.0.1"
-
-// Host is where its ranks are reached. A launcher of an earlier version says nothing.
-func (m *Member) Host() string { return cmp.Or(m.Said.Address, loopback) }
+// Host is where its ranks are reached: what its launcher says, or the engine where it says nothing.
+func (m *Member) Host() string { return cmp.Or(m.Said.Address, m.Observed.Address) }
 
 // Address is a port there.
 func (m *Member) Address(port int) string { return net.JoinHostPort(m.Host(), strconv.Itoa(port)) }
 
-// peerAddress is where its launcher hands out the states that it keeps.
+// peerAddress is where other launchers reach its launcher, for the states that it keeps.
 func (m *Member) peerAddress() string {
-	return net.JoinHostPort(loopback, strconv.Itoa(m.Said.PeerPort))
+	return net.JoinHostPort(m.Observed.LauncherAddress, strconv.Itoa(m.Said.PeerPort))
 }
 
 // Spot tells the members of a task apart.

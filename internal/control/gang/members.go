@@ -39,7 +39,7 @@ func (l Members) Zones() []string {
 func (l Members) Started() *time.Time {
 	var first *time.Time
 	for i := range l {
-		if at := &l[i].Started; !at.IsZero() && (first == nil || at.Before(*first)) {
+		if at := &l[i].Observed.Started; !at.IsZero() && (first == nil || at.Before(*first)) {
 			first = at
 		}
 	}

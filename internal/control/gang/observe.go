@@ -124,7 +124,7 @@ func (o *Observer) members(t Terms, roles []api.RoleAssignment, known map[engine
 				m.Stand = standOn(n, slot, o.peaks)
 			}
 			if ob, ok := known[m.Name]; ok {
-				m.State, m.Started, m.Exit = ob.State, ob.Started, ob.Exit
+				m.State, m.Exit, m.Observed = ob.State, ob.Exit, ob
 				delete(known, m.Name)
 			}
 			m.Attached = o.hub.Attached(m.Name)

@@ -32,7 +32,7 @@ func placed() *api.Placement {
 func at(i, attempt int, state engine.State, attached bool) gang.Member {
 	m := gang.Member{
 		Name: engine.NameOf("task-1", "worker", i, attempt), Role: "worker", Index: i, Stand: gang.Stand{Node: fmt.Sprintf("n%d", i)},
-		Ranking: gang.Ranking{Ranks: 1, First: i}, State: state, Attached: attached, Started: now,
+		Ranking: gang.Ranking{Ranks: 1, First: i}, State: state, Attached: attached, Observed: engine.Observation{Started: now, Address: "127.0.0.1", LauncherAddress: "127.0.0.1"},
 	}
 	if attached {
 		m.Said.Port = 4000 + i

@@ -36,7 +36,11 @@ func placed() *api.Placement {
 }
 
 func at(i, attempt int, state engine.State, attached bool, exit *engine.Exit) gang.Member {
-	m := gang.Member{Stand: gang.Stand{Node: fmt.Sprintf("n%d", i)}, Ranking: gang.Ranking{Ranks: 1, First: i}, Name: engine.NameOf("task-1", "worker", i, attempt), Role: "worker", Index: i, State: state, Attached: attached, Started: now, Exit: exit}
+	m := gang.Member{
+		Name: engine.NameOf("task-1", "worker", i, attempt), Role: "worker", Index: i, Stand: gang.Stand{Node: fmt.Sprintf("n%d", i)},
+		Ranking: gang.Ranking{Ranks: 1, First: i}, State: state, Attached: attached, Exit: exit,
+		Observed: engine.Observation{Started: now, Address: "127.0.0.1", LauncherAddress: "127.0.0.1"},
+	}
 	if attached {
 		m.Said.Port = 4000 + i
 	}

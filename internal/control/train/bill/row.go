@@ -14,7 +14,7 @@ import (
 
 // rowOf is a member's row without its price; ok is false while it has neither started nor ended.
 func rowOf(task *api.TrainingTask, m *gang.Member, devices []api.Device) (row history.UsageRow, ok bool) {
-	if m.Started.IsZero() && m.Exit == nil {
+	if m.Observed.Started.IsZero() && m.Exit == nil {
 		return row, false
 	}
 	var asked api.Resources
@@ -30,7 +30,7 @@ func rowOf(task *api.TrainingTask, m *gang.Member, devices []api.Device) (row hi
 	row = history.UsageRow{
 		Replica: string(m.Name), TaskID: task.Meta.ID, Project: task.Meta.Project, Owner: task.Meta.Owner, Zone: m.Zone, Node: m.Node,
 		Devices: len(devices), Type: asked.Accelerators.Type, CPU: asked.CPU, Memory: asked.Memory,
-		Thousandths: int64(len(devices)) * asked.Accelerators.Share.Of(), Spot: task.Spec.Preemptible, Start: m.Started,
+		Thousandths: int64(len(devices)) * asked.Accelerators.Share.Of(), Spot: task.Spec.Preemptible, Start: m.Observed.Started,
 	}
 	if len(devices) > 0 {
 		row.Type = devices[0].Type
@@ -65,7 +65,7 @@ func sumOf(all gang.Members, others []engine.Observation) uint64 {
 		h.Write(times[:])
 	}
 	for i := range all {
-		add(all[i].Name, all[i].Started, all[i].Exit)
+		add(all[i].Name, all[i].Observed.Started, all[i].Exit)
 	}
 	for _, o := range others {
 		add(o.Name, o.Started, o.Exit)

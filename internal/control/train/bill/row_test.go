@@ -14,7 +14,7 @@ var now = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 func TestBill(t *testing.T) {
 	one := func(change func(*gang.Member)) uint64 {
 		m := gang.Member{Name: "task-1-worker-0-1", State: engine.StateRunning}
-		m.Started = now
+		m.Observed.Started = now
 		change(&m)
 		return sumOf(gang.Members{m}, nil)
 	}
@@ -23,7 +23,7 @@ func TestBill(t *testing.T) {
 		t.Error("a generation is billed")
 	}
 	for what, other := range map[string]uint64{
-		"start":   one(func(m *gang.Member) { m.Started = now.Add(1) }),
+		"start":   one(func(m *gang.Member) { m.Observed.Started = now.Add(1) }),
 		"end":     one(func(m *gang.Member) { m.Exit = &engine.Exit{At: now} }),
 		"replica": one(func(m *gang.Member) { m.Name += "0" }),
 		"other":   sumOf(nil, []engine.Observation{{Name: "x"}}),
