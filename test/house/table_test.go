@@ -62,7 +62,8 @@ var table = []row{
 	{"3 engine, the suite of its adapters", []string{"internal/engine/enginetest"}, join(foundation, vocabulary, []string{"internal/engine"})},
 
 	{"4 reconcile", []string{"internal/reconcile"}, below4},
-	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb"})},
+	{"4 link, where servers are", []string{"internal/link/endpoint"}, foundation},
+	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/endpoint"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
