@@ -24,6 +24,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/control/save"
@@ -63,7 +64,7 @@ type Config struct {
 	Hosts        []string
 	Etcd         store.Outside // embedded when it has no endpoints
 	EtcdPrefix   string
-	PeerListen   string // where the other servers of an outside etcd dial us
+	Doors        conf.Doors
 	Zone         string // that this server stands in, to measure the way to others; "" is unknown
 	Past         Past
 	Checkpoints  record.SharedTier // zero: checkpoints stay on the nodes
@@ -229,8 +230,9 @@ func (p *part) assemble() (err error) {
 	p.hub = link.NewHub(link.HubConfig{
 		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.save.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
-		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.save.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
+		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf},
+		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
 	if err := p.openPeers(); err != nil {
 		return err
@@ -289,6 +291,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("logbook", p.logs.Run)
 	base.Add("stored", p.stored.Run)
 	base.Add("link", p.serveLink)
+	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.tokens) })
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
 	}

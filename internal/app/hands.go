@@ -22,7 +22,7 @@ import (
 // engines makes the engines of a leadership, one behind each name that a zone may give.
 func (p *part) engines(ctx context.Context, epoch store.Epoch) (engine.Adapter, error) {
 	host, err := hostengine.New(hostengine.Config{
-		Dir: engineDir(p.cfg), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision, Inventory: p.inventory,
+		Dir: engineDir(p.cfg), Exe: p.cfg.Exe, Endpoints: endpointsFile(p.cfg), Remote: remote(p.hub), Mint: p.tokens.Mint, Epoch: epoch.Revision, Inventory: p.inventory,
 		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network, DeviceFiles: deviceFiles,
 		Images: hostengine.Images{UID: p.imageUID(ctx), Most: p.stored.MostImages}, Folders: p.cfg.Folders,
 		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,

@@ -19,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/sched"
 )
@@ -204,8 +205,6 @@ func processes() int {
 	return max(1, int(uint64(info.Totalram)*uint64(info.Unit)>>28))
 }
 
-func (p *part) endpointsFile() string { return filepath.Join(p.cfg.Shared, "link.endpoints") }
-
 // serveLink opens the socket that launchers dial and makes it known to them.
 func (p *part) serveLink(ctx context.Context) error {
 	path := filepath.Join(p.cfg.Data, "link.sock")
@@ -223,33 +222,8 @@ func (p *part) serveLink(ctx context.Context) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return err
 	}
-	if err := addEndpoint(p.endpointsFile(), "unix://"+path); err != nil {
+	if err := endpoint.Add(filepath.Join(p.cfg.Shared, "link.endpoints"), "", "unix://"+path); err != nil {
 		return err
 	}
 	return p.hub.Serve(ctx, l)
-}
-
-// addEndpoint puts a target into the file once; other servers of this machine do the same.
-func addEndpoint(file, target string) error {
-	f, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
-	old, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	lines := strings.Fields(string(old))
-	if slices.Contains(lines, target) {
-		return nil
-	}
-	tmp := file + ".new"
-	if err := os.WriteFile(tmp, []byte(strings.Join(append(lines, target), "\n")+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
 }

@@ -198,6 +198,12 @@ type Adapter interface {
 	Nodes() (list []api.Node, whole bool)
 }
 
+// Briefed is an Adapter whose launchers may have no folder of ours: what a replica is, and what its place adds to that, is asked
+// for over the link. Spec gives it as JSON of record.Spec; fault NotFound where the replica is not known.
+type Briefed interface {
+	Spec(ctx context.Context, name Name) ([]byte, error)
+}
+
 // Prompted is an Adapter that learns of changes late by itself: it looks at a replica again when somebody says that
 // it changed. Poke never blocks.
 type Prompted interface {

@@ -99,6 +99,18 @@ func (e *Engine) Nodes() ([]api.Node, bool) {
 	return nil, false
 }
 
+// Spec is what the launcher of a replica must know; fault NotFound where the engine has no such replica, or gives it only by a folder.
+func (e *Engine) Spec(ctx context.Context, name engine.Name) ([]byte, error) {
+	a := e.adapter()
+	if a == nil {
+		return nil, ErrNotLeading
+	}
+	if b, ok := a.(engine.Briefed); ok {
+		return b.Spec(ctx, name)
+	}
+	return nil, fault.New(fault.NotFound, "NoSpec", fault.T("The engine has no record of replica %s.", "引擎没有副本 %s 的记录。", name))
+}
+
 // Poke has the engine look at a replica again, where it does not hear of changes by itself. It never blocks.
 func (e *Engine) Poke(name engine.Name) {
 	if p, ok := e.adapter().(engine.Prompted); ok {

@@ -39,9 +39,8 @@ type Config struct {
 	Epoch int64
 	// Mint makes the token with which a replica's launcher speaks to a server.
 	Mint func(engine.Name) string
-	// Inventory lists the nodes whose replicas run here; nil: the machine itself. It is asked every Every, 30 s when 0.
+	// Inventory lists the nodes whose replicas run here; nil: the machine itself.
 	Inventory func(context.Context) ([]api.Node, error)
-	Every     time.Duration
 	Log       *slog.Logger
 	Clock     clock.Clock
 	// Hide are the platform's folders, which a project's processes must not see.
@@ -58,6 +57,14 @@ type Config struct {
 	Owner string
 	// Network gives replicas their addresses; nil: they use the machine's network.
 	Network *network.Network
+	// Remote gives launchers their orders over the link, as those get them that have no folder of ours; nil: in their folders.
+	Remote *Remote
+}
+
+// Remote is how launchers get their orders over the link.
+type Remote struct {
+	// Stop tells the launcher, if it is attached; the keeper repeats it.
+	Stop func(name engine.Name, grace time.Duration) error
 }
 
 const (
@@ -123,9 +130,6 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if cfg.Inventory == nil {
 		cfg.Inventory = thisMachine
-	}
-	if cfg.Every == 0 {
-		cfg.Every = 30 * time.Second
 	}
 	e := &Engine{
 		cfg: cfg, root: filepath.Join(cfg.Dir, "replicas"), pause: defaultPause,
@@ -398,6 +402,7 @@ var errStopped = fault.New(fault.Unavailable, "EngineStopped",
 var (
 	_ engine.Adapter  = (*Engine)(nil)
 	_ engine.Prompted = (*Engine)(nil)
+	_ engine.Briefed  = (*Engine)(nil)
 )
 
 // errNotDone is what Remove answers before the end.

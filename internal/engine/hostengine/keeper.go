@@ -92,7 +92,9 @@ func (k *keeper) attend(s seen) time.Duration {
 		k.proc.signal(syscall.SIGKILL)
 	case s.stop != nil && s.exit == nil && s.launcher != nil && s.launcher.PID == k.proc.pid:
 		// Its record is there, so it listens. One that has none yet finds the order itself.
-		if k.toldPID != k.proc.pid || !k.toldAt.Equal(s.stop.At) {
+		if remote := k.e.cfg.Remote; remote != nil {
+			_ = remote.Stop(k.r.name, s.stop.Grace) // one that is not attached hears it when it is: then we are poked
+		} else if k.toldPID != k.proc.pid || !k.toldAt.Equal(s.stop.At) {
 			k.toldPID, k.toldAt = k.proc.pid, s.stop.At
 			k.proc.signal(syscall.SIGTERM)
 		}

@@ -11,6 +11,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
+// listEvery is how often the inventory is asked.
+const listEvery = 30 * time.Second
+
 // thisMachine is the inventory where none was given.
 func thisMachine(ctx context.Context) ([]api.Node, error) {
 	n, err := inventory.Local(ctx)
@@ -33,8 +36,8 @@ func (e *Engine) reportNodes(ctx context.Context) {
 	pause := time.Second // until it could be read for the first time
 	for {
 		if list, err := e.cfg.Inventory(ctx); err == nil {
-			e.Report(e.withExposed(list))
-			pause = e.cfg.Every
+			e.Report(withExposed(list, e.exposed("")))
+			pause = listEvery
 		} else if ctx.Err() == nil {
 			e.cfg.Log.Warn("the inventory could not be read; trying again", "error", err)
 		}
@@ -48,8 +51,7 @@ func (e *Engine) reportNodes(ctx context.Context) {
 }
 
 // withExposed adds to the nodes' messages that replicas of an earlier version still use the machine's network.
-func (e *Engine) withExposed(nodes []api.Node) []api.Node {
-	n := e.exposed("")
+func withExposed(nodes []api.Node, n int) []api.Node {
 	if n == 0 {
 		return nodes
 	}

@@ -57,7 +57,7 @@ func (e *Engine) spawn(r *replica) (*process, error) {
 	defer feed.Close()
 	hideFiles()
 	pidfd := -1
-	pid, err := group.Start(e.cfg.Exe, []string{e.cfg.Exe, "launch", "--dir", r.dir}, &syscall.ProcAttr{
+	pid, err := group.Start(e.cfg.Exe, launcherCommand(e.cfg, r), &syscall.ProcAttr{
 		Dir: "/", Env: launcherEnv(),
 		Files: []uintptr{null.Fd(), log.Fd(), log.Fd(), pipe.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
@@ -76,6 +76,15 @@ func (e *Engine) spawn(r *replica) (*process, error) {
 		e.cfg.Log.Warn("launcher got no token", "replica", r.name, "error", err)
 	}
 	return p, nil
+}
+
+// launcherCommand is how a launcher is started.
+func launcherCommand(cfg Config, r *replica) []string {
+	out := []string{cfg.Exe, "launch", "--dir", r.dir}
+	if cfg.Remote != nil {
+		out = append(out, "--replica", string(r.name), "--endpoints", cfg.Endpoints)
+	}
+	return out
 }
 
 // group makes the replica's cgroup and records it before anything can be in it. Where none can be

@@ -2,6 +2,7 @@ package hostengine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"syscall"
@@ -84,6 +85,21 @@ func (e *Engine) Stop(ctx context.Context, name engine.Name, grace time.Duration
 	}
 	r.wake()
 	return nil
+}
+
+// Spec is the records of a folder, for a launcher that asks over the link.
+func (e *Engine) Spec(_ context.Context, name engine.Name) ([]byte, error) {
+	r := e.find(name)
+	if r == nil {
+		return nil, fault.New(fault.NotFound, "NoSpec", fault.T("There is no replica %s.", "副本 %s 不存在。", name))
+	}
+	var s record.Spec
+	for file, into := range map[string]any{record.FileReplica: &s.Replica, record.FileEndpoint: &s.Link} {
+		if ok, err := record.Read(r.dir, file, into); err != nil || !ok {
+			return nil, fault.New(fault.Unavailable, "ReplicaGarbled", fault.T("The folder of replica %s cannot be read.", "无法读取副本 %s 的目录。", name)).Because(err)
+		}
+	}
+	return json.Marshal(s)
 }
 
 // Remove deletes a replica that is done: its cgroup, then its folder.

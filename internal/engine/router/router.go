@@ -38,6 +38,7 @@ func New(cfg Config) *Router {
 var (
 	_ engine.Adapter  = (*Router)(nil)
 	_ engine.Prompted = (*Router)(nil)
+	_ engine.Briefed  = (*Router)(nil)
 )
 
 // Run runs all engines until ctx ends or one of them fails.
@@ -149,6 +150,14 @@ func (r *Router) Nodes() (list []api.Node, whole bool) {
 	}
 	slices.SortFunc(list, func(a, b api.Node) int { return strings.Compare(a.Meta.Name, b.Meta.Name) })
 	return list, whole
+}
+
+// Spec asks the engine that has it.
+func (r *Router) Spec(ctx context.Context, name engine.Name) ([]byte, error) {
+	if b, ok := r.holder(name).(engine.Briefed); ok {
+		return b.Spec(ctx, name)
+	}
+	return nil, fault.New(fault.NotFound, "NoSpec", fault.T("No engine has a record of replica %s.", "没有引擎有副本 %s 的记录。", name))
 }
 
 // Poke reaches the engines that want it.
