@@ -91,6 +91,10 @@ e2e: build $(VERSITYGW) ## the shipped binary from the outside
 	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e go test -v -count=1 -timeout 60m ./test/e2e/...
 
+e2e-tls: build $(VERSITYGW) ## the same with all launchers on the link over TLS, as on far hosts; FERMI_TLS=sample: a few of the tests
+	@scripts/install-deps.sh /usr/lib/python3/dist-packages/torch:python3-torch
+	@FERMI_LINK=tls FERMI_S3_SERVER=$(abspath $(VERSITYGW)) scripts/suite.sh e2e-tls go test -v -count=1 -timeout 60m -run '$(if $(filter sample,$(FERMI_TLS)),TestTour|TestStop|TestGang|TestRestart|TestLink)' ./test/e2e/...
+
 e2e-s3: build $(VERSITYGW) ## the S3 store, all tests of checkpoints, and a task's, on a real S3 server
 	@FERMI_S3_SERVER=$(abspath $(VERSITYGW)) FERMI_CKPT_COLLECTS=$${FERMI_CKPT_COLLECTS:-2} scripts/suite.sh e2e-s3 go test -v -count=1 -timeout 20m \
 		./internal/blob/s3 ./internal/ckpt

@@ -20,6 +20,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch"
+	"github.com/fermi-cluster/fermi/internal/launch/orderlink"
 	"github.com/fermi-cluster/fermi/internal/rsh"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
@@ -210,6 +211,7 @@ func restoreCommand() *cobra.Command {
 // launchCommand is what the engine starts; people don't.
 func launchCommand(version string) *cobra.Command {
 	var c launch.Config
+	var far orderlink.Config
 	cmd := &cobra.Command{
 		Use: "launch", Hidden: true, Short: cli.Both("Run beside one replica (started by the engine)", "在副本旁运行（由引擎启动）"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -218,10 +220,18 @@ func launchCommand(version string) *cobra.Command {
 				return err
 			}
 			c.Readings, c.Stores, c.Version = inventory.Read, openTiers, version
+			if far.Replica != "" {
+				far.Dir, far.Token = c.Dir, c.Token
+				if c.Orders, err = orderlink.Open(far); err != nil {
+					return err
+				}
+			}
 			return launch.Run(cmd.Context(), c)
 		},
 	}
 	cmd.Flags().StringVar(&c.Dir, "dir", "", "the replica's folder")
+	cmd.Flags().StringVar((*string)(&far.Replica), "replica", "", "the replica's name, for one whose orders come over the link")
+	cmd.Flags().StringVar(&far.Endpoints, "endpoints", "", "file with the servers, likewise")
 	_ = cmd.MarkFlagRequired("dir")
 	return cmd
 }

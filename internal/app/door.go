@@ -33,7 +33,10 @@ func endpointsFile(cfg Config) string {
 
 // remote is how launchers of this machine get their orders; nil: in their folders.
 func remote(hub *link.Hub) *hostengine.Remote {
-	return nil
+	if !allRemote() {
+		return nil
+	}
+	return &hostengine.Remote{Stop: hub.Stop}
 }
 
 // serveSecureLink answers launchers that are not on this machine, where there is an address for them, and makes it known.

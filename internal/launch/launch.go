@@ -279,9 +279,13 @@ func (l *launcher) connect(token, endpoints string, epoch int64, exited bool) (e
 	if exited {
 		state = engine.StateExited
 	}
+	words := link.Orders(l.words)
+	if o, ok := l.orders.(interface{ Through(link.Orders) link.Orders }); ok {
+		words = o.Through(words)
+	}
 	l.client, err = link.NewClient(link.ClientConfig{
 		Name: l.home.Replica.Name, Token: token, Endpoints: endpoints, Epoch: epoch, State: state,
-		Spool: l.spool, Orders: l.words, Log: l.log, Clock: l.clock,
+		Spool: l.spool, Orders: words, Log: l.log, Clock: l.clock,
 	})
 	return err
 }

@@ -88,7 +88,10 @@ func (e *Engine) Stop(ctx context.Context, name engine.Name, grace time.Duration
 }
 
 // Spec is the records of a folder, for a launcher that asks over the link.
-func (e *Engine) Spec(_ context.Context, name engine.Name) ([]byte, error) {
+func (e *Engine) Spec(ctx context.Context, name engine.Name) ([]byte, error) {
+	if err := e.waitReady(ctx); err != nil {
+		return nil, err
+	}
 	r := e.find(name)
 	if r == nil {
 		return nil, fault.New(fault.NotFound, "NoSpec", fault.T("There is no replica %s.", "副本 %s 不存在。", name))
