@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -110,18 +111,9 @@ func globToRegexp(glob string) string {
 			b.WriteString("[^/]")
 			i++
 		case c == '[':
-			end := strings.IndexByte(glob[i+1:], ']')
-			if end < 1 {
-				b.WriteString(`\[`)
-				i++
-				continue
-			}
-			class := glob[i+1 : i+1+end]
-			if class[0] == '!' {
-				class = "^" + class[1:]
-			}
-			b.WriteString("[" + strings.ReplaceAll(strings.ReplaceAll(class, `\`, `\\`), "[", `\[`) + "]")
-			i += end + 2
+			class, n := globClass(glob[i:])
+			b.WriteString(class)
+			i += n
 		case c == '\\' && i+1 < len(glob):
 			b.WriteString(regexp.QuoteMeta(glob[i+1 : i+2]))
 			i += 2
@@ -135,6 +127,38 @@ func globToRegexp(glob string) string {
 		}
 	}
 	return b.String()
+}
+
+// globClass turns a class at the start of glob into one of a regular expression, and says how long it was. As in
+// Git a class never matches a slash, "]" is a member where it comes first, and a class without an end matches nothing.
+func globClass(glob string) (string, int) {
+	in, i := "[", 1
+	if i < len(glob) && (glob[i] == '!' || glob[i] == '^') {
+		in, i = "[^/", i+1
+	}
+	for first := true; i < len(glob); first = false {
+		c := glob[i]
+		if c == ']' && !first {
+			return in + "]", i + 1
+		}
+		if c == '\\' && i+1 < len(glob) {
+			i++
+			c = glob[i]
+		} else if c == '-' && !first && i+1 < len(glob) && glob[i+1] != ']' {
+			in, i = in+"-", i+1 // a range
+			continue
+		}
+		if c == '/' { // a slash ends the part of a path, and the class with it
+			break
+		}
+		_, size := utf8.DecodeRuneInString(glob[i:])
+		in += regexp.QuoteMeta(glob[i : i+size])
+		if c == '-' || c == '^' {
+			in = in[:len(in)-1] + "\\" + string(c)
+		}
+		i += size
+	}
+	return "[^\\x00-\\x{10FFFF}]", len(glob)
 }
 
 // made are folders that tools make and can make again. A rule such as !node_modules/ puts one back in.
