@@ -14,7 +14,7 @@ type row struct {
 var (
 	foundation = []string{
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
-		"internal/seal", "internal/cores",
+		"internal/seal", "internal/cores", "internal/slot",
 	}
 	vocabulary = []string{"api/v1"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
