@@ -68,7 +68,7 @@ var table = []row{
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
 
 	{"5 client", []string{"client"}, join(foundation, vocabulary)},
-	{"5 cli", []string{"internal/cli"}, join(foundation, vocabulary, []string{"client", "internal/sample"})},
+	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/sample", "internal/cli/..."})},
 	{"5 server", []string{"internal/server/..."}, join(below4, []string{
 		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway",
 	})},

@@ -1,4 +1,4 @@
-package cli
+package ignore
 
 import (
 	"io/fs"
@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestIgnoreAsGit: with random rules the same files stay at home as with Git itself.
-func TestIgnoreAsGit(t *testing.T) {
+// TestAsGit: with random rules the same files stay at home as with Git itself.
+func TestAsGit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
@@ -29,7 +29,15 @@ func TestIgnoreAsGit(t *testing.T) {
 			files[x+"/"+y+"/b/a/b"] = ""
 		}
 	}
-	writeFiles(t, dir, files)
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if out, err := exec.Command("git", "-C", dir, "init", "-q").CombinedOutput(); err != nil {
 		t.Fatal(string(out))
 	}
@@ -48,7 +56,7 @@ func TestIgnoreAsGit(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 })
-		ig, err := parseIgnore(".gitignore", []byte(text))
+		ig, err := Parse(".gitignore", []byte(text))
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue
@@ -58,7 +66,7 @@ func TestIgnoreAsGit(t *testing.T) {
 			switch {
 			case err != nil || p == ".":
 				return err
-			case ig.ignored(p, d.IsDir(), false):
+			case ig.Ignored(p, d.IsDir(), false):
 				if d.IsDir() {
 					return fs.SkipDir
 				}
