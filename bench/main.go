@@ -1,4 +1,4 @@
-// Command bench measures Fermi against the numbers its issues name. `bench NAME` prints what it
+// Command bench measures Fermi against the bounds that it must keep. `bench NAME` prints what it
 // measured and, as its last line, one JSON object; it exits 0 only when every check holds.
 package main
 

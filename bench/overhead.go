@@ -122,7 +122,7 @@ func (x *race) round(ctx context.Context, until int) error {
 		return err
 	}
 	ours.size = x.ranks
-	if x.mib > 0 { // as issue 6 has it: in memory every 10 steps, on the disk every 100
+	if x.mib > 0 { // in memory every 10 steps, on the disk every 100
 		ours.checkpoint = &api.Checkpoints{Local: &api.CheckpointTier{EverySteps: savingToDisk}}
 	}
 	state := api.EnvVar{Name: "STATE_MIB", Value: strconv.Itoa(x.mib)}
