@@ -166,9 +166,12 @@ e2e-fuzz-long: build ## the same for FERMI_FUZZ_SECONDS (1800)
 
 bench-web: build ## first load of the console and time until it stands, in a real Chromium
 	@scripts/web.sh browser
-	@node web/e2e/run.mjs bench
+	@go run ./bench web
 
 bench: bench-start bench-submit bench-archive bench-sched bench-web bench-ha ## all benchmarks, one after the other
+
+results: ## bench/RESULTS.md, made anew from the files in bench/results
+	@go run ./bench results
 
 bench-start: build ## time to ready, memory at rest, size of the binary
 	@go run ./bench start
