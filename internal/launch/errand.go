@@ -93,7 +93,7 @@ func startChore(wall inside.Wall, walled bool, env []string, in, out, null uintp
 		pid, err = syscall.ForkExec(ownBinary, []string{chore.Argv0}, &syscall.ProcAttr{Dir: "/", Env: env, Files: []uintptr{in, out, null}, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &handle}})
 		return pid, handle, err
 	}
-	tree, err := inside.Start(wall, inside.Command{Args: []string{chore.Argv0}, File: ownBinary, Env: env, Each: [][]string{nil}, Dir: "/", Become: true},
+	tree, err := inside.Start(nil, wall, inside.Command{Args: []string{chore.Argv0}, File: ownBinary, Env: env, Each: [][]string{nil}, Dir: "/", Become: true},
 		in, []inside.Pipes{{out, null}})
 	if err != nil {
 		return 0, 0, err

@@ -14,14 +14,13 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 )
 
-// helpers are the steward's processes, which belong to no generation. Usually there is one; after one hung there may be
-// another that the kernel does not let die.
+// helpers are the steward's processes, which belong to no generation: one, and those that hung and that the kernel does not let die.
 type helpers struct {
-	mu   sync.Mutex
-	list []record.Process
+	mu    sync.Mutex
+	list  []record.Process
+	ready *inside.Ready // processes that will build walls
 }
 
-// all are those that may live.
 func (h *helpers) all() []record.Process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,8 +39,7 @@ func (h *helpers) add(p record.Process) {
 	h.list = append(alive, p)
 }
 
-// startHelper starts the steward's process: behind the wall of the ranks and in a pid namespace of its own, it becomes the
-// tenant and this program's steward.
+// startHelper starts the steward's process: behind the wall of the ranks, in a pid namespace of its own, it becomes the tenant.
 func (l *launcher) startHelper() (*steward.Helper, error) {
 	wall := l.wall()
 	wall.Net, wall.Alone = 0, true // it speaks to nobody but us
@@ -55,7 +53,7 @@ func (l *launcher) startHelper() (*steward.Helper, error) {
 		return nil, errors.Join(err, ours.Close())
 	}
 	defer null.Close()
-	tree, err := inside.Start(wall, inside.Command{
+	tree, err := inside.Start(l.helpers.ready, wall, inside.Command{
 		Args: []string{deed.Argv0}, File: ownBinary, Env: []string{"FERMI_REPLICA=" + wall.Mark, "GOMAXPROCS=2"}, Each: [][]string{nil}, Dir: "/", Become: true,
 	}, theirs.Fd(), []inside.Pipes{{null.Fd(), null.Fd()}})
 	if err != nil {
@@ -71,11 +69,10 @@ func (l *launcher) startHelper() (*steward.Helper, error) {
 	return &steward.Helper{Conn: ours, Kill: once}, nil
 }
 
-// dismissFor is how long the end of a killed process is waited for: one that waits for a disk may not be ended.
-const dismissFor = time.Second
-
 // dismiss ends the steward, and waits for its processes: nobody else reaps any more.
 func (l *launcher) dismiss() {
+	const dismissFor = time.Second // a process that waits for a disk may not be ended
+	l.helpers.ready.Drop()
 	l.steward.Close()
 	for _, p := range l.helpers.all() {
 		for late := time.Now().Add(dismissFor); time.Now().Before(late); time.Sleep(time.Millisecond) {

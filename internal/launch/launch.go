@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/inside"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/launch/steward"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -206,6 +207,9 @@ func (l *launcher) run(ctx context.Context) error {
 		return errors.New("an earlier launcher was lost after its go; the engine must settle this replica")
 	}
 	if !exited {
+		if l.tenant.UID != 0 {
+			l.helpers.ready = inside.GetReady(2, string(l.replica.Name)) // for the steward and the ranks
+		}
 		l.settled = l.settleIn(ends.Network)
 	}
 	defer l.dismiss()

@@ -82,8 +82,7 @@ func (l *launcher) live(ctx context.Context, outs *outputs) engine.Exit {
 	if held := l.holdDisk(); held != nil { // before anything is made in its folder
 		wg.Go(func() { l.watchDisk(work, held) })
 	}
-	code := make(chan error, 1)
-	there := make(chan struct{})
+	code, there := make(chan error, 1), make(chan struct{})
 	// Not on the next generation's port: ranks of others, which may start before ours, look for rank 0 there.
 	l.rehearsal.prepare(l.ranks.preflighted, l.place.space, l.serve.port)
 	l.rehearsal.devices = func() preflight.Devices { return judgeDevices(l.replica.Devices, l.readings) }

@@ -123,7 +123,7 @@ func (l *launcher) walled(p *processes, r engine.Replica, dir string, env []stri
 		defer door.Close()
 		wall.Door, wall.Clone = door, l.group.Version == 2
 	}
-	tree, err := inside.Start(wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.orphans}, stdin, out)
+	tree, err := inside.Start(l.helpers.ready, wall, inside.Command{Args: r.Command, Env: env, Each: each, Dir: dir, File: file, Orphans: p.orphans}, stdin, out)
 	if err != nil {
 		return wallFault(r, err)
 	}
