@@ -22,7 +22,7 @@ import { seeFigures, seeNoRecovery, seeRecipe, seeRecovery } from "./training.mj
 const hostile = `<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>`;
 
 test.describe
-  .serial("console", () => {
+  .serial("tour", () => {
     let lang, t, base, ids, name, context, page, complaints, scene;
     const clean = () => must(complaints.length === 0, complaints.splice(0).join("\n"));
 
