@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"sigs.k8s.io/yaml"
@@ -33,19 +32,19 @@ type flatTask struct {
 	DatasetID        string         `json:"datasetId,omitempty" doc:"Refused: there are no data sets yet."`
 	DatasetVersionID string         `json:"datasetVersionId,omitempty" doc:"Refused: there are no data sets yet."`
 	ModelID          string         `json:"modelId,omitempty" doc:"Refused: there is no model registry yet."`
-	LaunchMode       string         `json:"launchMode,omitempty" doc:"Refused here: tasks inside running ones are made with POST /api/v1/training-tasks/existing."`
-	Distributed      map[string]any `json:"distributedConfig,omitempty" doc:"Refused here: tasks inside running ones are made with POST /api/v1/training-tasks/existing."`
+	LaunchMode       string         `json:"launchMode,omitempty" doc:"Only existing: the task runs inside running ones, as with POST /api/v1/training-tasks/existing."`
+	Distributed      map[string]any `json:"distributedConfig,omitempty" doc:"Only with launchMode existing."`
 }
 
 // later names the fields of the flat form that cannot be used.
 var later = map[string]struct {
 	en, zh string
 }{
-	"datasetId":         {"not built yet: data sets", "尚未支持数据集"},
-	"datasetVersionId":  {"not built yet: data sets", "尚未支持数据集"},
-	"modelId":           {"not built yet: the model registry", "尚未支持模型仓库"},
-	"launchMode":        {"only POST /api/v1/training-tasks/existing takes it", "只有 POST /api/v1/training-tasks/existing 接受该字段"},
-	"distributedConfig": {"only POST /api/v1/training-tasks/existing takes it", "只有 POST /api/v1/training-tasks/existing 接受该字段"},
+	"datasetId":         {"not built yet: data sets; leave the field out.", "尚未支持数据集，请删除该字段。"},
+	"datasetVersionId":  {"not built yet: data sets; leave the field out.", "尚未支持数据集，请删除该字段。"},
+	"modelId":           {"not built yet: the model registry; leave the field out.", "尚未支持模型仓库，请删除该字段。"},
+	"launchMode":        {`The only launch mode is "existing"; use that, or leave the field out.`, `启动方式只支持 "existing"；请改用它，或删除该字段。`},
+	"distributedConfig": {`It belongs to launchMode "existing"; use that, or leave the field out.`, `该字段仅用于 launchMode 为 "existing" 的任务；请改用它，或删除该字段。`},
 }
 
 // flatPaths say where a flat field lands in the manifest.
@@ -80,10 +79,7 @@ func decodeTask(data []byte) (api.Object, error) {
 			parts[path[0]][path[1]] = flat[name]
 		case notBuilt:
 			reason = "NotBuilt"
-			fields = append(fields, fault.Field{Path: name, Message: fault.Text{
-				EN: fmt.Sprintf("%s; leave the field out.", wait.en),
-				ZH: fmt.Sprintf("%s，请删除该字段。", wait.zh),
-			}})
+			fields = append(fields, fault.Field{Path: name, Message: fault.Text{EN: wait.en, ZH: wait.zh}})
 		default:
 			fields = append(fields, fault.Field{Path: clip(name, 64), Message: fault.T("Unknown field.", "未知字段。")})
 		}

@@ -1843,7 +1843,7 @@ export interface components {
             /** @description Refused: there are no data sets yet. */
             datasetVersionId?: string;
             description?: string;
-            /** @description Refused here: tasks inside running ones are made with POST /api/v1/training-tasks/existing. */
+            /** @description Only with launchMode existing. */
             distributedConfig?: {
                 [key: string]: unknown;
             };
@@ -1856,7 +1856,7 @@ export interface components {
             hyperParameters?: {
                 [key: string]: unknown;
             };
-            /** @description Refused here: tasks inside running ones are made with POST /api/v1/training-tasks/existing. */
+            /** @description Only existing: the task runs inside running ones, as with POST /api/v1/training-tasks/existing. */
             launchMode?: string;
             /** @description Refused: there is no model registry yet. */
             modelId?: string;
