@@ -242,14 +242,14 @@ func (e *idleEngine) Stop(_ context.Context, name engine.Name, _ time.Duration) 
 
 func (e *idleEngine) Remove(context.Context, engine.Name) error { return nil }
 
-func (e *idleEngine) Nodes(context.Context) ([]api.Node, error) { return nil, nil }
+func (e *idleEngine) Replica(engine.Name) (engine.Observation, bool) { return engine.Observation{}, false }
 
 func (e *idleEngine) Replicas(string) []engine.Observation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := make([]engine.Observation, 0, len(e.started))
 	for name, before := range e.started {
-		o := engine.Observation{Name: name, TaskID: rendezvousTask, State: engine.StateCreated}
+		o := engine.Observation{Name: name, TaskID: rendezvousTask, State: engine.StateCreated, Address: "127.0.0.1", LauncherAddress: "127.0.0.1"}
 		if state, ok := e.hub.State(name); before || (ok && state == engine.StateRunning) {
 			o.State, o.Started = engine.StateRunning, benchTime
 		}

@@ -229,7 +229,7 @@ func (p *part) ask(ctx context.Context, kind, about string, into any) (asked boo
 
 // askWith is ask with something that the name alone does not say.
 func (p *part) askWith(ctx context.Context, kind, about string, body, into any) (asked bool, err error) {
-	if p.peers == nil || p.engine.Load() != nil {
+	if p.peers == nil || p.engine.Leads() {
 		return false, nil
 	}
 	var data []byte

@@ -25,6 +25,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -224,9 +225,9 @@ func (r *replica) killMarked() {
 // marked are the living processes of this replica, without the launcher's helpers.
 func (r *replica) marked() []int {
 	var pids []int
-	for pid, st := range readAll() {
+	for pid, st := range process.ReadAll() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if st.State != 'Z' && !strings.HasPrefix(string(line), deed.Argv0) && marked(pid, []byte("FERMI_REPLICA="+string(r.spec.Name))) {
+		if st.State != 'Z' && !strings.HasPrefix(string(line), deed.Argv0) && process.Marked(pid, []byte("FERMI_REPLICA="+string(r.spec.Name))) {
 			pids = append(pids, pid)
 		}
 	}

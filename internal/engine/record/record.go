@@ -98,6 +98,8 @@ type Link struct {
 	Images string `json:"images,omitempty"`
 	// ImageUID is the uid that keeps them: nobody's, and no project's.
 	ImageUID int `json:"imageUid,omitempty"`
+	// ImageMost is how many bytes of them the replica's project may have here; 0: no limit.
+	ImageMost int64 `json:"imageMost,omitempty"`
 	// Folders are those of the machine that the replica's project was granted.
 	Folders []api.NamedFolder `json:"folders,omitempty"`
 	// Network is the replica's own; zero: it is on the machine's.
