@@ -7,7 +7,7 @@ import (
 )
 
 // Resize changes how many replicas of an elastic gang there are. One that grows is applied already;
-// UndoResize takes it back. One that shrinks for another is a wish: say Resized when it was done.
+// Resized with Was takes it back. One that shrinks for another is a wish: say Resized when it was done.
 type Resize struct {
 	ID      string
 	At, Was Assignment
@@ -95,11 +95,6 @@ func Resized(now time.Time, c *Cluster, q *Queues, id string, at Assignment) err
 	q.tree.Charge(now, w.Queue, r.need)
 	q.gone(r)
 	return nil
-}
-
-// UndoResize takes back a growth that could not be committed.
-func UndoResize(now time.Time, c *Cluster, q *Queues, r Resize) error {
-	return Resized(now, c, q, r.ID, r.Was)
 }
 
 // grow gives what nobody waits for to elastic gangs that have stood for a quantum as they are.

@@ -333,7 +333,7 @@ func TestElasticStartsSmallGrowsAndShrinksBeforeAnybodyIsKilled(t *testing.T) {
 	if len(res.Resizes) != 1 || len(res.Resizes[0].At[0]) != 4 || res.Resizes[0].For != "" {
 		t.Fatalf("grew to %+v", res.Resizes)
 	}
-	if err := sched.UndoResize(s.now, s.c, s.q, res.Resizes[0]); err != nil {
+	if err := sched.Resized(s.now, s.c, s.q, res.Resizes[0].ID, res.Resizes[0].Was); err != nil {
 		t.Fatal(err)
 	}
 	s.end("other")

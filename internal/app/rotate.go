@@ -22,7 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/seal"
-	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/server/door"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -366,7 +366,7 @@ func (p *part) rotateToken(ctx context.Context) (fault.Text, error) {
 	if err := p.forgetToken(ctx); err != nil { // of a rotation that a crash cut off
 		return fault.Text{}, err
 	}
-	secret, hash, err := server.NewSecret(adminName+"-"+id.Default.Random(6), rand.Reader)
+	secret, hash, err := door.NewSecret(adminName+"-"+id.Default.Random(6), rand.Reader)
 	if err != nil {
 		return fault.Text{}, err
 	}
@@ -467,14 +467,12 @@ func (p *part) dropSecretKey(ctx context.Context) error {
 
 // dropLinkKeys takes away keys of the link whose last replica has ended. Only the leader knows.
 func (p *part) dropLinkKeys(ctx context.Context) error {
-	eng := p.engine.Load()
 	old, err := p.retired()
-	if err != nil || len(old) == 0 || eng == nil {
+	if err != nil || len(old) == 0 {
 		return err
 	}
-	select {
-	case <-eng.Ready():
-	default:
+	replicas, found := p.engine.All()
+	if !found {
 		return nil
 	}
 	oldest := time.Time{} // when the oldest attempt that still lives began
@@ -493,7 +491,7 @@ func (p *part) dropLinkKeys(ctx context.Context) error {
 		}
 		return true
 	})
-	for _, r := range eng.Replicas("") { // also of tasks that have ended: their logs are on their way
+	for _, r := range replicas { // also of tasks that have ended: their logs are on their way
 		if at := p.placedAt(r.TaskID); at.IsZero() {
 			note(time.Unix(1, 0)) // nobody knows: perhaps from before
 		} else {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 )
 
 const (
@@ -25,7 +27,7 @@ func environment(w *world, project, name, zone string, number uint32, devices in
 		t.Meta.Project = project
 		t.Spec.Roles[0].Resources = api.Resources{CPU: api.MilliCPU(8000 * devices), Memory: api.Bytes(devices) << 36, Accelerators: api.Accelerators{Type: "A100", Count: devices}}
 	})
-	must(w.t, api.Prepare(task, w.server.IDs.Random))
+	must(w.t, api.Prepare(task, id.Default.Random))
 	task.Spec.Queue, task.Status.Phase = "default", api.PhaseRunning
 	w.put(task)
 	w.put(&api.Placement{Meta: api.Meta{Name: name, Project: project}, Spec: api.PlacementSpec{
@@ -92,7 +94,7 @@ func TestExistingRoute(t *testing.T) {
 		return `{"taskName":"t","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":[` + ids + `]}}`
 	}
 	pending := manifest("waits", func(t *api.TrainingTask) { t.Meta.Project = "default" })
-	must(t, api.Prepare(pending, w.server.IDs.Random))
+	must(t, api.Prepare(pending, id.Default.Random))
 	pending.Spec.Queue, pending.Status.Phase = "default", api.PhasePending
 	w.put(pending)
 	for name, body := range map[string]string{
@@ -120,9 +122,9 @@ func TestSubmitExisting(t *testing.T) {
 		environment(w, "default", name, "z", uint32(101+i), 2<<i)
 	}
 	for _, path := range []string{submitPath, "/api/v1/training-tasks"} {
-		var got submitted
+		var got train.Submitted
 		w.ok("POST", path, seedRequest(false), &got)
-		if got.TaskID == "" || got.Status != "pending" || got.DistributedInfo == nil || *got.DistributedInfo != (distributedInfo{3, 14, "env-001", "deepspeed"}) {
+		if got.TaskID == "" || got.Status != "pending" || got.DistributedInfo == nil || *got.DistributedInfo != (train.DistributedInfo{NodeCount: 3, TotalGPUs: 14, MasterNode: "env-001", Framework: "deepspeed"}) {
 			t.Errorf("%s: %+v %+v", path, got, got.DistributedInfo)
 		}
 		spec := got.Task.Spec
@@ -131,7 +133,7 @@ func TestSubmitExisting(t *testing.T) {
 		}
 		w.refused("POST", path, seedRequest(true), 400, "BadSelection")
 	}
-	var dry submitted
+	var dry train.Submitted
 	w.ok("POST", submitPath+"?dryRun=true", `{"taskName":"t","launchMode":"existing","command":["true"],"distributedConfig":{"enabled":true,"nodeIds":["env-003","env-001"],"masterNode":"env-001"}}`, &dry)
 	if !slices.Equal(dry.Task.Spec.Inside, []string{"env-001", "env-003"}) || dry.Task.Spec.Roles[0].Command[0] != "true" {
 		t.Errorf("%+v", dry.Task.Spec)

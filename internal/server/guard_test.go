@@ -11,6 +11,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/limit"
 )
 
 // begin starts a request and leaves its answer unread.
@@ -66,7 +67,7 @@ func TestCutDownload(t *testing.T) {
 // downloads is how many downloads of outputs have ended.
 func (w *world) downloads() int {
 	w.t.Helper()
-	families, err := w.server.Metrics.Gather()
+	families, err := w.cfg.Metrics.Gather()
 	must(w.t, err)
 	n := 0
 	for _, family := range families {
@@ -145,7 +146,7 @@ func (w *world) blobFiles() []string {
 
 // TestCutInTime: with the usual limits whoever is put out is out within five seconds.
 func TestCutInTime(t *testing.T) {
-	if every := (Limits{}).withDefaults().Recheck; every > 4*time.Second {
+	if every := (limit.Limits{}).WithDefaults().Recheck; every > 4*time.Second {
 		t.Errorf("callers are looked at every %v", every)
 	}
 }

@@ -2,12 +2,9 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
-	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 func TestPreviewRoute(t *testing.T) {
@@ -35,7 +32,7 @@ func TestPreviewRoute(t *testing.T) {
 		t.Errorf("%+v", lost)
 	}
 	w.refused("GET", "/api/v1/zones/none/outage", nil, 404, "NotFound")
-	w.server.Live = nil
+	w = w.over(func(c *Config) { c.Live = nil })
 	w.refused("GET", "/api/v1/zones/a/outage", nil, 503, "NoPlanner")
 	w.refused("POST", "/api/v1/placements/preview", manifest("a"), 503, "NoPlanner")
 }
@@ -79,47 +76,17 @@ func TestQueueTree(t *testing.T) {
 	w := newWorld(t)
 	w.put(&api.Queue{Meta: api.Meta{Name: "root"}, Spec: api.QueueSpec{MaxPending: 1, Guarantee: map[string]int{"A100": 8}}})
 	w.put(&api.Queue{Meta: api.Meta{Name: "leaf"}, Spec: api.QueueSpec{MaxPending: 1, Parent: "root", Guarantee: map[string]int{"A100": 8}}})
-	ctx := t.Context()
 	for _, q := range []*api.Queue{
 		{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "none"}},
 		{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root", Guarantee: map[string]int{"a100": 1}}},
 		{Meta: api.Meta{Name: "root"}, Spec: api.QueueSpec{Parent: "leaf"}},
 	} {
-		if _, err := w.server.checkQueue(ctx, q, nil); err == nil {
+		if _, err := w.checkQueue(q); err == nil {
 			t.Errorf("accepted: %+v", q)
 		}
 	}
-	if _, err := w.server.checkQueue(ctx, &api.Queue{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root"}}, nil); err != nil {
+	if _, err := w.checkQueue(&api.Queue{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root"}}); err != nil {
 		t.Error(err)
 	}
 	w.refused("DELETE", "/api/v1/queues/root", nil, 409, "InUse")
-}
-
-// FuzzMeasured: any report is refused with both languages, or holds only usable numbers of other zones.
-func FuzzMeasured(f *testing.F) {
-	f.Add([]byte(`{"to":{"b":{"p50Ms":1.3,"p99Ms":2,"samples":9}}}`))
-	f.Add([]byte(`{"to":{"a":{"p50Ms":-1}}}{}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		seen, err := decodeMeasured(data, "a", time.Unix(0, 0))
-		if err != nil {
-			if e := faultOf(t, err); e.Message.EN == "" || e.Message.ZH == "" {
-				t.Fatalf("%v", err)
-			}
-			return
-		}
-		for to, m := range seen {
-			if to == "a" || !api.IsName(to) || !(m.P50Ms >= 0 && m.P50Ms <= m.P99Ms && m.P99Ms <= 60_000) || m.Samples < 1 {
-				t.Fatalf("%s: %+v", to, m)
-			}
-		}
-	})
-}
-
-func faultOf(t *testing.T, err error) *fault.Error {
-	t.Helper()
-	var e *fault.Error
-	if !errors.As(err, &e) {
-		t.Fatalf("not a fault: %v", err)
-	}
-	return e
 }

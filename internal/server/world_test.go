@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -27,6 +28,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/server/cluster"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
@@ -44,28 +49,29 @@ type world struct {
 	admin   string // secret
 	stop    func() // ends the server and everything under it; waits
 	live    *fakeLive
-	shelf   shelf
+	cfg     Config
+	shelf   *shelf
 }
 
 // fakeLive is the leader's memory, set by the test.
 type fakeLive struct {
 	mu       sync.Mutex
-	replicas map[string][]ReplicaView
+	replicas map[string][]train.ReplicaView
 	waits    []string // ids of tasks that wait
 }
 
-func (l *fakeLive) Why(_ context.Context, task *api.TrainingTask) (Explanation, error) {
-	return Explanation{Reason: "NoFit", Message: api.T("No node fits.", "没有合适的节点。"), Evidence: []api.Text{api.T("1 of 2 nodes", "2 个节点中的 1 个")}}, nil
+func (l *fakeLive) Why(_ context.Context, task *api.TrainingTask) (train.Explanation, error) {
+	return train.Explanation{Reason: "NoFit", Message: api.T("No node fits.", "没有合适的节点。"), Evidence: []api.Text{api.T("1 of 2 nodes", "2 个节点中的 1 个")}}, nil
 }
 
-func (l *fakeLive) Replicas(_ context.Context, taskID string) ([]ReplicaView, error) {
+func (l *fakeLive) Replicas(_ context.Context, taskID string) ([]train.ReplicaView, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.replicas[taskID], nil
 }
 
-func (l *fakeLive) Capacity(context.Context) ([]CapacityView, error) {
-	return []CapacityView{{Type: "A100", Total: 8, Used: 2.5, Free: 5.5, Stranded: 0.5, Largest: 4}}, nil
+func (l *fakeLive) Capacity(context.Context) ([]cluster.CapacityView, error) {
+	return []cluster.CapacityView{{Type: "A100", Total: 8, Used: 2.5, Free: 5.5, Stranded: 0.5, Largest: 4}}, nil
 }
 
 // Shares are of the default queue, Share of any, with who waits in it.
@@ -95,7 +101,7 @@ func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Previ
 	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Spec.Roles[0].Replicas}}, nil
 }
 
-func (l *fakeLive) Move(_ context.Context, _ *api.TrainingTask, wish MoveWish) (api.Move, error) {
+func (l *fakeLive) Move(_ context.Context, _ *api.TrainingTask, wish train.MoveWish) (api.Move, error) {
 	if wish.Zone == "full" {
 		return api.Move{}, fault.New(fault.Conflict, "DevicesBusy", fault.T("No room.", "没有空位。"))
 	}
@@ -103,14 +109,14 @@ func (l *fakeLive) Move(_ context.Context, _ *api.TrainingTask, wish MoveWish) (
 	return api.Move{Moving: !wish.Preview, Fits: true, From: api.PlacementOption{Name: "current"}, To: to}, nil
 }
 
-func (l *fakeLive) Probe(_ context.Context, _ *api.TrainingTask, wish FaultWish) (ProbeView, error) {
+func (l *fakeLive) Probe(_ context.Context, _ *api.TrainingTask, wish train.FaultWish) (train.ProbeView, error) {
 	if wish.Kind == "net" {
-		return ProbeView{}, fault.New(fault.Conflict, "Refused", fault.T("Not here.", "此处不行。"))
+		return train.ProbeView{}, fault.New(fault.Conflict, "Refused", fault.T("Not here.", "此处不行。"))
 	}
-	return ProbeView{Rank: wish.Rank, Kind: wish.Kind, Replica: "r", Node: "n", Generation: 1}, nil
+	return train.ProbeView{Rank: wish.Rank, Kind: wish.Kind, Replica: "r", Node: "n", Generation: 1}, nil
 }
 
-func (l *fakeLive) set(taskID string, views ...ReplicaView) {
+func (l *fakeLive) set(taskID string, views ...train.ReplicaView) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.replicas[taskID] = views
@@ -121,7 +127,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	dir, err := os.MkdirTemp("/tmp", "f")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w := &world{t: t, live: &fakeLive{replicas: map[string][]ReplicaView{}}}
+	w := &world{t: t, shelf: &shelf{}, live: &fakeLive{replicas: map[string][]train.ReplicaView{}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "e"), UnsafeNoFsync: true})
 	must(t, err)
@@ -134,16 +140,17 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.logs = logbook.New(logbook.Config{Blob: w.blob, Clock: clock.Real})
 	registry := prometheus.NewRegistry()
 	cfg := Config{
-		Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs, Live: w.live, Checkpoints: &w.shelf, Imports: &w.shelf, Version: "test",
+		Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs, Live: w.live, Checkpoints: w.shelf, Imports: w.shelf, Version: "test",
 		Metrics: registry, Register: registry,
 		Backup: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, "tar"); return err },
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
+	w.cfg = cfg
 	w.server, err = New(cfg)
 	must(t, err)
-	w.server.passwords.cost = cost{64, 1, 1} // tests sign in often
+	w.server.sessions.Passwords.Cost = door.Cost{Memory: 64, Times: 1, Lanes: 1} // tests sign in often
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.base = "http://" + l.Addr().String()
@@ -171,6 +178,20 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Cleanup(w.stop)
 	w.found()
 	return w
+}
+
+// over is the same world seen through a further server, built otherwise.
+func (w *world) over(change func(*Config)) *world {
+	w.t.Helper()
+	cfg := w.cfg
+	change(&cfg)
+	s, err := New(cfg)
+	must(w.t, err)
+	listening := httptest.NewServer(s.Handler())
+	w.t.Cleanup(listening.Close)
+	other := *w
+	other.server, other.base, other.cfg = s, listening.URL, cfg
+	return &other
 }
 
 // found writes what the first start of a cluster writes.
@@ -214,7 +235,7 @@ func (w *world) user(name string, role api.UserRole) string {
 
 func (w *world) token(name, user, task string, expires *time.Time) string {
 	w.t.Helper()
-	secret, hash, err := NewSecret(name, rand.Reader)
+	secret, hash, err := door.NewSecret(name, rand.Reader)
 	must(w.t, err)
 	w.put(&api.Token{Meta: api.Meta{Name: name}, Spec: api.TokenSpec{User: user, Hash: hash, Task: task, ExpiresAt: expires}})
 	return secret
@@ -232,13 +253,13 @@ type answerOf struct {
 	status    int
 	header    http.Header
 	raw       []byte
-	Code      int             `json:"code"`
-	Reason    string          `json:"reason"`
-	Message   string          `json:"message"`
-	Hint      string          `json:"hint"`
-	Retryable bool            `json:"retryable"`
-	Fields    []refusedField  `json:"fields"`
-	Data      json.RawMessage `json:"data"`
+	Code      int                 `json:"code"`
+	Reason    string              `json:"reason"`
+	Message   string              `json:"message"`
+	Hint      string              `json:"hint"`
+	Retryable bool                `json:"retryable"`
+	Fields    []rest.RefusedField `json:"fields"`
+	Data      json.RawMessage     `json:"data"`
 }
 
 func (w *world) open(method, path, token string, body io.Reader, headers ...string) *http.Response {
@@ -320,7 +341,7 @@ func manifest(name string, more ...func(*api.TrainingTask)) *api.TrainingTask {
 // submit makes a task as admin.
 func (w *world) submit(name string, more ...func(*api.TrainingTask)) *api.TrainingTask {
 	w.t.Helper()
-	var out submitted
+	var out train.Submitted
 	w.ok("POST", "/api/v1/training-tasks", manifest(name, more...), &out)
 	return out.Task
 }
@@ -340,21 +361,21 @@ type event struct {
 	name, id, data string
 }
 
-// events reads a stream in the background; next waits for one.
-type events struct {
+// feed reads a stream in the background; next waits for one.
+type feed struct {
 	t    *testing.T
 	resp *http.Response
 	ch   chan event
 }
 
-func (w *world) events(path, token string, headers ...string) *events {
+func (w *world) events(path, token string, headers ...string) *feed {
 	w.t.Helper()
 	resp := w.open("GET", path, token, nil, append(headers, "Accept", "text/event-stream")...)
 	if resp.StatusCode != 200 {
 		raw, _ := io.ReadAll(resp.Body)
 		w.t.Fatalf("GET %s: %d %s", path, resp.StatusCode, raw)
 	}
-	e := &events{t: w.t, resp: resp, ch: make(chan event, 1000)}
+	e := &feed{t: w.t, resp: resp, ch: make(chan event, 1000)}
 	go func() {
 		defer close(e.ch)
 		var ev event
@@ -381,7 +402,7 @@ func (w *world) events(path, token string, headers ...string) *events {
 
 var errEnded = errors.New("ended")
 
-func (e *events) next() (event, error) {
+func (e *feed) next() (event, error) {
 	e.t.Helper()
 	select {
 	case ev, ok := <-e.ch:
@@ -396,7 +417,7 @@ func (e *events) next() (event, error) {
 }
 
 // want is the next event, which must have this name; its object's name is returned.
-func (e *events) want(name string) (event, string) {
+func (e *feed) want(name string) (event, string) {
 	e.t.Helper()
 	ev, err := e.next()
 	if err != nil || ev.name != name {

@@ -478,13 +478,3 @@ func (c *Controller) Capacities() (out []sched.Capacity, ok bool) {
 	}
 	return sched.Capacities(c.m.cluster), true
 }
-
-// Waiting counts who waits in a queue; ok is false when this server does not lead.
-func (c *Controller) Waiting(queue string) (int, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
-		return 0, false
-	}
-	return c.m.queues.Waiting(queue), true
-}

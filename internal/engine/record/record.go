@@ -106,6 +106,12 @@ type Link struct {
 	Network Network `json:"network,omitzero"`
 }
 
+// Spec is what a launcher must know that has no folder with the records.
+type Spec struct {
+	Replica engine.Replica `json:"replica"`
+	Link    Link           `json:"link"`
+}
+
 // Network is the place of a replica in the network of its project on this machine.
 type Network struct {
 	Address netip.Prefix `json:"address"` // with the length of its block

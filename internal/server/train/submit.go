@@ -1,0 +1,276 @@
+package train
+
+import (
+	"context"
+	"path"
+	"strings"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/archive"
+	"github.com/fermi-cluster/fermi/internal/server/objects"
+	"github.com/fermi-cluster/fermi/internal/server/refuse"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/tenant"
+	"github.com/fermi-cluster/fermi/internal/server/tracker"
+	"github.com/fermi-cluster/fermi/internal/server/truth"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// Submitted is the answer to a new training task: its true state at that moment.
+type Submitted struct {
+	TaskID          string            `json:"taskId"`
+	Name            string            `json:"name"`
+	Status          string            `json:"status" doc:"The phase in lower case."`
+	DistributedInfo *DistributedInfo  `json:"distributedInfo,omitempty" doc:"When there is more than one replica."`
+	Task            *api.TrainingTask `json:"task"`
+}
+
+type DistributedInfo struct {
+	NodeCount  int    `json:"nodeCount"`
+	TotalGPUs  int    `json:"totalGpus"`
+	MasterNode string `json:"masterNode" doc:"Empty until the task is placed."`
+	Framework  string `json:"framework"`
+}
+
+func submittedOf(t *api.TrainingTask) Submitted {
+	out := Submitted{TaskID: t.Meta.ID, Name: t.Meta.Name, Status: strings.ToLower(string(t.Status.Phase)), Task: t}
+	replicas, devices := size(t)
+	if replicas > 1 {
+		out.DistributedInfo = &DistributedInfo{NodeCount: replicas, TotalGPUs: devices, Framework: string(t.Spec.Framework)}
+	}
+	return out
+}
+
+// size is how many replicas and devices a task asks for.
+func size(t *api.TrainingTask) (replicas, devices int) {
+	for _, role := range t.Spec.Roles {
+		replicas += role.Replicas
+		devices += role.Replicas * role.Resources.Accelerators.Count
+	}
+	return replicas, devices
+}
+
+const SubmittedReason = "Submitted"
+
+var submittedMessage = fault.T("Waiting for a place.", "等待调度。")
+
+// GateConfig is what admission needs to know of the cluster. All may be nil.
+type GateConfig struct {
+	// Refuse is nil, or the fault Invalid of a task that could never start, judged by the state at
+	// minRevision at least; without it everything may wait. Quick, and safe for concurrent use.
+	Refuse func(ctx context.Context, task *api.TrainingTask, minRevision int64) error
+	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
+	SoleOwner func() string
+	// Folders are those of the machines that an operator named.
+	Folders []api.NamedFolder
+	// Stored counts what projects keep; nil: nobody counts bytes.
+	Stored tenant.Stored
+}
+
+// Gate admits tasks: it settles queue and phase, and refuses what may not be or could never start. Safe for
+// concurrent use.
+type Gate struct {
+	truth      *truth.Truth
+	archives   *archive.Archives
+	origins    *Origins
+	tasks      *tracker.Tracker
+	clock      clock.Clock
+	impossible func(ctx context.Context, task *api.TrainingTask, minRevision int64) error
+	soleOwner  func() string
+	folders    []api.NamedFolder
+	stored     tenant.Stored
+}
+
+func NewGate(t *truth.Truth, a *archive.Archives, o *Origins, tasks *tracker.Tracker, c clock.Clock, cfg GateConfig) *Gate {
+	return &Gate{
+		truth: t, archives: a, origins: o, tasks: tasks, clock: c,
+		impossible: cfg.Refuse, soleOwner: cfg.SoleOwner, folders: cfg.Folders, stored: cfg.Stored,
+	}
+}
+
+// admit settles queue and phase, and refuses what could never start or does not fit the
+// queue. Project and queue must hold still until the commit.
+func (s *Gate) admit(ctx context.Context, c *rest.Call, b *objects.Birth, t *api.TrainingTask, dry bool) error {
+	project, err := s.truth.Refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
+	if err != nil {
+		return err
+	}
+	if s.soleOwner != nil {
+		if sole := s.soleOwner(); sole != "" && sole != t.Meta.Owner {
+			return fault.New(fault.Forbidden, "SingleTenant", fault.T(
+				"This machine can't keep projects apart, so only user %q may start processes on it.", "本机无法隔离项目，只有用户 %q 可以在其上启动进程。", sole)).
+				WithHint(fault.T("Ask for Fermi to be run as root, or use a zone with containers.", "请让管理员以 root 运行 Fermi，或使用容器可用区。"))
+		}
+	}
+	if t.Spec.Queue == "" {
+		t.Spec.Queue = project.(*api.Project).HomeQueue()
+	}
+	if err := s.references(ctx, c, t); err != nil {
+		return err
+	}
+	queue, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+	if err != nil {
+		return err
+	}
+	if err := s.checkFolder(t, project.(*api.Project)); err != nil {
+		return err
+	}
+	if err := s.granted(ctx, t, project.(*api.Project), queue.(*api.Queue)); err != nil {
+		return err
+	}
+	if err := s.roomForTask(ctx, project.(*api.Project)); err != nil {
+		return err
+	}
+	from, err := s.origins.beginsFrom(ctx, c, t)
+	if err != nil {
+		return err
+	}
+	if t.Spec.Code != nil && t.Spec.Code.Archive != "" && !dry { // who runs it again need not have sent it
+		info, err := s.archives.UsableBy(ctx, c.Who, nil, t.Spec.Code.Archive)
+		if err == nil {
+			err = s.archives.Give(ctx, project.(*api.Project), t.Spec.Code.Archive, info.Size)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.refuse(ctx, t); err != nil {
+		return err
+	}
+	t.Status = api.TrainingTaskStatus{From: from, Phase: api.PhasePending, Reason: SubmittedReason, Message: submittedMessage}
+	if t.AwaitsCheckpoint() {
+		t.Status.Reason, t.Status.Message = "AwaitsCheckpoint", fault.T("Waiting for the checkpoint that it begins from to be uploaded.", "等待上传起始检查点。")
+	}
+	b.Ops = []store.Op{
+		store.Unchanged(api.KeyOf(project), project.GetMeta().Revision),
+		store.Unchanged(api.KeyOf(queue), queue.GetMeta().Revision),
+	}
+	if dry {
+		return nil
+	}
+	return s.reserve(ctx, b, t, queue.(*api.Queue))
+}
+
+// references makes sure that what a task names is there; all that is not is said at once.
+func (s *Gate) references(ctx context.Context, c *rest.Call, t *api.TrainingTask) error {
+	var all refuse.Gathered
+	if t.Spec.Queue != "" {
+		_, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+		all.Take(err)
+	}
+	all.Take(s.checkSecrets(ctx, t))
+	all.Take(s.checkInside(ctx, t))
+	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
+		_, err := s.archives.UsableBy(ctx, c.Who, nil, t.Spec.Code.Archive)
+		if fault.Is(err, fault.NotFound) {
+			err = refuse.Invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
+		}
+		all.Take(err)
+	}
+	return all.Err()
+}
+
+// checkFolder settles which folder of the machines a task means, and refuses one that its project was not granted. The owner of a machine that
+// keeps nobody apart may use any.
+func (s *Gate) checkFolder(t *api.TrainingTask, p *api.Project) error {
+	if t.Spec.Code == nil || t.Spec.Code.Folder == "" {
+		return nil
+	}
+	granted := api.Granted(s.folders, p.Spec.Folders)
+	sole := s.soleOwner != nil && s.soleOwner() != ""
+	if sole {
+		granted = s.folders
+	}
+	in, rest := api.ResolveFolder(t.Spec.Code.Folder, granted)
+	switch {
+	case in == nil && sole && path.IsAbs(t.Spec.Code.Folder):
+		return nil
+	case in == nil:
+		return api.FolderNotAllowed("spec.code.folder", t.Spec.Code.Folder, p.Meta.Name, granted)
+	case in.ReadOnly && t.Spec.CheckpointFolder() != "" && !sole:
+		return refuse.Invalid("spec.checkpoint.folder", fault.T("The code lies in folder %s, which is read-only; checkpoints can't be saved there.", "代码位于只读目录 %s，无法在其中保存检查点。", in.Name))
+	}
+	t.Spec.Code.Folder = api.FolderOf(in, rest)
+	return nil
+}
+
+// keepFolder takes the path that a task was made with for the name that it was given.
+func (s *Gate) keepFolder(given, current *api.TrainingTask) {
+	if given.Spec.Code == nil || current.Spec.Code == nil || given.Spec.Code.Folder == "" {
+		return
+	}
+	if in, rest := api.ResolveFolder(given.Spec.Code.Folder, s.folders); in != nil && api.FolderOf(in, rest) == current.Spec.Code.Folder {
+		code := *given.Spec.Code
+		code.Folder = current.Spec.Code.Folder
+		given.Spec.Code = &code
+	}
+}
+
+// refuse is why a task could never start. Before it says no it looks again at everything written so
+// far, here and on other servers: a limit may have been raised a moment ago.
+func (s *Gate) refuse(ctx context.Context, t *api.TrainingTask) error {
+	if s.impossible == nil || len(t.Spec.Inside) > 0 {
+		return nil
+	}
+	err := s.impossible(ctx, t, 0)
+	if !fault.Is(err, fault.Invalid) {
+		return err
+	}
+	if now := max(s.truth.Newest(), s.truth.Newer(ctx, 0)); now > 0 {
+		err = s.impossible(ctx, t, now)
+	}
+	return err
+}
+
+// maxPending is the limit of a queue that names none.
+const maxPending = 100000
+
+func (s *Gate) reserve(ctx context.Context, b *objects.Birth, t *api.TrainingTask, q *api.Queue) error {
+	limit := q.Spec.MaxPending
+	if limit == 0 {
+		limit = maxPending
+	}
+	if !s.tasks.Ready() {
+		n, err := s.countPending(ctx, q.Meta.Name)
+		if err != nil {
+			return err
+		}
+		if n >= limit {
+			return queueFull(q.Meta.Name, limit)
+		}
+		return nil
+	}
+	if !s.tasks.Reserve(t.Meta.ID, q.Meta.Name, limit, s.clock.Now()) {
+		return queueFull(q.Meta.Name, limit)
+	}
+	id := t.Meta.ID
+	b.Undo = func() { s.tasks.Release(id) }
+	return nil
+}
+
+// countPending is the slow way, for a server whose Run has not counted yet.
+func (s *Gate) countPending(ctx context.Context, queue string) (int, error) {
+	snap, err := s.truth.List(ctx, api.KindTrainingTask, "", 0)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	snap.Ascend("", func(o api.Object) bool {
+		if t := o.(*api.TrainingTask); t.Spec.Queue == queue && t.Status.Phase == api.PhasePending {
+			n++
+		}
+		return true
+	})
+	return n, nil
+}
+
+func queueFull(queue string, limit int) error {
+	e := fault.New(fault.TooMany, "QueueFull", fault.T(
+		"The queue %q holds %d waiting tasks, which is its limit.", "队列 %q 已有 %d 个等待中的任务，达到上限。", queue, limit)).
+		WithHint(fault.T("Wait until some have started, use another queue, or ask an operator to raise maxPending.", "请等待部分任务启动、使用其他队列，或请运维人员提高 maxPending。"))
+	e.RetryAfter = 10 * time.Second
+	return e
+}
