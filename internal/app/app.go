@@ -334,6 +334,11 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	if err := tenant.Grant(ctx, p.store, epoch); err != nil { // before anybody is refused what their project uses
 		return err
 	}
+	if n, err := placement.TakeOver(ctx, p.store, epoch); err != nil {
+		return err
+	} else if n > 0 {
+		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
+	}
 	select {
 	case <-ctx.Done():
 		return nil
@@ -405,11 +410,11 @@ func (p *part) notify(taskID string, name engine.Name) {
 }
 
 func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {
-	task, err := p.taskByID(ctx, taskID)
+	work, err := p.workByID(ctx, taskID)
 	if err != nil {
 		return "", err
 	}
-	if c := task.Spec.Code; c != nil {
+	if c := work.Workload().Program.Code; c != nil {
 		return c.Archive, nil
 	}
 	return "", nil

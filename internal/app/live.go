@@ -59,13 +59,13 @@ func (c *current) Nodes(ctx context.Context) ([]api.Node, error) { return c.cfg.
 // live answers what only the leader knows: from memory, or by asking it.
 type live part
 
-// Why explains a waiting task from the planner, any other from its status.
-func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation, error) {
+// Why explains what waits from the planner, any other from its status.
+func (l *live) Why(ctx context.Context, t api.Work) (server.Explanation, error) {
 	var told server.Explanation
-	if asked, err := (*part)(l).ask(ctx, askWhy, t.Meta.ID, &told); asked {
+	if asked, err := (*part)(l).ask(ctx, askWhy, t.GetMeta().ID, &told); asked {
 		return told, err
 	}
-	if ex, ok := l.place.Why(t.Meta.ID); ok {
+	if ex, ok := l.place.Why(t.GetMeta().ID); ok {
 		out := server.Explanation{Reason: ex.Reason, Message: ex.Message, Action: ex.Action}
 		for _, e := range ex.Evidence {
 			out.Evidence = append(out.Evidence, api.T("%d %s", "%d %s", e.Count, ""))
@@ -81,10 +81,11 @@ func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation
 			out.Evidence = append(out.Evidence, api.T("expected to start at %s UTC, between %s and %s", "预计于 %s（UTC）启动，区间 %s 至 %s",
 				ex.Start.UTC().Format(at), ex.Early.UTC().Format(at), ex.Late.UTC().Format(at)))
 		}
-		out.Moves = l.place.WouldAdmit(t.Meta.ID)
+		out.Moves = l.place.WouldAdmit(t.GetMeta().ID)
 		return out, nil
 	}
-	out := server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}
+	w := t.Workload()
+	out := server.Explanation{Reason: w.Reason, Message: w.Message}
 	if why, ok := l.place.Smaller(t); ok {
 		out.Evidence = append(out.Evidence, why)
 	}
@@ -131,18 +132,18 @@ func (l *live) Outage(ctx context.Context, zone string) (api.Outage, error) {
 }
 
 // Preview asks the planner, here or on the leader.
-func (l *live) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
+func (l *live) Preview(ctx context.Context, t api.Work) (api.Preview, error) {
 	var told api.Preview
-	if asked, err := (*part)(l).askWith(ctx, askPreview, "", t, &told); asked {
+	if asked, err := (*part)(l).askWith(ctx, askPreview, string(t.Kind()), t, &told); asked {
 		return told, err
 	}
 	return l.place.Preview(ctx, t)
 }
 
 // Move has the planner do it.
-func (l *live) Move(ctx context.Context, t *api.TrainingTask, wish server.MoveWish) (api.Move, error) {
+func (l *live) Move(ctx context.Context, t api.Work, wish server.MoveWish) (api.Move, error) {
 	var told moveAnswer
-	if asked, err := (*part)(l).askWith(ctx, askMove, t.Meta.ID, wish, &told); asked {
+	if asked, err := (*part)(l).askWith(ctx, askMove, t.GetMeta().ID, wish, &told); asked {
 		return told.result(err)
 	}
 	return l.place.Move(ctx, t, placement.MoveWish(wish))

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net"
@@ -86,21 +87,31 @@ func (p *part) runPeers(ctx context.Context) error {
 	return g.Run(ctx)
 }
 
-// taskByID finds a task for its launcher, also when another server knew of it first.
-func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, error) {
-	o, err := p.store.GetByID(ctx, api.KindTrainingTask, id, 0)
+// workByID finds work for its launcher, also when another server knew of it first.
+func (p *part) workByID(ctx context.Context, id string) (api.Work, error) {
+	o, err := store.WorkByID(ctx, p.store, id, 0)
 	if fault.Is(err, fault.NotFound) && p.peers != nil {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		var now int64
 		if now, err = p.store.Now(ctx); err == nil {
-			o, err = p.store.GetByID(ctx, api.KindTrainingTask, id, now)
+			o, err = store.WorkByID(ctx, p.store, id, now)
 		}
 	}
+	return o, err
+}
+
+// taskByID is workByID where only a training task will do.
+func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, error) {
+	work, err := p.workByID(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return o.(*api.TrainingTask), nil
+	task, ok := work.(*api.TrainingTask)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "NotFound", fault.T("%s is no training task.", "%s 不是训练任务。", id))
+	}
+	return task, nil
 }
 
 // The questions that servers ask the leader.
@@ -174,12 +185,25 @@ func (p *part) answerMove(ctx context.Context, taskID string, body []byte) (any,
 	if err := json.Unmarshal(body, &wish); err != nil {
 		return nil, err
 	}
-	task, err := p.taskByID(ctx, taskID)
+	task, err := p.workByID(ctx, taskID)
 	if err != nil {
 		return nil, err
 	}
 	m, err := (*live)(p).Move(ctx, task, wish)
 	return moveAnswer{m, refusedBy(err)}, nil
+}
+
+// answerPreview is for work of a kind; servers that knew one kind did not say which.
+func (p *part) answerPreview(ctx context.Context, kind api.Kind, body []byte) (api.Preview, error) {
+	info, ok := api.InfoOf(cmp.Or(kind, api.KindTrainingTask))
+	if !ok || info.Class == "" {
+		return api.Preview{}, fault.New(fault.Invalid, "UnknownKind", fault.T("There is no kind of work %q.", "不存在名为 %q 的工作负载类型。", kind))
+	}
+	o := info.New()
+	if err := json.Unmarshal(body, o); err != nil {
+		return api.Preview{}, err
+	}
+	return (*live)(p).Preview(ctx, o.(api.Work))
 }
 
 // answer is what the leader tells another server.
@@ -188,9 +212,9 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 	var err error
 	switch kind {
 	case askWhy:
-		var task *api.TrainingTask
-		if task, err = p.taskByID(ctx, about); err == nil {
-			out, err = (*live)(p).Why(ctx, task)
+		var work api.Work
+		if work, err = p.workByID(ctx, about); err == nil {
+			out, err = (*live)(p).Why(ctx, work)
 		}
 	case askCapacity:
 		out, err = (*live)(p).Capacity(ctx)
@@ -205,10 +229,7 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 	case askShare:
 		out, err = (*live)(p).Share(ctx, about)
 	case askPreview:
-		var task api.TrainingTask
-		if err = json.Unmarshal(body, &task); err == nil {
-			out, err = (*live)(p).Preview(ctx, &task)
-		}
+		out, err = p.answerPreview(ctx, api.Kind(about), body)
 	case askProbe:
 		out, err = p.answerProbe(ctx, about, body)
 	case askMove:

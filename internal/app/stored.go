@@ -179,10 +179,12 @@ func (s *stored) projectOf(ctx context.Context, taskID string) string {
 	if name != "" {
 		return name
 	}
-	if t, err := s.p.taskByID(ctx, taskID); err == nil {
-		name = t.Meta.Project
-	} else if row, err := s.p.history.GetArchived(ctx, api.KindTrainingTask, "", taskID); err == nil && row.Object.GetMeta().ID == taskID {
-		name = row.Object.GetMeta().Project
+	if work, err := s.p.workByID(ctx, taskID); err == nil {
+		name = work.GetMeta().Project
+	} else if kind, ok := api.KindOfID(taskID); ok {
+		if row, err := s.p.history.GetArchived(ctx, kind, "", taskID); err == nil && row.Object.GetMeta().ID == taskID {
+			name = row.Object.GetMeta().Project
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -104,7 +105,7 @@ func upgrade(t *testing.T, w *world, next, way string) {
 	for _, name := range []string{"train", "hold", "secret", "folder"} {
 		ids[name] = w.task(name).Meta.ID
 	}
-	before, uid := w.keep(), w.uid()
+	before, uid, places := w.keep(), w.uid(), w.places()
 	generation, processes, launchers := w.task("train").Status.Generation, map[string][]process{}, map[string][]record.Process{}
 	for _, name := range []string{"train", "secret", "folder"} {
 		processes[name], launchers[name] = w.processes(ids[name]), w.launchers(ids[name])
@@ -135,6 +136,16 @@ func upgrade(t *testing.T, w *world, next, way string) {
 	}
 	w.attached("train", "hold", "secret", "folder")
 	untouched()
+	for id, now := range w.places() {
+		if now["name"] != id {
+			t.Errorf("the place of %s has the name %v", id, now["name"])
+		}
+	}
+	for name, id := range ids {
+		if was, now := places[id], w.places()[id]; was == nil || !reflect.DeepEqual(was["spec"], now["spec"]) {
+			t.Errorf("the place of %s was %v and is %v", name, was, now)
+		}
+	}
 	for _, problem := range lost("", before, w.keep()) {
 		t.Error(problem)
 	}

@@ -187,8 +187,10 @@ func (c *Controller) change(ch store.Change) {
 		}
 		c.loop.Add(ch.Key)
 	case api.KindPlacement:
-		c.lending(ch)
-		c.loop.Add(api.Key{Kind: api.KindTrainingTask, Project: ch.Key.Project, Name: ch.Key.Name})
+		if owner, ok := c.keys[ch.Key.Name]; ok { // else it is of another kind
+			c.lending(ch, owner)
+			c.loop.Add(owner)
+		}
 	}
 }
 
@@ -255,11 +257,8 @@ func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
 		return seen{}, err
 	}
 	s := seen{task: o.(*api.TrainingTask), archiveAfter: c.cfg.ArchiveAfter}
-	pkey := api.Key{Kind: api.KindPlacement, Project: key.Project, Name: key.Name}
-	if po, err := c.cfg.Store.Get(ctx, pkey, 0); err == nil {
-		if p := po.(*api.Placement); p.Spec.TaskID == s.task.Meta.ID {
-			s.placement = p
-		}
+	if po, err := c.cfg.Store.Get(ctx, api.PlaceKey(key.Project, s.task.Meta.ID), 0); err == nil {
+		s.placement = po.(*api.Placement)
 	} else if !fault.Is(err, fault.NotFound) {
 		return seen{}, err
 	}

@@ -74,7 +74,7 @@ func (c *Controller) runs(l api.Lender) bool {
 
 // leaves says that the environment was asked to leave its place, or has.
 func (c *Controller) leaves(ctx context.Context, project string, l api.Lender) (bool, error) {
-	o, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindPlacement, Project: project, Name: l.Task}, 0)
+	o, err := c.cfg.Store.Get(ctx, api.PlaceKey(project, l.TaskID), 0)
 	if fault.Is(err, fault.NotFound) {
 		return true, nil
 	}
@@ -82,7 +82,7 @@ func (c *Controller) leaves(ctx context.Context, project string, l api.Lender) (
 		return false, err
 	}
 	p := o.(*api.Placement)
-	return p.Spec.TaskID != l.TaskID || p.Spec.Evict != nil, nil
+	return p.Spec.Evict != nil, nil
 }
 
 // bereft ends a guest whose environment is gone. One that was lost, not stopped, costs a restart, and the
@@ -195,10 +195,9 @@ func (c *Controller) settleIn(r *engine.Replica, l api.Lender, task *api.Trainin
 }
 
 // lending files who is inside whom, and asks for the turns of the environments. The lock is held.
-func (c *Controller) lending(ch store.Change) {
+func (c *Controller) lending(ch store.Change, guest api.Key) {
 	was, _ := ch.Old.(*api.Placement)
 	is, _ := ch.New.(*api.Placement)
-	guest := api.Key{Kind: api.KindTrainingTask, Project: ch.Key.Project, Name: ch.Key.Name}
 	each := func(p *api.Placement, note func(id string)) {
 		if p == nil {
 			return
