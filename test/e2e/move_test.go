@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/test/harness"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // launchers are the living launchers of a task, by replica.

@@ -41,6 +41,12 @@ func TestTakeOver(t *testing.T) {
 	if err != nil || all.Len() != len(old)+1 {
 		t.Fatalf("there are %d: %v", all.Len(), err)
 	}
+	all.Ascend("", func(o api.Object) bool {
+		if p := o.(*api.Placement); p.Meta.Name != p.Spec.TaskID {
+			t.Errorf("%s has the name %s", p.Spec.TaskID, p.Meta.Name)
+		}
+		return true
+	})
 	for _, p := range old {
 		o, err := s.Get(t.Context(), api.PlaceKey("p", p.Spec.TaskID), 0)
 		if err != nil {
