@@ -67,6 +67,30 @@ type Program struct {
 	Credentials []CredentialRef
 }
 
+// WorkStatus is the status of work that is started, kept running and started again as a whole. Kinds that
+// have more to say embed it.
+type WorkStatus struct {
+	Phase   Phase      `json:"phase,omitempty"`
+	Reason  string     `json:"reason,omitempty" doc:"Machine-readable: why it is in this phase."`
+	Message fault.Text `json:"message,omitzero"`
+	// Attempt numbers the sets of replicas; it only grows. 0: none was started yet.
+	Attempt int `json:"attempt,omitempty"`
+	// Restarts are the times of restarts within the policy's window.
+	Restarts   []time.Time  `json:"restarts,omitempty"`
+	PlacedAt   *time.Time   `json:"placedAt,omitempty"`
+	StartedAt  *time.Time   `json:"startedAt,omitempty"`
+	FinishedAt *time.Time   `json:"finishedAt,omitempty"`
+	Replicas   ReplicaCount `json:"replicas,omitzero"`
+	ExitCode   *int         `json:"exitCode,omitempty"`
+	Zones      []string     `json:"zones,omitempty" doc:"Where it runs or ran."`
+}
+
+// Show puts a status into a view.
+func (s *WorkStatus) Show(w *Workload) {
+	w.Phase, w.Reason, w.Message, w.Attempt = s.Phase, s.Reason, s.Message, s.Attempt
+	w.Ran = Ran{s.PlacedAt, s.StartedAt, s.FinishedAt, s.Zones}
+}
+
 // WorkloadOf is the view of an object; ok is false for kinds that don't run.
 func WorkloadOf(o Object) (w Workload, ok bool) {
 	work, ok := o.(Work)

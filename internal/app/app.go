@@ -25,6 +25,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/node"
+	"github.com/fermi-cluster/fermi/internal/control/orphan"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/control/train"
@@ -109,6 +110,8 @@ type part struct {
 	place    *placement.Controller
 	could    *placement.Possible
 	train    *train.Controller
+	works    []Controller // of all kinds of work, train among them
+	orphans  *orphan.Controller
 	nodes    *node.Controller
 	zones    *zone.Controller
 	api      *server.Server
@@ -242,6 +245,7 @@ func (p *part) assemble() (err error) {
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 		Recoveries: telemetry.NewRecoveries(cfg.Registry),
 	})
+	p.assembleWork()
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
 		Version: cfg.Version, Launchers: p.launchers,
@@ -348,7 +352,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) {
 			p.nodes.Changed(o)
-			p.train.Notify(o.TaskID, o.Name)
+			p.noticed(o.TaskID, o.Name)
 		},
 		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network, DeviceFiles: deviceFiles,
 		ImageUID: p.imageUID(ctx), Folders: p.cfg.Folders,
@@ -378,7 +382,10 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		defer p.hub.Lead(0)
 		var c run.Group
 		c.Add("placement", func(ctx context.Context) error { return p.place.Run(ctx, epoch) })
-		c.Add("train", func(ctx context.Context) error { return p.train.Run(ctx, epoch) })
+		for _, w := range p.works {
+			c.Add("work", func(ctx context.Context) error { return w.Run(ctx, epoch) })
+		}
+		c.Add("orphans", func(ctx context.Context) error { return p.orphans.Run(ctx, epoch) })
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)
@@ -406,7 +413,7 @@ func (p *part) notify(taskID string, name engine.Name) {
 	if e := p.engine.Load(); e != nil {
 		e.Poke(name)
 	}
-	p.train.Notify(taskID, name)
+	p.noticed(taskID, name)
 }
 
 func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {
