@@ -96,12 +96,11 @@ func encode(v any) ([]byte, error) {
 }
 
 func (c *call) send(status int, body []byte) {
-	c.started = true
 	c.status = status
 	h := c.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	_ = c.rc.SetWriteDeadline(time.Now().Add(c.s.Limits.Stall)) // a long upload may have used it up
+	_ = c.rc.SetWriteDeadline(time.Now().Add(c.stall)) // a long upload may have used it up
 	c.w.WriteHeader(status)
 	_, _ = c.w.Write(body) // the client's loss
 }

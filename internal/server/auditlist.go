@@ -36,7 +36,20 @@ const (
 	auditPage = 100
 )
 
-func (s *Server) auditRoutes(reg *schemas, kinds param) []*route {
+// auditReader serves the audit.
+type auditReader struct {
+	auditor *auditor
+	truth   *truth
+	streams *streams
+}
+
+// newAuditReader needs the streams, because an export ends with its token.
+func newAuditReader(a *auditor, t *truth, st *streams) *auditReader {
+	return &auditReader{auditor: a, truth: t, streams: st}
+}
+
+// routes are the audit's; kinds is the parameter that names one.
+func (s *auditReader) routes(reg *schemas, kinds param) []*route {
 	kinds.enum = append(slices.Clone(kinds.enum), "Archive", "Backup", "Audit")
 	filters := []param{
 		{name: "project", doc: "Only of this project."}, {name: "actor", doc: "Only of this user."}, {name: "verb"}, kinds, {name: "name", doc: "Of the object."},
@@ -48,18 +61,18 @@ func (s *Server) auditRoutes(reg *schemas, kinds param) []*route {
 		{
 			method: http.MethodGet, path: prefix + "/audit", id: "listAudit", summary: "Who asked for what, newest first; for admins, and for owners of a project what concerns it.", tag: "audit",
 			query: append([]param{{name: "before", form: formInt, doc: "Only those older than this seq."}, {name: "limit", form: formInt, min: 1, max: 1000, fallback: "100"}}, filters...),
-			data:  schemaOf[audits](reg), handle: s.listAudit,
+			data:  schemaOf[audits](reg), handle: s.list,
 		},
 		{
 			method: http.MethodGet, path: prefix + "/audit/export", id: "exportAudit", summary: "The same as JSON lines, oldest first, with the chain's beginning and end; see docs/reference/audit.md.", tag: "audit",
-			query: filters, media: mediaLines, look: "export", kind: "Audit", handle: s.exportAudit,
+			query: filters, media: mediaLines, verb: "export", look: true, kind: "Audit", handle: s.export,
 		},
 	}
 }
 
-// auditQuery is what the caller asks for, within what it may see; partial says that something is left out.
-func (s *Server) auditQuery(ctx context.Context, c *call) (q history.AuditQuery, partial bool, err error) {
-	now := s.Clock.Now()
+// query is what the caller asks for, within what it may see; partial says that something is left out.
+func (s *auditReader) query(ctx context.Context, c *call) (q history.AuditQuery, partial bool, err error) {
+	now := s.auditor.clock.Now()
 	q = history.AuditQuery{
 		Actor: c.q.text("actor"), Verb: c.q.text("verb"), Kind: api.Kind(c.q.text("kind")), Name: c.q.text("name"), Outcome: c.q.text("outcome"),
 		RemoteIP: c.q.text("ip"), Token: c.q.text("token"), Request: c.q.text("request"), Since: c.q.moment("since", now), Until: c.q.moment("until", now),
@@ -74,7 +87,7 @@ func (s *Server) auditQuery(ctx context.Context, c *call) (q history.AuditQuery,
 	if c.who.reach(c.route.id) == all {
 		return q, partial, nil
 	}
-	snap, err := s.Store.List(ctx, api.KindProject, "", 0)
+	snap, err := s.truth.List(ctx, api.KindProject, "", 0)
 	if err != nil {
 		return q, false, err
 	}
@@ -97,13 +110,13 @@ func (s *Server) auditQuery(ctx context.Context, c *call) (q history.AuditQuery,
 	return q, true, nil
 }
 
-func (s *Server) listAudit(ctx context.Context, c *call) (*reply, error) {
-	q, _, err := s.auditQuery(ctx, c)
+func (s *auditReader) list(ctx context.Context, c *call) (*reply, error) {
+	q, _, err := s.query(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	q.Before, q.Limit = c.q.number("before"), int(c.q.number("limit"))
-	rows, err := s.History.ListAudit(ctx, q)
+	rows, err := s.auditor.history.ListAudit(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -117,22 +130,22 @@ func (s *Server) listAudit(ctx context.Context, c *call) (*reply, error) {
 	return &reply{data: out}, nil
 }
 
-// exportAudit sends what was there when it began, a page at a time.
-func (s *Server) exportAudit(ctx context.Context, c *call) (*reply, error) {
-	q, partial, err := s.auditQuery(ctx, c)
+// export sends what was there when it began, a page at a time.
+func (s *auditReader) export(ctx context.Context, c *call) (*reply, error) {
+	q, partial, err := s.query(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	head, err := s.History.AuditHead(ctx)
+	head, err := s.auditor.history.AuditHead(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c.note.project = strings.Join(q.Projects, ",")
-	s.rememberRead(c, c.r.URL.RawQuery)
+	s.auditor.rememberRead(c, c.r.URL.RawQuery)
 	h := c.w.Header()
 	h.Set("Content-Type", mediaLines)
-	h.Set("Content-Disposition", attachment(fmt.Sprintf("fermi-audit-%s.jsonl", s.Clock.Now().UTC().Format("20060102-150405"))))
-	defer c.guard(ctx, nil)()
+	h.Set("Content-Disposition", attachment(fmt.Sprintf("fermi-audit-%s.jsonl", s.auditor.clock.Now().UTC().Format("20060102-150405"))))
+	defer s.streams.guard(ctx, c, nil)()
 	w := patient{c}
 	send := func(v any) error {
 		line, err := encode(v)
@@ -146,7 +159,7 @@ func (s *Server) exportAudit(ctx context.Context, c *call) (*reply, error) {
 	}
 	q.Oldest, q.Limit = true, auditPage
 	for more := true; more; {
-		rows, err := s.History.ListAudit(ctx, q)
+		rows, err := s.auditor.history.ListAudit(ctx, q)
 		if err != nil {
 			return nil, err // the connection is cut: a short export must not look whole
 		}

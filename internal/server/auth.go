@@ -7,11 +7,15 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"io"
+	"log/slog"
+	"net/http"
 	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // A secret is "fermi_<token name>_<43 base64url characters>": the name finds the Token, the 256
@@ -42,41 +46,46 @@ func tokenName(secret string) (string, bool) {
 	return parts[1], true
 }
 
-// caller is who asks.
-type caller struct {
-	user  *api.User
-	token *api.Token
+// door lets callers in: by token, session or code. Safe for concurrent use.
+type door struct {
+	truth  *truth
+	rules  *rules
+	limits Limits
+	counts *limiters
+	clock  clock.Clock
+	log    *slog.Logger
 }
 
-func (w *caller) name() string       { return w.user.Meta.Name }
-func (w *caller) role() api.UserRole { return w.user.Spec.Role }
+func newDoor(t *truth, r *rules, l Limits, counts *limiters, c clock.Clock, log *slog.Logger) *door {
+	return &door{truth: t, rules: r, limits: l, counts: counts, clock: c, log: log}
+}
 
 // present finds the caller by its bearer token or, for browsers, its cookie.
-func (c *call) present(ctx context.Context) (*caller, error) {
+func (d *door) present(ctx context.Context, c *call) (*caller, error) {
 	if header := c.r.Header.Get("Authorization"); header != "" {
-		return c.s.authenticate(ctx, bearer(header), "")
+		return d.authenticate(ctx, bearer(header), "")
 	}
-	secret := c.cookie()
+	secret := cookieOf(c.r)
 	if secret == "" {
 		return nil, errWho
 	}
-	if err := c.sameOrigin(!reads(c.r.Method)); err != nil {
+	if err := sameOrigin(c.r, !reads(c.r.Method)); err != nil {
 		return nil, err
 	}
-	who, err := c.s.authenticate(ctx, secret, api.UseSession)
+	who, err := d.authenticate(ctx, secret, api.UseSession)
 	if fault.Is(err, fault.Unauthenticated) {
 		return nil, errNoSession
 	} else if err != nil {
 		return nil, err
 	}
-	c.s.touch(ctx, who)
+	d.touch(ctx, who)
 	return who, nil
 }
 
 // presented is the name of the token that the caller came with, which is no secret; "" without one.
-func (c *call) presented() string {
-	secret := c.cookie()
-	if header := c.r.Header.Get("Authorization"); header != "" {
+func presented(r *http.Request) string {
+	secret := cookieOf(r)
+	if header := r.Header.Get("Authorization"); header != "" {
 		secret = bearer(header)
 	}
 	name, _ := tokenName(secret)
@@ -84,31 +93,25 @@ func (c *call) presented() string {
 }
 
 // admit finds the caller, counts the call against its user, and looks into the table of access.
-func (c *call) admit(ctx context.Context) error {
-	who, err := c.present(ctx)
+func (d *door) admit(ctx context.Context, c *call) error {
+	who, err := d.present(ctx, c)
 	if err != nil {
 		if !fault.Is(err, fault.Unauthenticated) {
 			return err
 		}
-		c.tried = c.presented()
-		if ok, wait := c.s.limits.refused.take(c.ip); !ok {
+		c.tried = presented(c.r)
+		if ok, wait := d.counts.refused.take(c.ip); !ok {
 			return tooMany("TooManyRefusals", wait, fault.T(
 				"Too many bad tokens from this address.", "来自该地址的无效令牌过多。"))
 		}
 		return err
 	}
 	c.who = who
-	if ok, wait := c.s.limits.calls.take(who.payer()); !ok {
+	if ok, wait := d.counts.calls.take(who.payer()); !ok {
 		return tooMany("TooManyRequests", wait, fault.T(
-			"You make more than %v requests a second, with all your tokens and sessions together.", "您的请求超过每秒 %v 次（所有令牌与会话合计）。", c.s.Limits.Rate))
+			"You make more than %v requests a second, with all your tokens and sessions together.", "您的请求超过每秒 %v 次（所有令牌与会话合计）。", d.limits.Rate))
 	}
 	return who.mayCall(c.route.id)
-}
-
-func tooMany(reason string, wait time.Duration, text fault.Text) error {
-	e := fault.New(fault.TooMany, reason, text)
-	e.RetryAfter = max(wait, time.Second)
-	return e
 }
 
 func bearer(header string) string {
@@ -135,7 +138,7 @@ var errNoSession = fault.New(fault.Unauthenticated, "NoSession", fault.T(
 
 // authenticate finds who a secret speaks for. Each use of tokens has its own door: a code signs in,
 // a session comes by cookie, and neither is a bearer token.
-func (s *Server) authenticate(ctx context.Context, secret string, use api.TokenUse) (*caller, error) {
+func (d *door) authenticate(ctx context.Context, secret string, use api.TokenUse) (*caller, error) {
 	if secret == "" {
 		return nil, errWho
 	}
@@ -144,10 +147,7 @@ func (s *Server) authenticate(ctx context.Context, secret string, use api.TokenU
 		return nil, errBadToken
 	}
 	key := api.Key{Kind: api.KindToken, Name: name}
-	o, err := s.find(ctx, key, 0)
-	if fault.Is(err, fault.NotFound) && s.Contact != nil && s.looks.Allow() {
-		o, err = s.findNow(ctx, key) // perhaps another server made it a moment ago
-	}
+	o, err := d.truth.findAnywhere(ctx, key) // perhaps another server made it a moment ago
 	if fault.Is(err, fault.NotFound) {
 		return nil, errBadToken
 	} else if err != nil {
@@ -157,12 +157,12 @@ func (s *Server) authenticate(ctx context.Context, secret string, use api.TokenU
 	if token.Spec.Use != use || subtle.ConstantTimeCompare([]byte(HashSecret(secret)), []byte(token.Spec.Hash)) != 1 {
 		return nil, errBadToken
 	}
-	return s.callerOf(ctx, token)
+	return d.callerOf(ctx, token)
 }
 
 // recheck says whether the caller of a stream may still be here.
-func (s *Server) recheck(ctx context.Context, w *caller) (*caller, error) {
-	o, err := s.Store.Get(ctx, api.KeyOf(w.token), 0)
+func (d *door) recheck(ctx context.Context, w *caller) (*caller, error) {
+	o, err := d.truth.Get(ctx, api.KeyOf(w.token), 0)
 	if fault.Is(err, fault.NotFound) {
 		return nil, errBadToken
 	} else if err != nil {
@@ -172,16 +172,16 @@ func (s *Server) recheck(ctx context.Context, w *caller) (*caller, error) {
 	if token.Meta.ID != w.token.Meta.ID || token.Spec.Hash != w.token.Spec.Hash {
 		return nil, errBadToken
 	}
-	return s.callerOf(ctx, token)
+	return d.callerOf(ctx, token)
 }
 
-func (s *Server) callerOf(ctx context.Context, token *api.Token) (*caller, error) {
+func (d *door) callerOf(ctx context.Context, token *api.Token) (*caller, error) {
 	for _, at := range []*time.Time{token.Spec.ExpiresAt, token.Spec.IdleAt} {
-		if at != nil && !at.After(s.Clock.Now()) {
+		if at != nil && !at.After(d.clock.Now()) {
 			return nil, errExpired
 		}
 	}
-	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: token.Spec.User}, 0)
+	o, err := d.truth.find(ctx, api.Key{Kind: api.KindUser, Name: token.Spec.User}, 0)
 	if fault.Is(err, fault.NotFound) {
 		return nil, errBadToken
 	} else if err != nil {
@@ -191,5 +191,25 @@ func (s *Server) callerOf(ctx context.Context, token *api.Token) (*caller, error
 	if user.Spec.Disabled || token.Spec.Use != "" && token.Spec.Epoch != epochOf(user) {
 		return nil, errBadToken
 	}
-	return &caller{user: user, token: token}, nil
+	return &caller{user: user, token: token, rules: d.rules}, nil
+}
+
+// touch moves a session's idle end forward, with a write at most every sixteenth of it.
+func (d *door) touch(ctx context.Context, w *caller) {
+	at := w.token.Spec.IdleAt
+	if at == nil {
+		return
+	}
+	idle := d.clock.Now().UTC().Add(d.limits.Idle)
+	if end := w.token.Spec.ExpiresAt; end != nil && idle.After(*end) {
+		idle = *end
+	}
+	if idle.Sub(*at) < d.limits.Idle/16 {
+		return
+	}
+	next := store.Clone(w.token)
+	next.Spec.IdleAt = &idle
+	if _, err := d.truth.write(ctx, store.Update(next)); err != nil && fault.ReasonOf(err) != "Stale" {
+		d.log.Warn("a session's use was not noted", "user", w.name(), "error", err)
+	}
 }

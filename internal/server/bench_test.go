@@ -11,10 +11,35 @@ import (
 
 // BenchmarkNew is on the way of every start; it touches none of its parts.
 func BenchmarkNew(b *testing.B) {
-	cfg := Config{Store: store.New(store.Config{}), History: (*sqlstore.Store)(nil), Blob: (*folder.Store)(nil), Logs: (*logbook.Book)(nil)}
+	cfg := emptyConfig()
 	for b.Loop() {
 		if _, err := New(cfg); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+// emptyConfig is enough to build a server that answers nobody.
+func emptyConfig() Config {
+	return Config{Store: store.New(store.Config{}), History: (*sqlstore.Store)(nil), Blob: (*folder.Store)(nil), Logs: (*logbook.Book)(nil)}
+}
+
+func emptyServer(t testing.TB) *Server {
+	t.Helper()
+	s, err := New(emptyConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func routeOf(t testing.TB, s *Server, id string) *route {
+	t.Helper()
+	for _, rt := range s.face.routes {
+		if rt.id == id {
+			return rt
+		}
+	}
+	t.Fatal("there is no route " + id)
+	return nil
 }

@@ -16,15 +16,40 @@ func checkpointsSchema(reg *schemas) *huma.Schema {
 	return object([]string{"items"}, map[string]*huma.Schema{"items": listOf(schemaOf[api.Checkpoint](reg))})
 }
 
+// states serves checkpoints: what of the ranks' states outlives them.
+type states struct {
+	*desk
+	gate    *gate
+	origins *origins
+	saved   Checkpoints // nil: there are none
+	imports Imports     // nil: there is no shared store
+	streams *streams
+	auditor *auditor
+	limits  Limits
+}
+
+func newStates(d *desk, g *gate, imports Imports, st *streams, a *auditor, l Limits) *states {
+	return &states{desk: d, gate: g, origins: g.origins, saved: g.origins.saved, imports: imports, streams: st, auditor: a, limits: l}
+}
+
+// routes are about the checkpoints of a task.
+func (s *states) routes(reg *schemas) []*route {
+	row := api.MustInfo(api.KindTrainingTask)
+	one := prefix + "/" + row.Plural + "/{name}"
+	return append(s.importRoutes(reg, row, one),
+		s.restoreRoute(reg, row, one), s.pinRoute(reg, row, one), s.verifyRoute(reg, row, one), s.imageRoute(row, one),
+		readRoute("checkpoints", "listTaskCheckpoints", "What of its ranks' states outlives them.", []param{paramProject, paramRevision}, checkpointsSchema(reg), s.checkpoints))
+}
+
 // checkpoints lists what of a task outlives its processes, oldest first.
-func (s *Server) checkpoints(ctx context.Context, c *call) (*reply, error) {
+func (s *states) checkpoints(ctx context.Context, c *call) (*reply, error) {
 	_, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	items := []api.Checkpoint{}
-	if s.Checkpoints != nil {
-		found, err := s.Checkpoints.List(ctx, task.Meta.ID)
+	if s.saved != nil {
+		found, err := s.saved.List(ctx, task.Meta.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -39,16 +64,16 @@ type PinWish struct {
 	Unpin bool  `json:"unpin,omitempty" doc:"Let the policy decide about it again."`
 }
 
-func (s *Server) pinRoute(reg *schemas, row api.KindInfo, one string) *route {
+func (s *states) pinRoute(reg *schemas, row api.KindInfo, one string) *route {
 	return &route{
 		method: http.MethodPost, path: one + "/pin", id: "pinCheckpoint", tag: row.Plural,
 		summary: "Keep a checkpoint of the task whatever its policy says, or no longer.",
 		kind:    row.Kind, verb: "pin", query: []param{paramProject}, data: schemaOf[api.Checkpoint](reg), handle: s.pinCheckpoint,
-		body: &bodySpec{schema: schemaOf[PinWish](reg), media: []string{"application/json"}, required: true},
+		body: &bodySpec{schema: schemaOf[PinWish](reg), media: jsonMedia, required: true},
 	}
 }
 
-func (s *Server) pinCheckpoint(ctx context.Context, c *call) (*reply, error) {
+func (s *states) pinCheckpoint(ctx context.Context, c *call) (*reply, error) {
 	var wish PinWish
 	if err := c.readJSON(&wish, "step, unpin"); err != nil {
 		return nil, err
@@ -57,11 +82,11 @@ func (s *Server) pinCheckpoint(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.checkpointOf(ctx, task, wish.Step)
+	found, err := s.origins.checkpointOf(ctx, task, wish.Step)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Checkpoints.Pin(ctx, task.Meta.ID, found.Name, !wish.Unpin); err != nil {
+	if err := s.saved.Pin(ctx, task.Meta.ID, found.Name, !wish.Unpin); err != nil {
 		return nil, err
 	}
 	for i := range found.Tiers {
@@ -75,7 +100,7 @@ func (s *Server) pinCheckpoint(ctx context.Context, c *call) (*reply, error) {
 	next.Status.Message = done
 	c.note.before(task)
 	c.note.after(next)
-	s.tell(c, task, "CheckpointPinned", done)
+	c.tell(task, "CheckpointPinned", done)
 	return &reply{message: done, data: found, revision: task.Meta.Revision}, nil
 }
 
@@ -84,16 +109,16 @@ type VerifyWish struct {
 	Step int64 `json:"step,omitempty" explicit:"nonzero" minimum:"1" doc:"Of a checkpoint that the task has in the shared store; all of them when absent."`
 }
 
-func (s *Server) verifyRoute(reg *schemas, row api.KindInfo, one string) *route {
+func (s *states) verifyRoute(reg *schemas, row api.KindInfo, one string) *route {
 	return &route{
 		method: http.MethodPost, path: one + "/verify", id: "verifyCheckpoints", tag: row.Plural,
 		summary: "Have every byte of checkpoints in the shared store read back and checked. It begins now; the list of checkpoints has the result of each.",
 		kind:    row.Kind, verb: "verify", query: []param{paramProject}, data: checkpointsSchema(reg), handle: s.verifyCheckpoints,
-		body: &bodySpec{schema: schemaOf[VerifyWish](reg), media: []string{"application/json"}, required: true},
+		body: &bodySpec{schema: schemaOf[VerifyWish](reg), media: jsonMedia, required: true},
 	}
 }
 
-func (s *Server) verifyCheckpoints(ctx context.Context, c *call) (*reply, error) {
+func (s *states) verifyCheckpoints(ctx context.Context, c *call) (*reply, error) {
 	var wish VerifyWish
 	if err := c.readJSON(&wish, "step"); err != nil {
 		return nil, err
@@ -110,7 +135,7 @@ func (s *Server) verifyCheckpoints(ctx context.Context, c *call) (*reply, error)
 	for _, one := range items {
 		names = append(names, one.Name)
 	}
-	if err := s.Checkpoints.Verify(ctx, task.Meta.ID, names); err != nil {
+	if err := s.saved.Verify(ctx, task.Meta.ID, names); err != nil {
 		return nil, err
 	}
 	begun := fault.T("%d [checkpoint is|checkpoints are] being verified.", "正在校验 %d 个检查点。", len(names))
@@ -122,20 +147,20 @@ func (s *Server) verifyCheckpoints(ctx context.Context, c *call) (*reply, error)
 }
 
 // toVerify are the checkpoints that the server can read: it reaches the shared store, and no disks of nodes.
-func (s *Server) toVerify(ctx context.Context, task *api.TrainingTask, step int64) ([]api.Checkpoint, error) {
+func (s *states) toVerify(ctx context.Context, task *api.TrainingTask, step int64) ([]api.Checkpoint, error) {
 	if step < 0 {
 		return nil, invalid("step", fault.T("At least 1; all when absent.", "至少为 1；省略则校验全部。"))
 	}
 	var all []api.Checkpoint
 	if step > 0 {
-		one, err := s.checkpointOf(ctx, task, step)
+		one, err := s.origins.checkpointOf(ctx, task, step)
 		if err != nil {
 			return nil, err
 		}
 		all = []api.Checkpoint{*one}
-	} else if s.Checkpoints != nil {
+	} else if s.saved != nil {
 		var err error
-		if all, err = s.Checkpoints.List(ctx, task.Meta.ID); err != nil {
+		if all, err = s.saved.List(ctx, task.Meta.ID); err != nil {
 			return nil, err
 		}
 	}

@@ -43,14 +43,6 @@ func newConsole(files fs.FS) *console {
 	return &console{files: files, built: err == nil, kept: map[string]*sent{}}
 }
 
-// pages answers what no route of the API answers: files and pages of the console, and otherwise
-// that nothing is there.
-func (s *Server) pages(w http.ResponseWriter, r *http.Request) {
-	if s.console == nil || !s.console.serve(w, r) {
-		s.unknown(w, r)
-	}
-}
-
 // serve says whether the path is the console's. Its own paths are decided in the browser, so any
 // page a person navigates to is index.html; whoever does not ask for HTML is told the truth.
 func (c *console) serve(w http.ResponseWriter, r *http.Request) bool {

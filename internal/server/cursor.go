@@ -96,7 +96,7 @@ func decodeCursor(text string, o order) (*place, error) {
 }
 
 // placeOf is where an object stands in an order.
-func (s *Server) placeOf(o order, obj api.Object) place {
+func (s *lister) placeOf(o order, obj api.Object) place {
 	m := obj.GetMeta()
 	p := place{id: m.ID}
 	switch o.by {
@@ -119,9 +119,9 @@ type sortKeys struct {
 
 const maxSortKeys = 200000
 
-// warm makes the keys of what is there at the start, so that the first sorted list need not.
-func (k *sortKeys) warm(ctx context.Context, st Store) {
-	snap, err := st.List(ctx, api.KindTrainingTask, "", 0)
+// warm makes the keys of the objects of a kind that are there.
+func (k *sortKeys) warm(ctx context.Context, t *truth, kind api.Kind) {
+	snap, err := t.List(ctx, kind, "", 0)
 	if err != nil {
 		return // they are made when they are needed
 	}

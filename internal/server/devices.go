@@ -19,7 +19,7 @@ type NodeUse struct {
 	Used []int  `json:"used" doc:"Indexes of the devices that a task has, in order."`
 }
 
-func (s *Server) deviceRoutes(reg *schemas) []*route {
+func (s *devices) useRoutes(reg *schemas) []*route {
 	return []*route{{
 		method: http.MethodGet, path: prefix + "/devices", id: "listDevices", tag: "capacity",
 		summary: "Which devices of each node are in use, by tasks of all projects; a node without any is left out.",
@@ -31,12 +31,12 @@ func (s *Server) deviceRoutes(reg *schemas) []*route {
 	}}
 }
 
-func (s *Server) listDevices(ctx context.Context, c *call) (*reply, error) {
-	placements, err := s.Store.List(ctx, api.KindPlacement, "", c.q.number("minRevision"))
+func (s *devices) listDevices(ctx context.Context, c *call) (*reply, error) {
+	placements, err := s.truth.List(ctx, api.KindPlacement, "", c.q.number("minRevision"))
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := s.Store.List(ctx, api.KindNode, "", 0)
+	nodes, err := s.truth.List(ctx, api.KindNode, "", 0)
 	if err != nil {
 		return nil, err
 	}

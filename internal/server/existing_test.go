@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/id"
 )
 
 const (
@@ -25,7 +26,7 @@ func environment(w *world, project, name, zone string, number uint32, devices in
 		t.Meta.Project = project
 		t.Spec.Roles[0].Resources = api.Resources{CPU: api.MilliCPU(8000 * devices), Memory: api.Bytes(devices) << 36, Accelerators: api.Accelerators{Type: "A100", Count: devices}}
 	})
-	must(w.t, api.Prepare(task, w.server.IDs.Random))
+	must(w.t, api.Prepare(task, id.Default.Random))
 	task.Spec.Queue, task.Status.Phase = "default", api.PhaseRunning
 	w.put(task)
 	w.put(&api.Placement{Meta: api.Meta{Name: task.Meta.ID, DisplayName: name, Project: project}, Spec: api.PlacementSpec{
@@ -92,7 +93,7 @@ func TestExistingRoute(t *testing.T) {
 		return `{"taskName":"t","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":[` + ids + `]}}`
 	}
 	pending := manifest("waits", func(t *api.TrainingTask) { t.Meta.Project = "default" })
-	must(t, api.Prepare(pending, w.server.IDs.Random))
+	must(t, api.Prepare(pending, id.Default.Random))
 	pending.Spec.Queue, pending.Status.Phase = "default", api.PhasePending
 	w.put(pending)
 	for name, body := range map[string]string{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
 )
 
 // FiguresView is how well the tasks of a project, or of all projects, do together.
@@ -17,7 +18,18 @@ type FiguresView struct {
 	Interruptions api.Interruptions  `json:"interruptions" doc:"What failures cost the tasks that are not in the archive, together."`
 }
 
-func (s *Server) figureRoutes(reg *schemas) []*route {
+// figuresOf serves how well tasks do.
+type figuresOf struct {
+	truth *truth
+	judge *judge
+	clock clock.Clock
+}
+
+func newFigures(t *truth, j *judge, c clock.Clock) *figuresOf {
+	return &figuresOf{truth: t, judge: j, clock: c}
+}
+
+func (s *figuresOf) routes(reg *schemas) []*route {
 	return []*route{{
 		method: http.MethodGet, path: prefix + "/figures", id: "sumFigures", summary: "How well tasks do together, and what failures cost them, beside the platform's goals.", tag: "figures",
 		query: []param{{name: "project", doc: "Only this project; all that you may see when absent."}},
@@ -25,21 +37,21 @@ func (s *Server) figureRoutes(reg *schemas) []*route {
 	}}
 }
 
-func (s *Server) sumFigures(ctx context.Context, c *call) (*reply, error) {
-	projects, err := s.usageProjects(ctx, c)
+func (s *figuresOf) sumFigures(ctx context.Context, c *call) (*reply, error) {
+	projects, err := projectsAsked(ctx, s.judge, c)
 	if err != nil {
 		return nil, err
 	}
 	if p := c.q.text("project"); p != "" {
-		if _, err := s.find(ctx, api.Key{Kind: api.KindProject, Name: p}, 0); err != nil {
+		if _, err := s.truth.find(ctx, api.Key{Kind: api.KindProject, Name: p}, 0); err != nil {
 			return nil, err
 		}
 	}
-	snap, err := s.Store.List(ctx, api.KindTrainingTask, "", 0)
+	snap, err := s.truth.List(ctx, api.KindTrainingTask, "", 0)
 	if err != nil {
 		return nil, err
 	}
-	sums := newFigureSums(s.Clock.Now())
+	sums := newFigureSums(s.clock.Now())
 	snap.Ascend("", func(o api.Object) bool {
 		if t := o.(*api.TrainingTask); projects == nil || slices.Contains(projects, t.Meta.Project) {
 			sums.add(&t.Status)

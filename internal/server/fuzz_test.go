@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -60,7 +61,8 @@ func FuzzQuery(f *testing.F) {
 	f.Add("limit=0")
 	f.Add("since=10m&follow=true&tail=9")
 	f.Add("%zz&;=")
-	params := append(listParams(api.MustInfo(api.KindTrainingTask)), logParams[2:]...)
+	srv := emptyServer(f)
+	params := append(slices.Clone(routeOf(f, srv, "listTrainingTask").query), logParams[2:]...)
 	f.Fuzz(func(t *testing.T, raw string) {
 		q, err := parseQuery(raw, params)
 		if err != nil {
@@ -76,7 +78,7 @@ func FuzzQuery(f *testing.F) {
 			t.Fatal("too many values")
 		}
 		q.pairs("label")
-		filterOf(q)
+		srv.lister.filterOf(q, api.KindTrainingTask)
 	})
 }
 

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -11,7 +10,7 @@ import (
 
 // granted refuses a task whose project may not use its queue, or not at its priority. It judges the
 // wish of whoever asks, an admin's too: the rule is the project's, and who may change it says so there.
-func (s *Server) granted(ctx context.Context, t *api.TrainingTask, p *api.Project, q *api.Queue) error {
+func (s *gate) granted(ctx context.Context, t *api.TrainingTask, p *api.Project, q *api.Queue) error {
 	var wrong *fault.Error
 	if !q.Admits(p) {
 		var err error
@@ -32,8 +31,8 @@ func (s *Server) granted(ctx context.Context, t *api.TrainingTask, p *api.Projec
 }
 
 // queueNotAllowed names the queues that the project may use.
-func (s *Server) queueNotAllowed(ctx context.Context, p *api.Project, q *api.Queue) (*fault.Error, error) {
-	snap, err := s.Store.List(ctx, api.KindQueue, "", 0)
+func (s *gate) queueNotAllowed(ctx context.Context, p *api.Project, q *api.Queue) (*fault.Error, error) {
+	snap, err := s.truth.List(ctx, api.KindQueue, "", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -71,11 +70,11 @@ func priorityNotAllowed(t *api.TrainingTask, p *api.Project) *fault.Error {
 
 // mayRaise refuses a change of a task's priority to more than its project may give. What it has stays
 // valid, and less than it has is always allowed.
-func (s *Server) mayRaise(ctx context.Context, next, current *api.TrainingTask) error {
+func (s *gate) mayRaise(ctx context.Context, next, current *api.TrainingTask) error {
 	if next.Spec.Priority == nil || current.Spec.Priority != nil && *next.Spec.Priority <= *current.Spec.Priority {
 		return nil
 	}
-	o, err := s.find(ctx, api.Key{Kind: api.KindProject, Name: next.Meta.Project}, 0)
+	o, err := s.truth.find(ctx, api.Key{Kind: api.KindProject, Name: next.Meta.Project}, 0)
 	if err != nil {
 		return err
 	}
@@ -86,27 +85,38 @@ func (s *Server) mayRaise(ctx context.Context, next, current *api.TrainingTask) 
 }
 
 // mayReturn judges an ended task that is to run again by the rules of now.
-func (s *Server) mayReturn(ctx context.Context, t *api.TrainingTask) error {
-	p, err := s.refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
+func (s *gate) mayReturn(ctx context.Context, t *api.TrainingTask) error {
+	p, err := s.truth.refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
 	if err != nil {
 		return err
 	}
-	q, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+	q, err := s.truth.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
 	if err != nil {
 		return err
 	}
 	return s.granted(ctx, t, p.(*api.Project), q.(*api.Queue))
 }
 
-// checkGrants makes sure that the projects that a queue names, and did not name before, exist.
-func (s *Server) checkGrants(ctx context.Context, q *api.Queue, had []string) error {
-	for i, name := range q.Spec.Projects {
-		if name == api.AllProjects || slices.Contains(had, name) {
-			continue
-		}
-		if _, err := s.refer(ctx, api.Key{Kind: api.KindProject, Name: name}, indexed("spec.projects", i)); err != nil {
-			return err
-		}
+// roomForTask refuses a task of a project that has as many as it may.
+func (s *gate) roomForTask(ctx context.Context, p *api.Project) error {
+	snap, err := s.truth.List(ctx, api.KindTrainingTask, p.Meta.Name, 0)
+	if err != nil {
+		return err
+	}
+	if most := p.StorageLimits().Objects; snap.Len() >= most {
+		return OverLimit(p.Meta.Name, "objects", snap.Len(), 1, most)
 	}
 	return nil
+}
+
+// roomForState refuses an uploaded rank's state that would not fit into what a project may keep.
+func (s *gate) roomForState(ctx context.Context, task *api.TrainingTask, bytes int64) error {
+	if s.stored == nil {
+		return nil
+	}
+	o, err := s.truth.find(ctx, api.Key{Kind: api.KindProject, Name: task.Meta.Project}, 0)
+	if err != nil {
+		return err
+	}
+	return s.stored.RoomForCheckpoint(o.(*api.Project), max(bytes, 1))
 }

@@ -66,7 +66,7 @@ func TestCutDownload(t *testing.T) {
 // downloads is how many downloads of outputs have ended.
 func (w *world) downloads() int {
 	w.t.Helper()
-	families, err := w.server.Metrics.Gather()
+	families, err := w.cfg.Metrics.Gather()
 	must(w.t, err)
 	n := 0
 	for _, family := range families {

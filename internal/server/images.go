@@ -21,25 +21,25 @@ type RankImage interface {
 	Close() error
 }
 
-func (s *Server) imageRoute(row api.KindInfo, one string) *route {
+func (s *states) imageRoute(row api.KindInfo, one string) *route {
 	return &route{
 		method: http.MethodGet, path: one + "/checkpoints/{step}/ranks/{rank}", id: "readCheckpointRank", tag: row.Plural,
 		summary: "What a rank has of a checkpoint, verified: the file of a slot, its first 4096 bytes last, then the SHA-256 of all that; see docs/reference/checkpoint-format.md.",
-		kind:    row.Kind, query: []param{paramProject}, media: "application/octet-stream", look: "read-checkpoint", handle: s.readRank,
+		kind:    row.Kind, query: []param{paramProject}, media: "application/octet-stream", verb: "read-checkpoint", look: true, handle: s.readRank,
 	}
 }
 
 // readRank sends one rank's state, from the shared store where that has it, else from a node's disk that this machine has.
-func (s *Server) readRank(ctx context.Context, c *call) (*reply, error) {
+func (s *states) readRank(ctx context.Context, c *call) (*reply, error) {
 	_, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	step, rank, err := c.stepAndRank()
+	step, rank, err := stepAndRank(c.r)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.checkpointOf(ctx, task, step)
+	found, err := s.origins.checkpointOf(ctx, task, step)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func (s *Server) readRank(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Length", strconv.FormatInt(image.Size(), 10))
 	h.Set("Content-Disposition", attachment("rank-"+strconv.Itoa(rank)+".image"))
-	defer c.guard(ctx, task)()
-	s.rememberRead(c, fmt.Sprintf("step %d, rank %d", step, rank))
+	defer s.streams.guard(ctx, c, task)()
+	s.auditor.rememberRead(c, fmt.Sprintf("step %d, rank %d", step, rank))
 	if err := image.Send(ctx, patient{c}); err != nil {
 		return nil, err // the connection is cut: half a state must not look whole
 	}
@@ -64,14 +64,14 @@ func (s *Server) readRank(ctx context.Context, c *call) (*reply, error) {
 }
 
 // imageOf takes the first place that has the bytes and is not known to be damaged.
-func (s *Server) imageOf(ctx context.Context, task *api.TrainingTask, found *api.Checkpoint, rank int) (RankImage, error) {
+func (s *states) imageOf(ctx context.Context, task *api.TrainingTask, found *api.Checkpoint, rank int) (RankImage, error) {
 	err := spoiled("step", found)
 	for _, tier := range []string{"shared", "local"} {
 		if !found.Whole(tier) {
 			continue
 		}
 		var image RankImage
-		if image, err = s.Checkpoints.Image(ctx, task.Meta.ID, found.Name, tier, rank); err == nil {
+		if image, err = s.saved.Image(ctx, task.Meta.ID, found.Name, tier, rank); err == nil {
 			return image, nil
 		}
 		if fault.CodeOf(err).Retry() {

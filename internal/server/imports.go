@@ -28,7 +28,7 @@ type ImportWish struct {
 	Parts []api.CheckpointPart `json:"parts" minItems:"1" doc:"What the uploads answered, of every rank."`
 }
 
-func (s *Server) importRoutes(reg *schemas, row api.KindInfo, one string) []*route {
+func (s *states) importRoutes(reg *schemas, row api.KindInfo, one string) []*route {
 	return []*route{
 		{
 			method: http.MethodPut, path: one + "/checkpoints/{step}/ranks/{rank}", id: "putCheckpointRank", tag: row.Plural, long: true,
@@ -40,18 +40,18 @@ func (s *Server) importRoutes(reg *schemas, row api.KindInfo, one string) []*rou
 			method: http.MethodPost, path: one + "/checkpoints", id: "importCheckpoint", tag: row.Plural, long: true,
 			summary: "Make a checkpoint of what was uploaded of all ranks; the task begins from it.",
 			kind:    row.Kind, verb: "import", query: []param{paramProject}, data: reg.kind(row), handle: s.importCheckpoint,
-			body: &bodySpec{schema: schemaOf[ImportWish](reg), media: []string{"application/json"}, required: true},
+			body: &bodySpec{schema: schemaOf[ImportWish](reg), media: jsonMedia, required: true},
 		},
 	}
 }
 
 // awaiting is a task that the caller may bring a checkpoint to.
-func (s *Server) awaiting(ctx context.Context, c *call) (*api.TrainingTask, error) {
+func (s *states) awaiting(ctx context.Context, c *call) (*api.TrainingTask, error) {
 	_, task, err := s.taskToChange(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if s.Imports == nil {
+	if s.imports == nil {
 		return nil, noStore()
 	}
 	return task, waits(task)
@@ -71,37 +71,37 @@ func noStore() error {
 		"Start it with fermi up --checkpoints-store.", "请用 fermi up --checkpoints-store 启动服务器。"))
 }
 
-func (s *Server) putRank(ctx context.Context, c *call) (*reply, error) {
+func (s *states) putRank(ctx context.Context, c *call) (*reply, error) {
 	task, err := s.awaiting(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	step, rank, err := c.stepAndRank()
+	step, rank, err := stepAndRank(c.r)
 	if err != nil {
 		return nil, err
 	}
-	if c.r.ContentLength > s.Limits.State {
-		return nil, bodyTooLarge(s.Limits.State)
+	if c.r.ContentLength > s.limits.State {
+		return nil, bodyTooLarge(s.limits.State)
 	}
-	if err := s.roomForState(ctx, task, c.r.ContentLength); err != nil {
+	if err := s.gate.roomForState(ctx, task, c.r.ContentLength); err != nil {
 		return nil, err
 	}
-	defer c.guard(ctx, task)()
-	body := http.MaxBytesReader(c.w, io.NopCloser(stalling{c, c.r.Body}), s.Limits.State)
-	part, err := s.Imports.Receive(ctx, task.Meta.ID, step, rank, body)
+	defer s.streams.guard(ctx, c, task)()
+	body := http.MaxBytesReader(c.w, io.NopCloser(stalling{c, c.r.Body}), s.limits.State)
+	part, err := s.imports.Receive(ctx, task.Meta.ID, step, rank, body)
 	if err != nil {
 		if fault.Is(err, fault.Invalid) {
 			_, _ = io.Copy(io.Discard, body) // who still sends hears nothing
 		}
 		return nil, cmp.Or(c.wasCut(), err)
 	}
-	c.note.is = `{"step":` + strconv.FormatInt(step, 10) + `,"rank":` + strconv.Itoa(rank) + `,"size":` + strconv.FormatInt(part.Size, 10) + `}`
+	c.note.what = `{"step":` + strconv.FormatInt(step, 10) + `,"rank":` + strconv.Itoa(rank) + `,"size":` + strconv.FormatInt(part.Size, 10) + `}`
 	return &reply{message: fault.T("Rank %d is stored", "进程 %d 已保存", rank), data: part, revision: task.Meta.Revision}, nil
 }
 
 // importCheckpoint commits, and lets the task go.
-func (s *Server) importCheckpoint(ctx context.Context, c *call) (*reply, error) {
-	data, err := c.readBody(s.Limits.Body)
+func (s *states) importCheckpoint(ctx context.Context, c *call) (*reply, error) {
+	data, err := c.readBody(s.limits.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Server) importCheckpoint(ctx context.Context, c *call) (*reply, error) 
 	if wish.Step < 1 {
 		return nil, invalid("step", fault.T("At least 1.", "至少为 1。"))
 	}
-	from, err := s.Imports.Commit(ctx, task.Meta.ID, wish.Step, wish.Parts)
+	from, err := s.imports.Commit(ctx, task.Meta.ID, wish.Step, wish.Parts)
 	if err != nil {
 		return nil, err
 	}
@@ -134,17 +134,17 @@ func (s *Server) importCheckpoint(ctx context.Context, c *call) (*reply, error) 
 		return nil, cmp.Or(refused, err)
 	}
 	c.note.after(next)
-	s.tell(c, next, "CheckpointImported", fault.T("A checkpoint of step %d was uploaded; the task begins from it.", "已上传第 %d 步的检查点，任务将从此开始。", from.Step))
+	c.tell(next, "CheckpointImported", fault.T("A checkpoint of step %d was uploaded; the task begins from it.", "已上传第 %d 步的检查点，任务将从此开始。", from.Step))
 	return &reply{message: fault.T("The task begins from step %d", "任务将从第 %d 步开始", from.Step), data: next, revision: rev}, nil
 }
 
 // stepAndRank are those of the path.
-func (c *call) stepAndRank() (step int64, rank int, err error) {
-	step, err = strconv.ParseInt(c.r.PathValue("step"), 10, 64)
+func stepAndRank(r *http.Request) (step int64, rank int, err error) {
+	step, err = strconv.ParseInt(r.PathValue("step"), 10, 64)
 	if err != nil || step < 1 {
 		return 0, 0, invalid("step", fault.T("A number, at least 1.", "应为不小于 1 的数字。"))
 	}
-	n, err := strconv.ParseUint(c.r.PathValue("rank"), 10, 31)
+	n, err := strconv.ParseUint(r.PathValue("rank"), 10, 31)
 	if err != nil {
 		return 0, 0, invalid("rank", fault.T("A number, at least 0.", "应为不小于 0 的数字。"))
 	}

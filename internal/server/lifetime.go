@@ -20,7 +20,7 @@ const (
 )
 
 // lasts is until when what this caller makes may work; nil: for ever.
-func (s *Server) lasts(w *caller) *time.Time {
+func (d *door) lasts(w *caller) *time.Time {
 	t := &w.token.Spec
 	switch {
 	case t.Use == "":
@@ -28,14 +28,14 @@ func (s *Server) lasts(w *caller) *time.Time {
 	case t.Until != nil:
 		return t.Until
 	}
-	at := s.Clock.Now().UTC().Add(sessionToken).Truncate(time.Second)
+	at := d.clock.Now().UTC().Add(sessionToken).Truncate(time.Second)
 	return &at
 }
 
 // boundLife settles the end of a token that the caller makes or changes: none asked for is the latest
 // that there may be, a later one is refused.
-func (s *Server) boundLife(w *caller, t *api.Token) error {
-	most := s.lasts(w)
+func (d *door) boundLife(w *caller, t *api.Token) error {
+	most := d.lasts(w)
 	at := t.Spec.ExpiresAt
 	switch {
 	case most == nil, at != nil && !at.After(*most):
@@ -61,8 +61,8 @@ func endBy(t *api.Token, until *time.Time) {
 
 // roomForToken refuses one more token of a user who has as many as there may be. Ended ones count: they
 // take room until somebody deletes them.
-func (s *Server) roomForToken(ctx context.Context, user string) error {
-	snap, err := s.Store.List(ctx, api.KindToken, "", s.newest.Load())
+func (d *door) roomForToken(ctx context.Context, user string) error {
+	snap, err := d.truth.List(ctx, api.KindToken, "", d.truth.newest())
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func (s *Server) roomForToken(ctx context.Context, user string) error {
 }
 
 // surplusOf deletes the oldest sessions or codes of a user who is about to have more than most.
-func (s *Server) surplusOf(ctx context.Context, user string, use api.TokenUse, most int) ([]store.Op, error) {
-	snap, err := s.Store.List(ctx, api.KindToken, "", 0)
+func (s *sessions) surplusOf(ctx context.Context, user string, use api.TokenUse, most int) ([]store.Op, error) {
+	snap, err := s.truth.List(ctx, api.KindToken, "", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -99,13 +99,4 @@ func (s *Server) surplusOf(ctx context.Context, user string, use api.TokenUse, m
 		ops = append(ops, store.Delete(api.KeyOf(held[i]), 0))
 	}
 	return ops, nil
-}
-
-// payer is whose limits a call counts against: the user's, with all tokens and sessions together. What
-// tasks ask for themselves counts apart, so that a busy one does not keep its owner out.
-func (w *caller) payer() string {
-	if w.token.Spec.Task != "" {
-		return "tasks of " + w.name()
-	}
-	return w.name()
 }

@@ -78,7 +78,7 @@ func TestNothingOutlivesItsMaker(t *testing.T) {
 			t.Errorf("%s lives until %v, its maker's maker until %v", name, got.Spec.ExpiresAt, end)
 		}
 	}
-	snap, err := w.store.List(context.Background(), api.KindToken, "", w.server.newest.Load())
+	snap, err := w.store.List(context.Background(), api.KindToken, "", w.server.truth.newest())
 	must(t, err)
 	snap.Ascend("", func(o api.Object) bool {
 		if s := o.(*api.Token); s.Spec.Use == api.UseSession && s.Spec.User == "li" && s.Spec.ExpiresAt.After(end) {
@@ -116,7 +116,7 @@ func TestTokensAreCountedByUser(t *testing.T) {
 			t.Fatalf("%s", a.raw)
 		}
 	}
-	snap, err := w.store.List(context.Background(), api.KindToken, "", w.server.newest.Load())
+	snap, err := w.store.List(context.Background(), api.KindToken, "", w.server.truth.newest())
 	must(t, err)
 	codes := 0
 	snap.Ascend("", func(o api.Object) bool {

@@ -11,6 +11,27 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
+// lister lists and watches. Safe for concurrent use.
+type lister struct {
+	truth   *truth
+	judge   *judge
+	history history.History
+	kinds   *kinds
+	streams *streams
+	keys    *sortKeys
+}
+
+func newLister(f *finder, st *streams) *lister {
+	return &lister{truth: f.truth, judge: f.judge, history: f.history, kinds: f.kinds, streams: st, keys: &sortKeys{}}
+}
+
+// run makes the sort keys of what is there at the start, so that the first sorted list need not.
+func (s *lister) run(ctx context.Context) {
+	for _, kind := range s.kinds.phased() {
+		s.keys.warm(ctx, s.truth, kind)
+	}
+}
+
 // filter selects objects, live ones here and archived ones in SQL, by the same rules.
 type filter struct {
 	project string
@@ -21,13 +42,18 @@ type filter struct {
 	labels  map[string]string
 	search  string // folded
 	raw     string // search as given
+	by      func(api.Object) (queue, phase string)
 }
 
-func filterOf(q values) filter {
-	return filter{
+func (s *lister) filterOf(q values, kind api.Kind) filter {
+	f := filter{
 		project: q.text("project"), name: q.text("name"), owner: q.text("owner"), queue: q.text("queue"),
 		phases: q.all("phase"), labels: q.pairs("label"), raw: q.text("search"), search: history.Fold(q.text("search")),
 	}
+	if h := s.kinds.by[kind]; h.filter != nil {
+		f.by = h.filter.by
+	}
+	return f
 }
 
 func (f *filter) matches(o api.Object) bool {
@@ -38,8 +64,9 @@ func (f *filter) matches(o api.Object) bool {
 		f.owner != "" && m.Owner != f.owner:
 		return false
 	}
-	if task, ok := o.(*api.TrainingTask); ok {
-		if f.queue != "" && task.Spec.Queue != f.queue || len(f.phases) > 0 && !slices.Contains(f.phases, string(task.Status.Phase)) {
+	if f.by != nil && (f.queue != "" || len(f.phases) > 0) {
+		queue, phase := f.by(o)
+		if f.queue != "" && queue != f.queue || len(f.phases) > 0 && !slices.Contains(f.phases, phase) {
 			return false
 		}
 	}
@@ -71,19 +98,19 @@ type listed struct {
 // list joins live and archived objects: a merge of sorted streams in which an object counts once
 // and the live one wins. The live snapshot is taken first, so that an object on its way to the
 // archive is never missed.
-func (s *Server) list(ctx context.Context, c *call, row api.KindInfo) (*reply, error) {
+func (s *lister) list(ctx context.Context, c *call, row api.KindInfo) (*reply, error) {
 	sorting := orderOf(c.q.text("sort"))
 	after, err := decodeCursor(c.q.text("cursor"), sorting)
 	if err != nil {
 		return nil, err
 	}
-	f := filterOf(c.q)
-	projects, all, err := s.projectsOf(ctx, c.who)
+	f := s.filterOf(c.q, row.Kind)
+	projects, all, err := s.judge.projectsOf(ctx, c.who)
 	if err != nil {
 		return nil, err
 	}
 	limit := int(c.q.number("limit"))
-	snap, err := s.Store.List(ctx, row.Kind, f.project, c.q.number("minRevision"))
+	snap, err := s.truth.List(ctx, row.Kind, f.project, c.q.number("minRevision"))
 	if err != nil {
 		return nil, err
 	}
@@ -91,18 +118,18 @@ func (s *Server) list(ctx context.Context, c *call, row api.KindInfo) (*reply, e
 		if row.Project {
 			return all || slices.Contains(projects, o.GetMeta().Project)
 		}
-		ok, err := s.mayRead(ctx, c.who, o)
+		ok, err := s.judge.mayRead(ctx, c.who, o)
 		return err == nil && ok
 	}
 	sources := []source{s.liveSource(snap, sorting, after, limit, func(o api.Object) bool { return f.matches(o) && visible(o) })}
 	if row.Phased {
 		sources = append(sources, s.archivedSources(row.Kind, f, sorting, after, limit, projects, all)...)
 	}
-	items, next, err := s.merge(ctx, sources, sorting, limit)
+	items, next, err := merge(ctx, sources, sorting, limit)
 	if err != nil {
 		return nil, err
 	}
-	shown, err := s.presenter(ctx, row.Kind)
+	shown, err := s.kinds.presenter(ctx, row.Kind)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +141,7 @@ func (s *Server) list(ctx context.Context, c *call, row api.KindInfo) (*reply, e
 }
 
 // merge takes the first limit entries of all sources; next is the cursor behind the last one.
-func (s *Server) merge(ctx context.Context, sources []source, sorting order, limit int) ([]entry, string, error) {
+func merge(ctx context.Context, sources []source, sorting order, limit int) ([]entry, string, error) {
 	heads := make([]*entry, len(sources))
 	pull := func(i int) error {
 		e, ok, err := sources[i].next(ctx)
@@ -156,7 +183,7 @@ func (s *Server) merge(ctx context.Context, sources []source, sorting order, lim
 }
 
 // liveSource walks the snapshot lazily where it is sorted already, and otherwise keeps the best.
-func (s *Server) liveSource(snap store.Snapshot, sorting order, after *place, limit int, want func(api.Object) bool) source {
+func (s *lister) liveSource(snap store.Snapshot, sorting order, after *place, limit int, want func(api.Object) bool) source {
 	var best []entry
 	if sorting.by != "id" {
 		best = s.best(snap, sorting, after, limit+1, want)
@@ -181,7 +208,7 @@ func (s *Server) liveSource(snap store.Snapshot, sorting order, after *place, li
 }
 
 // best keeps the n first entries behind after, in order, looking at each object once.
-func (s *Server) best(snap store.Snapshot, sorting order, after *place, n int, want func(api.Object) bool) []entry {
+func (s *lister) best(snap store.Snapshot, sorting order, after *place, n int, want func(api.Object) bool) []entry {
 	h := &worst{order: sorting}
 	walk := snap.Ascend
 	if sorting.desc {
@@ -245,7 +272,7 @@ func (f *fixed) next(context.Context) (entry, bool, error) {
 }
 
 // archivedSources is one stream over the archive, or one for each project the caller is in.
-func (s *Server) archivedSources(kind api.Kind, f filter, sorting order, after *place, limit int, projects []string, all bool) []source {
+func (s *lister) archivedSources(kind api.Kind, f filter, sorting order, after *place, limit int, projects []string, all bool) []source {
 	q := history.ListQuery{
 		Kind: kind, Project: f.project, Owner: f.owner, Phase: f.phases, Queue: f.queue, Labels: f.labels, Search: f.raw,
 		Sort: sorting.by, Desc: sorting.desc, Limit: limit + 1,
@@ -257,22 +284,22 @@ func (s *Server) archivedSources(kind api.Kind, f filter, sorting order, after *
 		if !all && !slices.Contains(projects, f.project) {
 			return nil
 		}
-		return []source{&archived{s: s, q: q}}
+		return []source{&archived{lister: s, q: q}}
 	}
 	var out []source
 	for _, p := range projects {
 		q.Project = p
-		out = append(out, &archived{s: s, q: q})
+		out = append(out, &archived{lister: s, q: q})
 	}
 	return out
 }
 
 // archived pulls pages of the archive as they are needed and leaves out what is still live.
 type archived struct {
-	s    *Server
-	q    history.ListQuery
-	page []history.Archived
-	done bool
+	lister *lister
+	q      history.ListQuery
+	page   []history.Archived
+	done   bool
 }
 
 func (a *archived) next(ctx context.Context) (entry, bool, error) {
@@ -288,23 +315,23 @@ func (a *archived) next(ctx context.Context) (entry, bool, error) {
 		}
 		o := a.page[0].Object
 		a.page = a.page[1:]
-		if _, err := a.s.Store.GetByID(ctx, a.q.Kind, o.GetMeta().ID, 0); err == nil {
+		if _, err := a.lister.truth.GetByID(ctx, a.q.Kind, o.GetMeta().ID, 0); err == nil {
 			continue // the live one counts
 		}
-		return entry{a.s.placeOf(orderIn(a.q), o), o}, true, nil
+		return entry{a.lister.placeOf(orderIn(a.q), o), o}, true, nil
 	}
 }
 
 func orderIn(q history.ListQuery) order { return order{by: q.Sort, desc: q.Desc} }
 
 func (a *archived) fetch(ctx context.Context) error {
-	rows, err := a.s.History.ListArchived(ctx, a.q)
+	rows, err := a.lister.history.ListArchived(ctx, a.q)
 	if err != nil {
 		return err
 	}
 	a.page, a.done = rows, len(rows) < a.q.Limit
 	if len(rows) > 0 {
-		last := a.s.placeOf(orderIn(a.q), rows[len(rows)-1].Object)
+		last := a.lister.placeOf(orderIn(a.q), rows[len(rows)-1].Object)
 		a.q.After = &history.Cursor{Value: last.value, ID: last.id}
 	}
 	return nil

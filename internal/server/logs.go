@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -28,6 +29,29 @@ var logParams = []param{
 	{name: "timestamps", form: formBool, doc: "Begin each line of text with its time."},
 }
 
+// logs serves the logs of tasks.
+type logs struct {
+	*desk
+	book     LogReader
+	tasks    *tracker
+	live     taskLive
+	streams  *streams
+	auditor  *auditor
+	log      *slog.Logger
+	handOver time.Duration // how long a followed log waits for replicas after the task ended
+}
+
+func newLogs(d *desk, book LogReader, tasks *tracker, live taskLive, st *streams, a *auditor, log *slog.Logger, handOver time.Duration) *logs {
+	return &logs{desk: d, book: book, tasks: tasks, live: live, streams: st, auditor: a, log: log, handOver: handOver}
+}
+
+// routes are the one of a task's log.
+func (s *logs) routes(reg *schemas) []*route {
+	rt := readRoute("logs", "readTaskLog", "The log, as text or as Server-Sent Events.", logParams, logEvents(reg), s.read)
+	rt.verb, rt.look, rt.media = "read-log", true, "text/plain "+mediaEvents
+	return []*route{rt}
+}
+
 // logLine is one line of the event stream.
 type logLine struct {
 	Time    time.Time `json:"time"`
@@ -49,9 +73,9 @@ func logEvents(reg *schemas) *huma.Schema {
 	}}
 }
 
-// logs streams a task's log as text, or as events where asked for. A followed log ends by itself
+// read streams a task's log as text, or as events where asked for. A followed log ends by itself
 // once the task has finished and its replicas have handed everything over.
-func (s *Server) logs(ctx context.Context, c *call) (*reply, error) {
+func (s *logs) read(ctx context.Context, c *call) (*reply, error) {
 	f, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
@@ -60,8 +84,8 @@ func (s *Server) logs(ctx context.Context, c *call) (*reply, error) {
 	if wantsEvents(c.r) {
 		media = mediaEvents
 	}
-	s.rememberRead(c, c.q.text("replica"))
-	st, err := c.openStream(ctx, media)
+	s.auditor.rememberRead(c, c.q.text("replica"))
+	st, err := s.streams.open(ctx, c, media)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +93,7 @@ func (s *Server) logs(ctx context.Context, c *call) (*reply, error) {
 	if c.r.Method == http.MethodHead {
 		return nil, nil
 	}
-	opts, only := s.logOptions(c, task)
+	opts, only := s.options(c, task)
 	if opts.Follow && !f.archived {
 		done := make(chan struct{})
 		opts.Done = done
@@ -84,7 +108,7 @@ func (s *Server) logs(ctx context.Context, c *call) (*reply, error) {
 	}
 	replicas, _ := size(task)
 	w := &logWriter{st: st, task: task.Meta.ID, only: only, prefix: replicas > 1, times: c.q.yes("timestamps"), lang: c.lang}
-	err = s.Logs.Read(st.ctx, task.Meta.ID, opts, w.line)
+	err = s.book.Read(st.ctx, task.Meta.ID, opts, w.line)
 	if gone := st.gone(); gone != nil {
 		st.farewell(gone)
 		return nil, nil
@@ -93,18 +117,18 @@ func (s *Server) logs(ctx context.Context, c *call) (*reply, error) {
 		if !st.events {
 			return nil, err // a text cannot say it: the connection is cut
 		}
-		s.Log.Warn("a log could not be read", "task", task.Meta.ID, "error", err)
+		s.log.Warn("a log could not be read", "task", task.Meta.ID, "error", err)
 		st.farewell(err)
 		return nil, nil
 	}
 	return nil, w.finish()
 }
 
-// logOptions translate the query. A label such as worker-0 means that replica in every attempt,
+// options translate the query. A label such as worker-0 means that replica in every attempt,
 // which is a filter; with tail it means the current attempt, so that the count is right.
-func (s *Server) logOptions(c *call, task *api.TrainingTask) (logbook.ReadOptions, string) {
+func (s *logs) options(c *call, task *api.TrainingTask) (logbook.ReadOptions, string) {
 	opts := logbook.ReadOptions{
-		Tail: int(c.q.number("tail")), Since: c.q.moment("since", s.Clock.Now()), Follow: c.q.yes("follow"),
+		Tail: int(c.q.number("tail")), Since: c.q.moment("since", s.clock.Now()), Follow: c.q.yes("follow"),
 	}
 	replica := c.q.text("replica")
 	if strings.HasPrefix(replica, task.Meta.ID+"-") {
@@ -253,7 +277,7 @@ func (h *held) pass(from string, l logbook.Line) logbook.Line {
 
 // untilDone closes done once the task has finished (or is gone) and no replica of it still hands
 // over its log, or has taken longer for that than we wait.
-func (s *Server) untilDone(ctx context.Context, task *api.TrainingTask, done chan<- struct{}) {
+func (s *logs) untilDone(ctx context.Context, task *api.TrainingTask, done chan<- struct{}) {
 	moved, stop := s.tasks.watch(task.Meta.ID)
 	defer stop()
 	for !s.finished(ctx, task.Meta.ID) {
@@ -261,25 +285,25 @@ func (s *Server) untilDone(ctx context.Context, task *api.TrainingTask, done cha
 		case <-ctx.Done():
 			return
 		case <-moved:
-		case <-s.Clock.After(5 * time.Second): // in case nobody counts
+		case <-s.clock.After(5 * time.Second): // in case nobody counts
 		}
 	}
-	deadline := s.Clock.Now().Add(s.Limits.HandOver)
-	for s.handingOver(ctx, task.Meta.ID) && s.Clock.Now().Before(deadline) {
+	deadline := s.clock.Now().Add(s.handOver)
+	for s.handingOver(ctx, task.Meta.ID) && s.clock.Now().Before(deadline) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-moved:
-		case <-s.Clock.After(100 * time.Millisecond):
+		case <-s.clock.After(100 * time.Millisecond):
 		}
 	}
 	close(done)
 }
 
-func (s *Server) finished(ctx context.Context, id string) bool {
-	o, err := s.Store.GetByID(ctx, api.KindTrainingTask, id, 0)
-	if fault.Is(err, fault.NotFound) && s.newest.Load() > 0 {
-		o, err = s.Store.GetByID(ctx, api.KindTrainingTask, id, s.newest.Load())
+func (s *logs) finished(ctx context.Context, id string) bool {
+	o, err := s.truth.GetByID(ctx, api.KindTrainingTask, id, 0)
+	if fault.Is(err, fault.NotFound) && s.truth.newest() > 0 {
+		o, err = s.truth.GetByID(ctx, api.KindTrainingTask, id, s.truth.newest())
 	}
 	if err != nil {
 		return fault.Is(err, fault.NotFound)
@@ -287,11 +311,11 @@ func (s *Server) finished(ctx context.Context, id string) bool {
 	return o.(*api.TrainingTask).Status.Phase.Finished()
 }
 
-func (s *Server) handingOver(ctx context.Context, id string) bool {
-	if s.Live == nil {
+func (s *logs) handingOver(ctx context.Context, id string) bool {
+	if s.live == nil {
 		return false
 	}
-	replicas, err := s.Live.Replicas(ctx, id)
+	replicas, err := s.live.Replicas(ctx, id)
 	if err != nil {
 		return fault.Is(err, fault.Unavailable) // nobody leads just now: not known yet
 	}

@@ -11,6 +11,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
 
@@ -42,7 +43,7 @@ func newMatrix(t *testing.T) *matrix {
 		c.Rotate = func(context.Context, string) (fault.Text, error) { return fault.T("Done.", "完成。"), nil }
 		c.Limits.Rate, c.Limits.Burst, c.Limits.AuthBurst, c.Limits.Streams = 1e6, 1e6, 1e6, 1e6
 	})}
-	m.server.limits.addresses.free, m.server.limits.guesses.free = 1e6, 1e6
+	m.server.counts.addresses.free, m.server.counts.guesses.free = 1e6, 1e6
 	m.put(&api.Project{Meta: api.Meta{Name: "lab"}})
 	m.put(&api.Project{Meta: api.Meta{Name: "den"}})
 	m.task = m.target(api.KindTrainingTask, "root").(*api.TrainingTask)
@@ -118,7 +119,7 @@ func (m *matrix) target(kind api.Kind, whom string) api.Object {
 	case api.KindTrainingTask:
 		o := manifest(name)
 		o.Meta.Project = "lab"
-		must(m.t, api.Prepare(o, m.server.IDs.Random))
+		must(m.t, api.Prepare(o, id.Default.Random))
 		o.Spec.Queue, o.Status.Phase = "default", api.PhasePending
 		m.put(o)
 		_, err := m.blob.Put(m.t.Context(), "outputs/"+o.Meta.ID+"/worker-0/f", strings.NewReader("x"))
@@ -282,9 +283,12 @@ func (m *matrix) creations(path string, row api.KindInfo, p *person) []ask {
 	return []ask{{path, `{"metadata":{"name":"` + name + `"}}`, p.inside}}
 }
 
+// rules are the table of access.
+func (m *matrix) rules() *rules { return m.server.kinds.rules }
+
 // allowed is what the table says; written anew here, from what the words of the table mean.
-func (p *person) allowed(rt *route, yours bool) bool {
-	r := access[rt.id]
+func (m *matrix) allowed(p *person, rt *route, yours bool) bool {
+	r := m.rules().by[rt.id]
 	switch {
 	case rt.open:
 		return true
@@ -326,26 +330,26 @@ func TestAccessMatrix(t *testing.T) {
 	for _, operations := range doc.Paths {
 		documented += len(operations)
 	}
-	if documented != len(m.server.routes) || documented != len(access) {
-		t.Errorf("%d operations in the document, %d routes, %d rows in the table of access", documented, len(m.server.routes), len(access))
+	if documented != len(m.server.face.routes) || documented != len(m.rules().by) {
+		t.Errorf("%d operations in the document, %d routes, %d rows in the table of access", documented, len(m.server.face.routes), len(m.rules().by))
 	}
 	cases, changes := 0, 0
-	for _, rt := range m.server.routes {
-		if _, ok := access[rt.id]; !ok {
+	for _, rt := range m.server.face.routes {
+		if _, ok := m.rules().by[rt.id]; !ok {
 			t.Errorf("%s %s (%s) has no row in the table of access", rt.method, rt.path, rt.id)
 			continue
 		}
 		for _, p := range m.people {
 			for _, a := range m.asks(rt, p) {
 				cases++
-				if m.check(rt, p, a) && rt.verb != "" && rt.id != "signIn" {
+				if m.check(rt, p, a) && rt.changes() && rt.id != "signIn" {
 					changes++
 					m.audited(rt, p, a)
 				}
 			}
 		}
 	}
-	t.Logf("access matrix: %d routes, %d kinds of callers, %d cases, %d audited changes", len(m.server.routes), len(m.people), cases, changes)
+	t.Logf("access matrix: %d routes, %d kinds of callers, %d cases, %d audited changes", len(m.server.face.routes), len(m.people), cases, changes)
 }
 
 // check compares one answer with the table; true when it was allowed.
@@ -355,7 +359,7 @@ func (m *matrix) check(rt *route, p *person, a ask) bool {
 		return m.checkStream(rt, p, a)
 	}
 	got := m.try(rt, p, a)
-	want := p.allowed(rt, a.yours)
+	want := m.allowed(p, rt, a.yours)
 	good := got.status == 200
 	switch { // what is allowed, but has another end here
 	case rt.id == "signIn":
@@ -380,7 +384,7 @@ func (m *matrix) checkStream(rt *route, p *person, a ask) bool {
 	}
 	resp := m.open(rt.method, a.path, p.secret, nil, headers...)
 	defer resp.Body.Close()
-	if good := resp.StatusCode == 200; good != p.allowed(rt, a.yours) {
+	if good := resp.StatusCode == 200; good != m.allowed(p, rt, a.yours) {
 		m.t.Errorf("%s as %s: %d", a.path, p.name, resp.StatusCode)
 	}
 	return false

@@ -20,48 +20,48 @@ type MoveWish struct {
 
 const maxMoveNodes = 1024
 
-func (s *Server) moveRoute(reg *schemas, row api.KindInfo, one string) *route {
+func (s *verbs) moveRoute(reg *schemas, row api.KindInfo, one string) *route {
 	return &route{
 		method: http.MethodPost, path: one + "/move", id: "moveTask", tag: row.Plural,
 		summary: "Move a running task: another place is reserved first, then it saves, stops and goes on there. Where there is none it never stops, and the answer says why.",
 		kind:    row.Kind, verb: "move", query: []param{paramProject}, data: schemaOf[api.Move](reg), handle: s.moveTask,
-		body: &bodySpec{schema: schemaOf[MoveWish](reg), media: []string{"application/json"}, required: true},
+		body: &bodySpec{schema: schemaOf[MoveWish](reg), media: jsonMedia, required: true},
 	}
 }
 
-func (s *Server) moveTask(ctx context.Context, c *call) (*reply, error) {
+func (s *verbs) moveTask(ctx context.Context, c *call) (*reply, error) {
 	f, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mayAbout(ctx, c.who, "moveTask", task); err != nil {
+	if err := s.judge.mayAbout(ctx, c.who, "moveTask", task); err != nil {
 		return nil, err
 	}
 	var wish MoveWish
 	if err := c.readJSON(&wish, "zone, nodes, away, preview"); err != nil {
 		return nil, err
 	}
-	if wish.Zone, err = s.zoneNamed(ctx, wish.Zone); err != nil {
+	if wish.Zone, err = zoneNamed(ctx, s.truth, wish.Zone); err != nil {
 		return nil, err
 	}
 	if err := s.checkMove(ctx, wish); err != nil {
 		return nil, err
 	}
-	if s.Live == nil {
+	if s.live == nil {
 		return nil, noPlanner
 	}
 	if f.archived || task.Status.Phase.Finished() || task.Spec.Stop {
 		return nil, fault.New(fault.Conflict, "NotRunning", fault.T("The task has ended or is being stopped.", "任务已结束或正在停止。"))
 	}
 	c.note.skip = wish.Preview
-	m, err := s.Live.Move(ctx, task, wish)
+	m, err := s.live.Move(ctx, task, wish)
 	if err != nil {
 		return nil, err
 	}
 	if m.Moving {
 		c.note.before(task)
 		c.note.after(standingIn(task, m.To.Zones))
-		s.tell(c, task, "MoveRequested", fault.T("A move was asked for.", "已请求迁移。"))
+		c.tell(task, "MoveRequested", fault.T("A move was asked for.", "已请求迁移。"))
 	}
 	return &reply{data: m}, nil
 }
@@ -77,7 +77,7 @@ func standingIn(task *api.TrainingTask, zones []api.ZonePart) *api.TrainingTask 
 }
 
 // checkMove refuses a wish that names nothing, or what does not exist.
-func (s *Server) checkMove(ctx context.Context, wish MoveWish) error {
+func (s *verbs) checkMove(ctx context.Context, wish MoveWish) error {
 	if wish.Zone == "" && len(wish.Nodes)+len(wish.Away) == 0 {
 		return invalid("zone", fault.T("Name a zone or nodes to move to, or nodes to leave.", "请指定目标可用区或节点，或要离开的节点。"))
 	}
@@ -88,7 +88,7 @@ func (s *Server) checkMove(ctx context.Context, wish MoveWish) error {
 		if !api.IsName(name) {
 			return invalid(path, fault.T("%q is no name.", "%q 不是合法名称。", clip(name, 64)))
 		}
-		_, err := s.find(ctx, api.Key{Kind: kind, Name: name}, 0)
+		_, err := s.truth.find(ctx, api.Key{Kind: kind, Name: name}, 0)
 		if fault.Is(err, fault.NotFound) {
 			return invalid(path, fault.T("%q does not exist.", "%q 不存在。", name))
 		}
@@ -113,13 +113,13 @@ func (s *Server) checkMove(ctx context.Context, wish MoveWish) error {
 }
 
 // withoutOthers takes the names out of moves that concern tasks the caller may not see.
-func (s *Server) withoutOthers(ctx context.Context, c *call, e Explanation) (Explanation, error) {
+func (s *verbs) withoutOthers(ctx context.Context, c *call, e Explanation) (Explanation, error) {
 	if e.Moves = slices.Clone(e.Moves); len(e.Moves) == 0 {
 		return e, nil
 	}
 	for i := range e.Moves {
 		m := &e.Moves[i]
-		ok, err := s.mayRead(ctx, c.who, &api.TrainingTask{Meta: api.Meta{Project: m.Project, Name: m.Name}})
+		ok, err := s.judge.mayRead(ctx, c.who, &api.TrainingTask{Meta: api.Meta{Project: m.Project, Name: m.Name}})
 		if err != nil {
 			return e, err
 		}

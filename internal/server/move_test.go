@@ -36,6 +36,6 @@ func TestMoveRoute(t *testing.T) {
 	w.refused("POST", "/api/v1/training-tasks/none/move", `{"zone":"a"}`, 404, "NotFound")
 	w.change(task, func(t *api.TrainingTask) { t.Spec.Stop = true })
 	w.refused("POST", path, `{"zone":"a"}`, 409, "NotRunning")
-	w.server.Live = nil
+	w = w.over(func(c *Config) { c.Live = nil })
 	w.refused("POST", path, `{"zone":"a"}`, 503, "NoPlanner")
 }

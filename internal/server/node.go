@@ -7,9 +7,27 @@ import (
 	"strconv"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
+
+// nodes serves nodes: their hooks, and what operators do to them.
+type nodes struct {
+	truth *truth
+	judge *judge
+	live  clusterLive
+	clock clock.Clock
+}
+
+func newNodes(t *truth, j *judge, live clusterLive, c clock.Clock) *nodes {
+	return &nodes{truth: t, judge: j, live: live, clock: c}
+}
+
+// hooks is the row of Node: the agents write nodes, people only keep work away from them.
+func (s *nodes) hooks() *hooks {
+	return &hooks{kind: api.KindNode, access: kindAccess{read: readAll, write: writeOperators}}
+}
 
 // nodeVerb is what an operator does to a node, or to one of its devices.
 type nodeVerb struct {
@@ -47,8 +65,8 @@ func uncordon(spec *api.NodeSpec, device int) {
 	spec.Drain = spec.Drain && (spec.Cordoned || len(spec.CordonedDevices) > 0)
 }
 
-// nodeRoutes keep work away from nodes and devices, or let it in again.
-func (s *Server) nodeRoutes(reg *schemas) []*route {
+// routes keep work away from nodes and devices, or let it in again.
+func (s *nodes) routes(reg *schemas) []*route {
 	row := api.MustInfo(api.KindNode)
 	var out []*route
 	for _, v := range nodeVerbs {
@@ -67,12 +85,12 @@ func (s *Server) nodeRoutes(reg *schemas) []*route {
 	})
 }
 
-func (s *Server) previewDrain(ctx context.Context, c *call) (*reply, error) {
-	if s.Live == nil {
+func (s *nodes) previewDrain(ctx context.Context, c *call) (*reply, error) {
+	if s.live == nil {
 		return nil, noPlanner
 	}
 	row, place := api.MustInfo(api.KindNode), c.r.PathValue("name")
-	if _, err := s.find(ctx, api.Key{Kind: row.Kind, Name: place}, 0); fault.Is(err, fault.NotFound) {
+	if _, err := s.truth.find(ctx, api.Key{Kind: row.Kind, Name: place}, 0); fault.Is(err, fault.NotFound) {
 		return nil, missing(row, place)
 	} else if err != nil {
 		return nil, err
@@ -80,31 +98,31 @@ func (s *Server) previewDrain(ctx context.Context, c *call) (*reply, error) {
 	if c.q.has("device") {
 		place += "/" + strconv.FormatInt(c.q.number("device"), 10)
 	}
-	out, err := s.Live.Drained(ctx, place)
+	out, err := s.live.Drained(ctx, place)
 	if err != nil {
 		return nil, err
 	}
 	return &reply{data: out}, nil
 }
 
-func (s *Server) changeNode(ctx context.Context, c *call, row api.KindInfo, v nodeVerb) (*reply, error) {
+func (s *nodes) changeNode(ctx context.Context, c *call, row api.KindInfo, v nodeVerb) (*reply, error) {
 	name, device := c.r.PathValue("name"), -1
 	if c.q.has("device") {
 		device = int(c.q.number("device"))
 	}
-	c.note.kind, c.note.name = row.Kind, clip(name, 128)
+	c.note.names(row.Kind, name)
 	var err error
 	var minimum int64
 	for range retries {
 		var o api.Object
-		if o, err = s.find(ctx, api.Key{Kind: row.Kind, Name: name}, minimum); fault.Is(err, fault.NotFound) {
+		if o, err = s.truth.find(ctx, api.Key{Kind: row.Kind, Name: name}, minimum); fault.Is(err, fault.NotFound) {
 			return nil, missing(row, name)
 		} else if err != nil {
 			return nil, err
 		}
 		node := o.(*api.Node)
 		c.note.before(node)
-		if err := s.mayWrite(ctx, c.who, node); err != nil {
+		if err := s.judge.mayWrite(ctx, c.who, node); err != nil {
 			return nil, err
 		}
 		if device >= len(node.Spec.Devices) {
@@ -116,11 +134,11 @@ func (s *Server) changeNode(ctx context.Context, c *call, row api.KindInfo, v no
 			c.note.skip = true
 			return &reply{data: node, revision: node.Meta.Revision}, nil
 		}
-		next.Meta.UpdatedAt = s.Clock.Now().UTC()
+		next.Meta.UpdatedAt = s.clock.Now().UTC()
 		var rev int64
-		if rev, err = s.commit(ctx, store.Update(next)); err == nil {
+		if rev, err = s.truth.write(ctx, store.Update(next)); err == nil {
 			c.note.after(next)
-			s.tell(c, next, v.reason, v.text)
+			c.tell(next, v.reason, v.text)
 			return &reply{data: next, revision: rev}, nil
 		}
 		if fault.ReasonOf(err) != "Stale" {

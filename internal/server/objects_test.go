@@ -13,6 +13,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -416,7 +417,7 @@ func TestArchivesOfOthersDoNotExist(t *testing.T) {
 	}
 	runs := func(who, project, digest string) answerOf {
 		t.Helper()
-		return w.do("POST", "/api/v1/training-tasks?dryRun=false", people[who], manifest("t"+w.server.IDs.Random(5), func(x *api.TrainingTask) {
+		return w.do("POST", "/api/v1/training-tasks?dryRun=false", people[who], manifest("t"+id.Default.Random(5), func(x *api.TrainingTask) {
 			x.Meta.Project, x.Spec.Code = project, &api.Code{Archive: digest}
 		}))
 	}

@@ -209,7 +209,7 @@ func TestLanguage(t *testing.T) {
 func TestContentType(t *testing.T) {
 	w := newWorld(t)
 	tried := 0
-	for _, rt := range w.server.routes {
+	for _, rt := range w.server.face.routes {
 		if rt.body == nil {
 			continue
 		}
@@ -300,6 +300,16 @@ func TestDocumentIsClosed(t *testing.T) {
 	}
 }
 
+// made is where the answer to a create has the name of what was made.
+func (w *world) made(kind api.Kind) string {
+	for _, rt := range w.server.face.routes {
+		if rt.id == "create"+string(kind) {
+			return rt.body.made
+		}
+	}
+	return ""
+}
+
 // TestExamples: what the document shows as examples can be sent as it stands, and its links lead to what was made.
 func TestExamples(t *testing.T) {
 	box, err := seal.New(seal.NewKey())
@@ -309,14 +319,14 @@ func TestExamples(t *testing.T) {
 		if !row.Users {
 			continue
 		}
-		a := w.do("POST", "/api/v1/"+row.Plural, w.admin, manifestExamples[row.Kind])
+		a := w.do("POST", "/api/v1/"+row.Plural, w.admin, w.server.kinds.by[row.Kind].read.example)
 		if a.status != 200 {
 			t.Errorf("%s: %s", row.Kind, a.raw)
 			continue
 		}
 		var body any
 		must(t, json.Unmarshal(a.raw, &body))
-		_, pointer, _ := strings.Cut(madeName[row.Kind], "#/")
+		_, pointer, _ := strings.Cut(w.made(row.Kind), "#/")
 		for part := range strings.SplitSeq(pointer, "/") {
 			body = body.(map[string]any)[part]
 		}

@@ -2,20 +2,39 @@ package server
 
 import (
 	"context"
-	"errors"
-	"mime"
 	"net/http"
-	"net/url"
 	"path"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
+
+// outputs serves the files that tasks left.
+type outputs struct {
+	*desk
+	blob    blob.Store
+	streams *streams
+	auditor *auditor
+}
+
+func newOutputs(d *desk, b blob.Store, st *streams, a *auditor) *outputs {
+	return &outputs{desk: d, blob: b, streams: st, auditor: a}
+}
+
+// routes are about the files of a task.
+func (s *outputs) routes(reg *schemas) []*route {
+	both := []param{paramProject, paramRevision}
+	bytesOf := readRoute("outputs/{path...}", "readTaskOutput", "The bytes of one output; ranges are served.", both, nil, s.read)
+	bytesOf.media, bytesOf.verb, bytesOf.look = "application/octet-stream", "read-output", true
+	return []*route{
+		readRoute("outputs", "listTaskOutputs", "The files the task left.", append([]param{
+			{name: "limit", form: formInt, min: 1, max: 10000, fallback: "10000"}, {name: "cursor", doc: "next of the page before."},
+		}, both...), page(schemaOf[outputFile](reg)), s.list),
+		bytesOf,
+	}
+}
 
 type outputFile struct {
 	Path     string    `json:"path" doc:"role-index/…"`
@@ -28,7 +47,7 @@ type outputFiles struct {
 	Next  string       `json:"next,omitempty"`
 }
 
-func (s *Server) listOutputs(ctx context.Context, c *call) (*reply, error) {
+func (s *outputs) list(ctx context.Context, c *call) (*reply, error) {
 	_, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
@@ -41,7 +60,7 @@ func (s *Server) listOutputs(ctx context.Context, c *call) (*reply, error) {
 		}
 	}
 	limit := int(c.q.number("limit"))
-	infos, err := s.Blob.List(ctx, under, after, limit)
+	infos, err := s.blob.List(ctx, under, after, limit)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
@@ -55,9 +74,9 @@ func (s *Server) listOutputs(ctx context.Context, c *call) (*reply, error) {
 	return &reply{data: out}, nil
 }
 
-// readOutput serves bytes that a user made. They never act in the console's name: always a
+// read serves bytes that a user made. They never act in the console's name: always a
 // download, never sniffed, never a document.
-func (s *Server) readOutput(ctx context.Context, c *call) (*reply, error) {
+func (s *outputs) read(ctx context.Context, c *call) (*reply, error) {
 	_, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
@@ -67,7 +86,7 @@ func (s *Server) readOutput(ctx context.Context, c *call) (*reply, error) {
 	if blob.CheckKey(key) != nil {
 		return nil, noOutput(file)
 	}
-	r, info, err := s.Blob.Open(ctx, key)
+	r, info, err := s.blob.Open(ctx, key)
 	if fault.Is(err, fault.NotFound) {
 		return nil, noOutput(file)
 	} else if err != nil {
@@ -78,8 +97,8 @@ func (s *Server) readOutput(ctx context.Context, c *call) (*reply, error) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; frame-ancestors 'none'")
 	h.Set("Content-Disposition", attachment(path.Base(file)))
-	defer c.guard(ctx, task)()
-	s.rememberRead(c, file)
+	defer s.streams.guard(ctx, c, task)()
+	s.auditor.rememberRead(c, file)
 	w := &ranged{patient: patient{c}}
 	http.ServeContent(w, c.r, "", info.Modified, r)
 	if err := c.wasCut(); err != nil {
@@ -118,85 +137,6 @@ func (w *ranged) Write(b []byte) (int, error) {
 	return w.patient.Write(b)
 }
 
-func attachment(name string) string {
-	if v := mime.FormatMediaType("attachment", map[string]string{"filename": name}); v != "" {
-		return v
-	}
-	return "attachment; filename*=UTF-8''" + url.PathEscape(name)
-}
-
 func noOutput(file string) error {
 	return fault.New(fault.NotFound, "NoOutput", fault.T("The task left no file %q.", "任务没有产出文件 %q。", clip(file, 256)))
-}
-
-type archive struct {
-	Digest string `json:"digest"`
-	Size   int64  `json:"size"`
-}
-
-func (s *Server) archiveRoutes(reg *schemas) []*route {
-	data := schemaOf[archive](reg)
-	return []*route{
-		{
-			method: http.MethodPost, path: prefix + "/archives", id: "putArchive", summary: "Upload a code archive, for a project, or for yourself where none is named; the same bytes twice are kept once.", tag: "archives", long: true,
-			query: []param{{name: "project", doc: "Whose members may use it; only you when absent."}},
-			verb:  "upload", kind: "Archive", body: &bodySpec{schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}, media: []string{"application/octet-stream"}, required: true},
-			data: data, handle: s.putArchive,
-		},
-		{
-			method: http.MethodGet, path: prefix + "/archives/{digest}", id: "getArchive", summary: "Whether an archive is there for you, or for a project.", tag: "archives",
-			query: []param{{name: "project", doc: "Only as a task of this project would find it."}},
-			data:  data, handle: s.getArchive,
-		},
-	}
-}
-
-func (s *Server) putArchive(ctx context.Context, c *call) (*reply, error) {
-	limit := s.Limits.Archive
-	if c.r.ContentLength > limit {
-		return nil, bodyTooLarge(limit)
-	}
-	project, err := s.archiveProject(ctx, c, true)
-	if err != nil {
-		return nil, err
-	}
-	defer c.guard(ctx, nil)()
-	digest, n, err := blob.PutContent(ctx, s.Blob, "archives", stalling{c, c.r.Body}, limit)
-	if err != nil {
-		var ours *fault.Error
-		if errors.As(err, &ours) {
-			return nil, err
-		}
-		return nil, bodyFault(err, limit)
-	}
-	if n == 0 {
-		return nil, fault.New(fault.Invalid, "BadBody", fault.T("The archive is empty.", "代码包为空。"))
-	}
-	if project != nil {
-		c.note.project = project.Meta.Name
-		err = s.giveArchive(ctx, project, digest, n)
-	} else {
-		var key string
-		if key, err = userGrant(c.who.user.Meta.ID, digest); err == nil {
-			err = grant(ctx, s.Blob, key, n)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	c.note.name, c.note.is = digest, `{"size":`+strconv.FormatInt(n, 10)+`}`
-	return &reply{message: fault.T("Archive stored", "代码包已保存"), data: archive{digest, n}}, nil
-}
-
-func (s *Server) getArchive(ctx context.Context, c *call) (*reply, error) {
-	digest := c.r.PathValue("digest")
-	project, err := s.archiveProject(ctx, c, false)
-	if err != nil {
-		return nil, err
-	}
-	info, err := s.archiveFor(ctx, c.who, project, digest)
-	if err != nil {
-		return nil, err
-	}
-	return &reply{data: archive{digest, info.Size}}, nil
 }

@@ -35,7 +35,7 @@ func TestPreviewRoute(t *testing.T) {
 		t.Errorf("%+v", lost)
 	}
 	w.refused("GET", "/api/v1/zones/none/outage", nil, 404, "NotFound")
-	w.server.Live = nil
+	w = w.over(func(c *Config) { c.Live = nil })
 	w.refused("GET", "/api/v1/zones/a/outage", nil, 503, "NoPlanner")
 	w.refused("POST", "/api/v1/placements/preview", manifest("a"), 503, "NoPlanner")
 }
@@ -79,17 +79,16 @@ func TestQueueTree(t *testing.T) {
 	w := newWorld(t)
 	w.put(&api.Queue{Meta: api.Meta{Name: "root"}, Spec: api.QueueSpec{MaxPending: 1, Guarantee: map[string]int{"A100": 8}}})
 	w.put(&api.Queue{Meta: api.Meta{Name: "leaf"}, Spec: api.QueueSpec{MaxPending: 1, Parent: "root", Guarantee: map[string]int{"A100": 8}}})
-	ctx := t.Context()
 	for _, q := range []*api.Queue{
 		{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "none"}},
 		{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root", Guarantee: map[string]int{"a100": 1}}},
 		{Meta: api.Meta{Name: "root"}, Spec: api.QueueSpec{Parent: "leaf"}},
 	} {
-		if _, err := w.server.checkQueue(ctx, q, nil); err == nil {
+		if _, err := w.checkQueue(q); err == nil {
 			t.Errorf("accepted: %+v", q)
 		}
 	}
-	if _, err := w.server.checkQueue(ctx, &api.Queue{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root"}}, nil); err != nil {
+	if _, err := w.checkQueue(&api.Queue{Meta: api.Meta{Name: "x"}, Spec: api.QueueSpec{Parent: "root"}}); err != nil {
 		t.Error(err)
 	}
 	w.refused("DELETE", "/api/v1/queues/root", nil, 409, "InUse")

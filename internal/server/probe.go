@@ -39,7 +39,7 @@ var FaultKinds = []string{"kill", "stop", "slow", "oom", "net", "node"}
 
 const profileKind = "profile"
 
-func (s *Server) probeRoutes(reg *schemas, row api.KindInfo, one string) []*route {
+func (s *verbs) probeRoutes(reg *schemas, row api.KindInfo, one string) []*route {
 	probe := func(verb, id, summary string, body *bodySpec, h handler) *route {
 		return &route{
 			method: http.MethodPost, path: one + "/" + verb, id: id, tag: row.Plural, summary: summary, kind: row.Kind, verb: verb,
@@ -48,13 +48,13 @@ func (s *Server) probeRoutes(reg *schemas, row api.KindInfo, one string) []*rout
 	}
 	return []*route{
 		probe("fault", "faultTask", "Hurt a rank of a running task, to see that it recovers.",
-			&bodySpec{schema: schemaOf[FaultWish](reg), media: []string{"application/json"}, required: true}, s.faultTask),
+			&bodySpec{schema: schemaOf[FaultWish](reg), media: jsonMedia, required: true}, s.faultTask),
 		probe("profile", "profileTask", "What a rank does at this moment: its state, what it waits in, its stacks.",
-			&bodySpec{schema: schemaOf[ProfileWish](reg), media: []string{"application/json"}, required: true}, s.profileTask),
+			&bodySpec{schema: schemaOf[ProfileWish](reg), media: jsonMedia, required: true}, s.profileTask),
 	}
 }
 
-func (s *Server) faultTask(ctx context.Context, c *call) (*reply, error) {
+func (s *verbs) faultTask(ctx context.Context, c *call) (*reply, error) {
 	var wish FaultWish
 	return s.probeTask(ctx, c, "faultTask", func() error {
 		if err := c.readJSON(&wish, "rank, kind"); err != nil {
@@ -67,7 +67,7 @@ func (s *Server) faultTask(ctx context.Context, c *call) (*reply, error) {
 	}, &wish)
 }
 
-func (s *Server) profileTask(ctx context.Context, c *call) (*reply, error) {
+func (s *verbs) profileTask(ctx context.Context, c *call) (*reply, error) {
 	wish := FaultWish{Kind: profileKind}
 	return s.probeTask(ctx, c, "profileTask", func() error {
 		var who ProfileWish
@@ -77,7 +77,7 @@ func (s *Server) profileTask(ctx context.Context, c *call) (*reply, error) {
 	}, &wish)
 }
 
-func (s *Server) probeTask(ctx context.Context, c *call, id string, read func() error, wish *FaultWish) (*reply, error) {
+func (s *verbs) probeTask(ctx context.Context, c *call, id string, read func() error, wish *FaultWish) (*reply, error) {
 	if err := read(); err != nil {
 		return nil, err
 	}
@@ -85,19 +85,19 @@ func (s *Server) probeTask(ctx context.Context, c *call, id string, read func() 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mayAbout(ctx, c.who, id, task); err != nil {
+	if err := s.judge.mayAbout(ctx, c.who, id, task); err != nil {
 		return nil, err
 	}
 	if wish.Rank < 0 {
 		return nil, invalid("rank", fault.T("At least 0.", "至少为 0。"))
 	}
-	if s.Live == nil {
+	if s.live == nil {
 		return nil, noPlanner
 	}
 	if f.archived || task.Status.Phase.Finished() || task.Spec.Stop {
 		return nil, fault.New(fault.Conflict, "NotRunning", fault.T("The task has ended or is being stopped.", "任务已结束或正在停止。"))
 	}
-	v, err := s.Live.Probe(ctx, task, *wish)
+	v, err := s.live.Probe(ctx, task, *wish)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Server) probeTask(ctx context.Context, c *call, id string, read func() 
 	c.note.before(task)
 	c.note.after(next)
 	if wish.Kind != profileKind {
-		s.tell(c, task, "FaultInjected", asked)
+		c.tell(task, "FaultInjected", asked)
 	}
 	return &reply{data: v}, nil
 }

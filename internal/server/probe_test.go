@@ -23,10 +23,7 @@ func TestProbeRoutes(t *testing.T) {
 	w.refused("POST", path+"/fault", `{"rank":1,"kind":"profile"}`, 400, "InvalidField")
 	w.refused("POST", path+"/fault", `{"rank":-1,"kind":"kill"}`, 400, "InvalidField")
 	w.refused("POST", path+"/profile", `{"rank":1,"kind":"kill"}`, 400, "BadBody")
-	live := w.server.Live
-	w.server.Live = nil
-	w.refused("POST", path+"/fault", `{"rank":1,"kind":"kill"}`, 503, "NoPlanner")
-	w.server.Live = live
+	w.over(func(c *Config) { c.Live = nil }).refused("POST", path+"/fault", `{"rank":1,"kind":"kill"}`, 503, "NoPlanner")
 	w.change(task, func(t *api.TrainingTask) { t.Spec.Stop = true })
 	w.refused("POST", path+"/fault", `{"rank":1,"kind":"kill"}`, 409, "NotRunning")
 }

@@ -65,6 +65,14 @@ func (v values) number(name string) int64 {
 
 func (v values) yes(name string) bool { return v.text(name) == "true" }
 
+// atLeast has the call read at least this revision.
+func (v values) atLeast(revision int64) {
+	v.by["minRevision"] = []string{strconv.FormatInt(revision, 10)}
+}
+
+// in has the call mean this project.
+func (v values) in(project string) { v.by["project"] = []string{project} }
+
 func (v values) pairs(name string) map[string]string {
 	if len(v.by[name]) == 0 {
 		return nil

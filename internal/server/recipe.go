@@ -22,7 +22,7 @@ func checkRecipe(t *api.TrainingTask) error {
 }
 
 // recipe shows what would be made of a task.
-func (s *Server) recipe(ctx context.Context, c *call) (*reply, error) {
+func (s *previews) recipe(ctx context.Context, c *call) (*reply, error) {
 	task, err := s.wish(ctx, c, "previewRecipe")
 	if err != nil {
 		return nil, err
@@ -42,12 +42,12 @@ func (s *Server) recipe(ctx context.Context, c *call) (*reply, error) {
 }
 
 // recipeInput is what is known of a task's place before it has one: of environments all, elsewhere what its devices are.
-func (s *Server) recipeInput(ctx context.Context, task *api.TrainingTask) (recipe.Input, error) {
+func (s *previews) recipeInput(ctx context.Context, task *api.TrainingTask) (recipe.Input, error) {
 	if len(task.Spec.Inside) > 0 {
-		found, err := s.environments(ctx, task.Meta.Project, "spec.inside", task.Spec.Inside)
+		found, err := s.around.environments(ctx, task.Meta.Project, "spec.inside", task.Spec.Inside)
 		return selection.Input(&task.Spec, found), err
 	}
-	nodes, err := s.Store.List(ctx, api.KindNode, "", 0)
+	nodes, err := s.truth.List(ctx, api.KindNode, "", 0)
 	if err != nil {
 		return recipe.Input{}, err
 	}

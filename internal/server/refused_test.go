@@ -26,7 +26,7 @@ func (w *world) allAudit() []history.AuditEntry {
 // was tried, and however often it tries, that makes a handful of entries.
 func TestRefusedSignInsAreKeptAndCounted(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.AuthBurst, c.Limits.AuthRate = 1e6, 1e6 })
-	w.server.limits.addresses.free, w.server.limits.guesses.free = 1e6, 1e6
+	w.server.counts.addresses.free, w.server.counts.guesses.free = 1e6, 1e6
 	secret := "fermi_laptop_" + strings.Repeat("A", 43)
 	for i := range 200 {
 		if a := w.do("POST", "/api/v1/session", "", map[string]string{"user": fmt.Sprintf("user%d", i%30), "password": "wrong-password"}); a.Reason != "BadSignIn" {
@@ -46,7 +46,7 @@ func TestRefusedSignInsAreKeptAndCounted(t *testing.T) {
 	if second.Verb != "authenticate" || second.Outcome != "BadToken" || second.Name != "laptop" || second.Kind != api.KindToken {
 		t.Errorf("%+v", second)
 	}
-	w.server.flushTallies(t.Context(), true)
+	w.server.auditor.flush(t.Context(), true)
 	rows = w.allAudit()
 	if len(rows) != 4 || rows[2].Count != 199 || rows[3].Count != 199 || rows[2].Since.IsZero() || rows[2].Time.Before(rows[2].Since) {
 		t.Fatalf("%+v", rows)
@@ -143,7 +143,7 @@ func TestReadsAreAudited(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	m.server.flushTallies(t.Context(), true)
+	m.server.auditor.flush(t.Context(), true)
 	counts := map[string]int64{}
 	for _, e := range m.since(rows[len(rows)-1].Seq) {
 		counts[e.Actor+" "+e.Verb] += e.Count

@@ -28,16 +28,16 @@ type rotations struct {
 // comes last.
 var RotatableKeys = []string{"secret-key", "link-key", "tls", "admin-token"}
 
-func (s *Server) rotateRoute(reg *schemas) *route {
+func (s *system) rotateRoute(reg *schemas) *route {
 	return &route{
 		method: http.MethodPost, path: prefix + "/rotate", id: "rotate", tag: "system", long: true,
 		summary: "Replace keys of the server while everything runs; for admins.", verb: "rotate", kind: "Key",
 		data: schemaOf[rotations](reg), handle: s.rotate,
-		body: &bodySpec{schema: schemaOf[RotateWish](reg), media: []string{"application/json"}, required: true},
+		body: &bodySpec{schema: schemaOf[RotateWish](reg), media: jsonMedia, required: true},
 	}
 }
 
-func (s *Server) rotate(ctx context.Context, c *call) (*reply, error) {
+func (s *system) rotate(ctx context.Context, c *call) (*reply, error) {
 	var wish RotateWish
 	if err := c.readJSON(&wish, "keys"); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (s *Server) rotate(ctx context.Context, c *call) (*reply, error) {
 	if len(wish.Keys) == 0 {
 		return nil, invalid("keys", fault.T("Name at least one.", "请至少给出一个。"))
 	}
-	if s.Rotate == nil {
+	if s.rotateKey == nil {
 		return nil, fault.New(fault.Unavailable, "NoRotation", fault.T("This server holds no keys of its own.", "该服务器没有自己的密钥。"))
 	}
 	out := rotations{Items: []Rotated{}}
@@ -59,11 +59,11 @@ func (s *Server) rotate(ctx context.Context, c *call) (*reply, error) {
 		if !whole && !slices.Contains(wish.Keys, key) {
 			continue
 		}
-		text, err := s.Rotate(ctx, key)
+		text, err := s.rotateKey(ctx, key)
 		if whole && fault.ReasonOf(err) == "NothingToRotate" {
 			text, err = fault.From(err).Message, nil
 		}
-		c.note.name, c.note.is = strings.Join(wish.Keys, ","), jsonText(map[string]any{"keys": wish.Keys})
+		c.note.name, c.note.what = strings.Join(wish.Keys, ","), jsonText(map[string]any{"keys": wish.Keys})
 		if err != nil {
 			return nil, err
 		}

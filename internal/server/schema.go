@@ -216,7 +216,7 @@ func newDocument(version string) *huma.OpenAPI {
 }
 
 // operation is the route's place in the document.
-func (rt *route) operation(reg *schemas) *huma.Operation {
+func (rt *route) operation() *huma.Operation {
 	op := &huma.Operation{
 		Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.summary,
 		SkipValidateParams: true, SkipValidateBody: true,
@@ -247,11 +247,12 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 		}
 	}
 	op.Responses["200"] = rt.good()
-	for _, id := range rt.links {
-		if op.Responses["200"].Links == nil {
-			op.Responses["200"].Links = map[string]*huma.Link{}
+	if rt.body != nil && rt.body.made != "" {
+		op.Responses["200"].Links = map[string]*huma.Link{}
+		for _, verb := range []string{"get", "update", "delete"} {
+			id := verb + string(rt.kind)
+			op.Responses["200"].Links[id] = &huma.Link{OperationID: id, Parameters: map[string]any{"name": rt.body.made}}
 		}
-		op.Responses["200"].Links[id] = &huma.Link{OperationID: id, Parameters: map[string]any{"name": madeName[rt.kind]}}
 	}
 	if rt.id == "readTaskOutput" {
 		part := *op.Responses["200"]
@@ -265,17 +266,6 @@ func (rt *route) operation(reg *schemas) *huma.Operation {
 	return op
 }
 
-// madeName is where the answer to a create has the new object's name.
-var madeName = func() map[api.Kind]string {
-	out := map[api.Kind]string{}
-	for _, row := range api.Kinds {
-		out[row.Kind] = "$response.body#/data/metadata/name"
-	}
-	out[api.KindTrainingTask] = "$response.body#/data/name"
-	out[api.KindToken] = "$response.body#/data/object/metadata/name"
-	return out
-}()
-
 // refusals are the statuses of every answer that is not good. A path or method that nobody serves
 // answers 404 or 405 in the same shape.
 func (rt *route) refusals() []int {
@@ -287,7 +277,7 @@ func (rt *route) refusals() []int {
 	if names || strings.Contains(rt.path, "{") || rt.id == "metrics" {
 		out = append(out, 404)
 	}
-	if rt.verb != "" {
+	if rt.changes() {
 		out = append(out, 409, 507)
 	}
 	if rt.body != nil {
@@ -322,7 +312,7 @@ func (rt *route) good() *huma.Response {
 			schema := textSchema("")
 			switch media {
 			case mediaEvents:
-				schema = rt.events
+				schema = rt.data
 			case "application/json":
 				schema = &huma.Schema{Type: huma.TypeObject}
 			case "application/x-tar", "application/octet-stream":

@@ -94,7 +94,7 @@ func TestLostStream(t *testing.T) {
 	session.want("synced")
 	lab.Spec.Members = nil
 	w.put(lab)
-	for name, e := range map[string]*events{"watch": watch, "logs": logs, "session": session} {
+	for name, e := range map[string]*feed{"watch": watch, "logs": logs, "session": session} {
 		if ev, err := e.next(); err != nil || ev.name != "error" || !strings.Contains(ev.data, "AccessLost") {
 			t.Errorf("%s: %+v %v", name, ev, err)
 		}

@@ -2,27 +2,79 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-// admitSecret seals what was given and forgets it. old is what an update changes: keys that are not
+// secrets gives the hooks of secrets.
+type secrets struct {
+	truth *truth
+	box   *seal.Box // nil: secrets are refused
+}
+
+func newSecrets(t *truth, box *seal.Box) *secrets { return &secrets{truth: t, box: box} }
+
+// hooks is the row of Secret.
+func (s *secrets) hooks() *hooks {
+	return &hooks{
+		kind:   api.KindSecret,
+		access: kindAccess{read: readOwn, write: rule{all, none, own, none, power, false}}, // never with its values
+		read:   reading{example: map[string]any{"metadata": map[string]any{"displayName": "hub"}, "spec": map[string]any{"data": map[string]any{"username": "lin", "password": "…"}}}},
+		fresh: func(o api.Object, _ *caller) error {
+			x := o.(*api.Secret)
+			x.Status = api.SecretStatus{}
+			if len(x.Spec.Sealed) > 0 {
+				return serverSets("spec.sealed", fault.T("Values go into data; leave it out.", "请把值写入 data，并删除此字段。"))
+			}
+			return nil
+		},
+		admit: func(ctx context.Context, _ *call, b *birth, _ bool) (err error) {
+			sealed := store.Clone(b.object.(*api.Secret)) // a repeated admission needs the values again
+			b.object = sealed
+			b.ops, err = s.admit(ctx, sealed, nil)
+			return err
+		},
+		change: func(ctx context.Context, _ *call, a *alteration) func() error {
+			next, current := a.next.(*api.Secret), a.current.(*api.Secret)
+			next.Spec = a.given.(*api.Secret).Spec
+			if next.Spec.Type == "" {
+				next.Spec.Type = secretType(current)
+			}
+			return func() (err error) {
+				a.guards, err = s.admit(ctx, next, current)
+				return err
+			}
+		},
+		present: presenting{hide: withoutValues},
+	}
+}
+
+// withoutValues shows which keys a secret has, and no more.
+func withoutValues(o api.Object) api.Object {
+	x := o.(*api.Secret)
+	private := *x
+	private.Spec.Data, private.Spec.Sealed = nil, nil
+	private.Status.Keys = slices.Sorted(maps.Keys(x.Spec.Sealed))
+	return &private
+}
+
+// admit seals what was given and forgets it. old is what an update changes: keys that are not
 // named stay, an empty value removes one.
-func (s *Server) admitSecret(ctx context.Context, x, old *api.Secret) ([]store.Op, error) {
-	if s.Box == nil {
+func (s *secrets) admit(ctx context.Context, x, old *api.Secret) ([]store.Op, error) {
+	if s.box == nil {
 		return nil, fault.New(fault.Unavailable, "NoKey", fault.T("This server has no key for secrets.", "本服务没有用于加密的密钥。"))
 	}
-	project, err := s.refer(ctx, api.Key{Kind: api.KindProject, Name: x.Meta.Project}, "metadata.project")
+	project, err := s.truth.refer(ctx, api.Key{Kind: api.KindProject, Name: x.Meta.Project}, "metadata.project")
 	if err != nil {
 		return nil, err
 	}
 	if old == nil {
-		if err := s.roomForSecret(ctx, project.(*api.Project)); err != nil {
+		if err := s.room(ctx, project.(*api.Project)); err != nil {
 			return nil, err
 		}
 	}
@@ -44,7 +96,7 @@ func (s *Server) admitSecret(ctx context.Context, x, old *api.Secret) ([]store.O
 			delete(sealed, key)
 			continue
 		}
-		sealed[key] = s.Box.Seal(value, api.SealContext(x.Meta.Project, x.Meta.Name, key))
+		sealed[key] = s.box.Seal(value, api.SealContext(x.Meta.Project, x.Meta.Name, key))
 	}
 	if fields := api.MissingSecretKeys(x.Spec.Type, func(key string) bool { return sealed[key] != "" }); len(fields) > 0 {
 		return nil, fault.New(fault.Invalid, "InvalidField", fault.T("The secret lacks keys of its type.", "密钥缺少其类型所需的键。")).WithFields(fields...)
@@ -61,49 +113,14 @@ func secretType(x *api.Secret) api.SecretType {
 	return x.Spec.Type
 }
 
-// checkSecrets makes sure that everything a task names is there; all that is not is said at once.
-func (s *Server) checkSecrets(ctx context.Context, t *api.TrainingTask) error {
-	var all gathered
-	if c := t.Spec.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
-		all.take(s.checkSecretType(ctx, t.Meta.Project, c.Git.Secret, "spec.code.git.secret", api.SecretGit, api.SecretOpaque))
-	}
-	for i, ref := range t.Spec.Credentials {
-		at := fmt.Sprintf("spec.credentials[%d].secret", i)
-		all.take(s.checkSecretType(ctx, t.Meta.Project, ref.Secret, at, api.SecretRegistry, api.SecretS3))
-	}
-	for i, role := range t.Spec.Roles {
-		at := fmt.Sprintf("spec.roles[%d]", i)
-		for j, v := range role.Env {
-			if v.ValueFrom != nil {
-				all.take(s.checkSecret(ctx, t.Meta.Project, *v.ValueFrom, fmt.Sprintf("%s.env[%d].valueFrom", at, j)))
-			}
-		}
-		for j, f := range role.SecretFiles {
-			all.take(s.checkSecret(ctx, t.Meta.Project, api.SecretRef{Secret: f.Secret, Key: f.Key}, fmt.Sprintf("%s.secretFiles[%d]", at, j)))
-		}
-	}
-	return all.err()
-}
-
-// checkSecretType makes sure that a secret is there and of a type that can be used at this place.
-func (s *Server) checkSecretType(ctx context.Context, project, name, at string, fit ...api.SecretType) error {
-	o, err := s.refer(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: name}, at)
+// room refuses a new secret of a project that has as many as it may.
+func (s *secrets) room(ctx context.Context, p *api.Project) error {
+	snap, err := s.truth.List(ctx, api.KindSecret, p.Meta.Name, s.truth.newest())
 	if err != nil {
 		return err
 	}
-	if have := secretType(o.(*api.Secret)); !slices.Contains(fit, have) {
-		return invalid(at, fault.T("Secret %q is of type %s; here one of type %s or %s is needed.", "密钥 %q 的类型为 %s，此处需要 %s 或 %s 类型的密钥。", name, have, fit[0], fit[1]))
-	}
-	return nil
-}
-
-func (s *Server) checkSecret(ctx context.Context, project string, ref api.SecretRef, at string) error {
-	o, err := s.refer(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: ref.Secret}, at+".secret")
-	if err != nil {
-		return err
-	}
-	if _, ok := o.(*api.Secret).Spec.Sealed[ref.Key]; !ok {
-		return invalid(at+".key", fault.T("Secret %q has no key %q.", "密钥 %q 中没有键 %q。", ref.Secret, ref.Key))
+	if most := p.StorageLimits().Secrets; snap.Len() >= most {
+		return OverLimit(p.Meta.Name, "secrets", snap.Len(), 1, most)
 	}
 	return nil
 }

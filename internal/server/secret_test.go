@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/seal"
 )
 
@@ -93,16 +94,16 @@ func TestSecretAdmittedAgain(t *testing.T) {
 	w := newSecretWorld(t)
 	x := secret("first", "", "k", "geheim")
 	x.Meta.Project = "default"
-	must(t, api.Prepare(x, w.server.IDs.Random))
+	must(t, api.Prepare(x, id.Default.Random))
 	root, err := w.store.Get(t.Context(), api.Key{Kind: api.KindUser, Name: "root"}, 0)
 	must(t, err)
 	c := &call{who: &caller{user: root.(*api.User)}}
 	for _, name := range []string{"first", "second"} {
 		x.Meta.Name = name
-		b, err := w.server.admission(t.Context(), c, x, false)
-		must(t, err)
+		b := birth{object: x}
+		must(t, w.server.kinds.by[api.KindSecret].admit(t.Context(), c, &b, false))
 		made := b.object.(*api.Secret)
-		value, err := w.server.Box.Open(made.Spec.Sealed["k"], api.SealContext("default", name, "k"))
+		value, err := w.cfg.Box.Open(made.Spec.Sealed["k"], api.SealContext("default", name, "k"))
 		if err != nil || value != "geheim" || len(made.Spec.Data) > 0 {
 			t.Errorf("%s: %q %v", name, value, err)
 		}

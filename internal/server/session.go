@@ -12,6 +12,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -50,13 +51,29 @@ type sessionInfo struct {
 	IdleAt *time.Time `json:"idleAt,omitempty" doc:"When the session ends unless it is used."`
 }
 
-func (s *Server) sessionRoutes(reg *schemas) []*route {
-	jsonBody := []string{"application/json"}
+// sessions serves signing in and out, and passwords.
+type sessions struct {
+	door      *door
+	truth     *truth
+	passwords *passwords
+	ids       *id.Source
+	random    io.Reader // of secrets
+}
+
+func newSessions(d *door, ids *id.Source, random io.Reader) *sessions {
+	return &sessions{door: d, truth: d.truth, passwords: newPasswords(random), ids: ids, random: random}
+}
+
+func (s *sessions) routes(reg *schemas) []*route {
 	return []*route{
+		{
+			method: http.MethodGet, path: prefix + "/whoami", id: "whoami", summary: "Whom the token speaks for.", tag: "system",
+			data: schemaOf[Identity](reg), handle: s.whoami,
+		},
 		{
 			method: http.MethodPost, path: prefix + "/session", id: "signIn", summary: "Sign in with a one-time code, or with user and password; sets the cookie.", tag: "sessions",
 			open: true, verb: "sign-in", kind: api.KindToken, data: schemaOf[sessionInfo](reg),
-			body:   &bodySpec{schema: schemaOf[signInBody](reg), media: jsonBody, required: true},
+			body:   &bodySpec{schema: schemaOf[signInBody](reg), media: jsonMedia, required: true},
 			handle: s.signIn,
 		},
 		{
@@ -79,14 +96,14 @@ func (s *Server) sessionRoutes(reg *schemas) []*route {
 		{
 			method: http.MethodPut, path: prefix + "/users/{name}/password", id: "setPassword", summary: "Set a password; ends all sessions of the user.", tag: "users",
 			verb: "set-password", kind: api.KindUser, data: reg.kind(api.MustInfo(api.KindUser)),
-			body:   &bodySpec{schema: schemaOf[passwordBody](reg), media: jsonBody, required: true},
+			body:   &bodySpec{schema: schemaOf[passwordBody](reg), media: jsonMedia, required: true},
 			handle: s.setPassword,
 		},
 	}
 }
 
 // strictJSON reads a small body whose fields are all known.
-func (c *call) strictJSON(into any) error {
+func strictJSON(c *call, into any) error {
 	data, err := c.readBody(maxSignIn)
 	if err != nil {
 		return err
@@ -108,50 +125,57 @@ func badJSON() error {
 		"The body is not one JSON object with the fields of this route.", "请求体不是该接口所需字段组成的 JSON 对象。"))
 }
 
+// withoutPassword is a user as others see it, without touching the shared object.
+func withoutPassword(u *api.User) *api.User {
+	private := *u
+	private.Status.PasswordHash = ""
+	return &private
+}
+
 // epochOf is what a session must carry to count. It names the user's id: a user made again under
 // the same name inherits nothing.
 func epochOf(u *api.User) string { return fmt.Sprintf("%s.%d", u.Meta.ID, u.Status.SignOuts) }
 
 // issue makes a token of some use for a user; it is not written yet.
-func (s *Server) issue(u *api.User, use api.TokenUse, lasts time.Duration) (*api.Token, string, error) {
-	now := s.Clock.Now().UTC()
-	name := string(use) + "-" + s.IDs.Random(16)
-	secret, hash, err := NewSecret(name, s.Random)
+func (s *sessions) issue(u *api.User, use api.TokenUse, lasts time.Duration) (*api.Token, string, error) {
+	now := s.door.clock.Now().UTC()
+	name := string(use) + "-" + s.ids.Random(16)
+	secret, hash, err := NewSecret(name, s.random)
 	if err != nil {
 		return nil, "", err
 	}
 	ends := now.Add(lasts)
 	t := &api.Token{
-		Meta: api.Meta{ID: s.IDs.New(api.MustInfo(api.KindToken).IDPrefix), Name: name, DisplayName: string(use), Owner: u.Meta.Name, CreatedAt: now, UpdatedAt: now},
+		Meta: api.Meta{ID: s.ids.New(api.MustInfo(api.KindToken).IDPrefix), Name: name, DisplayName: string(use), Owner: u.Meta.Name, CreatedAt: now, UpdatedAt: now},
 		Spec: api.TokenSpec{User: u.Meta.Name, Hash: hash, ExpiresAt: &ends, Use: use, Epoch: epochOf(u)},
 	}
 	if use == api.UseSession {
-		idle := now.Add(min(s.Limits.Idle, lasts))
+		idle := now.Add(min(s.door.limits.Idle, lasts))
 		t.Spec.IdleAt = &idle
 	}
 	return t, secret, nil
 }
 
-// SignInCode makes a one-time code that signs a user in; for whoever starts the server.
-func (s *Server) SignInCode(ctx context.Context, user string) (string, error) {
-	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: user}, 0)
+// signInCode makes a one-time code that signs a user in; for whoever starts the server.
+func (s *sessions) signInCode(ctx context.Context, user string) (string, error) {
+	o, err := s.truth.find(ctx, api.Key{Kind: api.KindUser, Name: user}, 0)
 	if err != nil {
 		return "", err
 	}
-	t, secret, err := s.issue(o.(*api.User), api.UseCode, s.Limits.Code)
+	t, secret, err := s.issue(o.(*api.User), api.UseCode, s.door.limits.Code)
 	if err != nil {
 		return "", err
 	}
-	_, err = s.commit(ctx, store.Create(t))
+	_, err = s.truth.write(ctx, store.Create(t))
 	return secret, err
 }
 
-func (s *Server) makeCode(ctx context.Context, c *call) (*reply, error) {
+func (s *sessions) makeCode(ctx context.Context, c *call) (*reply, error) {
 	end := c.who.token.Spec.Until
 	if c.who.token.Spec.Use == "" {
 		end = c.who.token.Spec.ExpiresAt
 	}
-	t, secret, err := s.issue(c.who.user, api.UseCode, s.Limits.Code)
+	t, secret, err := s.issue(c.who.user, api.UseCode, s.door.limits.Code)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +184,7 @@ func (s *Server) makeCode(ctx context.Context, c *call) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	rev, err := s.commit(ctx, append(oldest, store.Create(t))...)
+	rev, err := s.truth.write(ctx, append(oldest, store.Create(t))...)
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +199,12 @@ var errBadCode = fault.New(fault.Unauthenticated, "BadCode", fault.T(
 var errBadSignIn = fault.New(fault.Unauthenticated, "BadSignIn", fault.T(
 	"The user or the password is wrong.", "用户名或密码错误。"))
 
-func (s *Server) signIn(ctx context.Context, c *call) (*reply, error) {
-	if err := c.sameOrigin(false); err != nil { // nobody is signed in by a stranger's page
+func (s *sessions) signIn(ctx context.Context, c *call) (*reply, error) {
+	if err := sameOrigin(c.r, false); err != nil { // nobody is signed in by a stranger's page
 		return nil, err
 	}
 	var in signInBody
-	if err := c.strictJSON(&in); err != nil {
+	if err := strictJSON(c, &in); err != nil {
 		return nil, err
 	}
 	byCode := in.Code != ""
@@ -191,7 +215,7 @@ func (s *Server) signIn(ctx context.Context, c *call) (*reply, error) {
 		c.tried = in.User
 	}
 	near := neighbourhood(c.ip)
-	if wait := s.limits.addresses.try(near); wait > 0 {
+	if wait := s.door.counts.addresses.try(near); wait > 0 {
 		return nil, tooManyGuesses(wait)
 	}
 	var err error
@@ -210,7 +234,7 @@ func (s *Server) signIn(ctx context.Context, c *call) (*reply, error) {
 		var rep *reply
 		if rep, err = s.openSession(ctx, c, user, until, ops); fault.ReasonOf(err) != "Stale" {
 			if err == nil {
-				s.limits.addresses.forgive(near, false)
+				s.door.counts.addresses.forgive(near, false)
 			}
 			return rep, err
 		}
@@ -225,15 +249,15 @@ func tooManyGuesses(wait time.Duration) error {
 }
 
 // redeem finds whom a code signs in; the operations use it up.
-func (s *Server) redeem(ctx context.Context, code string) (*api.User, *time.Time, []store.Op, error) {
-	who, err := s.authenticate(ctx, code, api.UseCode)
+func (s *sessions) redeem(ctx context.Context, code string) (*api.User, *time.Time, []store.Op, error) {
+	who, err := s.door.authenticate(ctx, code, api.UseCode)
 	if fault.Is(err, fault.Unauthenticated) {
 		return nil, nil, nil, errBadCode
 	} else if err != nil {
 		return nil, nil, nil, err
 	}
 	// Used a moment ago and the cache has not heard of it: that is no code any more, not a conflict.
-	if _, err := s.find(ctx, api.KeyOf(who.token), s.newest.Load()); fault.Is(err, fault.NotFound) {
+	if _, err := s.truth.find(ctx, api.KeyOf(who.token), s.truth.newest()); fault.Is(err, fault.NotFound) {
 		return nil, nil, nil, errBadCode
 	} else if err != nil {
 		return nil, nil, nil, err
@@ -242,16 +266,16 @@ func (s *Server) redeem(ctx context.Context, code string) (*api.User, *time.Time
 }
 
 // passwordOf is the user with this password. Nobody learns which of the two was wrong.
-func (s *Server) passwordOf(ctx context.Context, name, password string) (*api.User, error) {
+func (s *sessions) passwordOf(ctx context.Context, name, password string) (*api.User, error) {
 	if !api.IsName(name) || len(password) > maxPassword {
 		return nil, errBadSignIn
 	}
-	if wait := s.limits.guesses.try(name); wait > 0 {
+	if wait := s.door.counts.guesses.try(name); wait > 0 {
 		return nil, tooManyGuesses(wait)
 	}
 	user := &api.User{}
 	// As new as the last write here: who was just let in again, or has a new password, is not refused.
-	o, err := s.find(ctx, api.Key{Kind: api.KindUser, Name: name}, s.newest.Load())
+	o, err := s.truth.find(ctx, api.Key{Kind: api.KindUser, Name: name}, s.truth.newest())
 	if err == nil {
 		user = o.(*api.User)
 	} else if !fault.Is(err, fault.NotFound) {
@@ -264,14 +288,14 @@ func (s *Server) passwordOf(ctx context.Context, name, password string) (*api.Us
 	if !ok || user.Spec.Disabled {
 		return nil, errBadSignIn
 	}
-	s.limits.guesses.forgive(name, true)
+	s.door.counts.guesses.forgive(name, true)
 	return user, nil
 }
 
 // openSession writes the session; the user must not have changed since it was looked at.
 // until, if any, is the end of the token that its code came from.
-func (s *Server) openSession(ctx context.Context, c *call, user *api.User, until *time.Time, ops []store.Op) (*reply, error) {
-	token, secret, err := s.issue(user, api.UseSession, s.Limits.Session)
+func (s *sessions) openSession(ctx context.Context, c *call, user *api.User, until *time.Time, ops []store.Op) (*reply, error) {
+	token, secret, err := s.issue(user, api.UseSession, s.door.limits.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -281,26 +305,26 @@ func (s *Server) openSession(ctx context.Context, c *call, user *api.User, until
 		return nil, err
 	}
 	ops = append(ops, store.Create(token), store.Unchanged(api.KeyOf(user), user.Meta.Revision))
-	rev, err := s.commit(ctx, append(ops, oldest...)...)
+	rev, err := s.truth.write(ctx, append(ops, oldest...)...)
 	if err != nil {
 		return nil, err
 	}
-	c.who = &caller{user: user, token: token}
+	c.who = &caller{user: user, token: token, rules: s.door.rules}
 	c.note.after(token)
 	info, err := s.sessionInfo(ctx, c.who)
 	if err != nil {
 		return nil, err
 	}
-	c.setCookie(secret, int(token.Spec.ExpiresAt.Sub(token.Meta.CreatedAt)/time.Second))
+	setCookie(c, secret, int(token.Spec.ExpiresAt.Sub(token.Meta.CreatedAt)/time.Second))
 	return &reply{message: fault.T("Signed in", "登录成功"), data: info, revision: rev}, nil
 }
 
-func (s *Server) sessionInfo(ctx context.Context, w *caller) (sessionInfo, error) {
-	id, err := s.identify(ctx, w)
+func (s *sessions) sessionInfo(ctx context.Context, w *caller) (sessionInfo, error) {
+	id, err := s.door.identify(ctx, w)
 	return sessionInfo{Identity: id, IdleAt: w.token.Spec.IdleAt}, err
 }
 
-func (s *Server) getSession(ctx context.Context, c *call) (*reply, error) {
+func (s *sessions) getSession(ctx context.Context, c *call) (*reply, error) {
 	info, err := s.sessionInfo(ctx, c.who)
 	if err != nil {
 		return nil, err
@@ -308,21 +332,21 @@ func (s *Server) getSession(ctx context.Context, c *call) (*reply, error) {
 	return &reply{data: info}, nil
 }
 
-func (s *Server) signOut(ctx context.Context, c *call) (*reply, error) {
+func (s *sessions) signOut(ctx context.Context, c *call) (*reply, error) {
 	if c.who.token.Spec.Use != api.UseSession {
 		return nil, fault.New(fault.Invalid, "NoSession", fault.T(
 			"A token is no session; revoke it with `fermi token revoke`.", "令牌不是会话；请用 `fermi token revoke` 吊销。"))
 	}
 	c.note.before(c.who.token)
-	rev, err := s.commit(ctx, store.Delete(api.KeyOf(c.who.token), 0))
+	rev, err := s.truth.write(ctx, store.Delete(api.KeyOf(c.who.token), 0))
 	if err != nil {
 		return nil, err
 	}
-	c.setCookie("", -1)
+	setCookie(c, "", -1)
 	return &reply{message: fault.T("Signed out", "已退出登录"), revision: rev}, nil
 }
 
-func (s *Server) signOutEverywhere(ctx context.Context, c *call) (*reply, error) {
+func (s *sessions) signOutEverywhere(ctx context.Context, c *call) (*reply, error) {
 	name := c.q.text("user")
 	if name == "" {
 		name = c.who.name()
@@ -332,14 +356,14 @@ func (s *Server) signOutEverywhere(ctx context.Context, c *call) (*reply, error)
 		return nil, err
 	}
 	if name == c.who.name() && c.who.token.Spec.Use == api.UseSession {
-		c.setCookie("", -1)
+		setCookie(c, "", -1)
 	}
-	return &reply{message: fault.T("Signed out everywhere", "已在所有设备上退出登录"), data: hide(next), revision: rev}, nil
+	return &reply{message: fault.T("Signed out everywhere", "已在所有设备上退出登录"), data: withoutPassword(next), revision: rev}, nil
 }
 
-func (s *Server) setPassword(ctx context.Context, c *call) (*reply, error) {
+func (s *sessions) setPassword(ctx context.Context, c *call) (*reply, error) {
 	var in passwordBody
-	if err := c.strictJSON(&in); err != nil {
+	if err := strictJSON(c, &in); err != nil {
 		return nil, err
 	}
 	name := c.r.PathValue("name")
@@ -354,27 +378,27 @@ func (s *Server) setPassword(ctx context.Context, c *call) (*reply, error) {
 		if err := s.provesCurrent(ctx, c, u, in.Current); err != nil {
 			return err
 		}
-		now := s.Clock.Now().UTC()
+		now := s.door.clock.Now().UTC()
 		u.Status.PasswordHash, u.Status.PasswordSetAt = hash, &now
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.limits.guesses.forgive(name, true)
-	s.tell(c, next, "PasswordChanged", fault.T("The password was changed; all sessions ended.", "密码已修改，所有会话已结束。"))
-	return &reply{message: fault.T("Password set; all sessions ended", "密码已设置，所有会话已结束"), data: hide(next), revision: rev}, nil
+	s.door.counts.guesses.forgive(name, true)
+	c.tell(next, "PasswordChanged", fault.T("The password was changed; all sessions ended.", "密码已修改，所有会话已结束。"))
+	return &reply{message: fault.T("Password set; all sessions ended", "密码已设置，所有会话已结束"), data: withoutPassword(next), revision: rev}, nil
 }
 
 // provesCurrent: who found an open screen must not be able to keep the account.
-func (s *Server) provesCurrent(ctx context.Context, c *call, u *api.User, current string) error {
+func (s *sessions) provesCurrent(ctx context.Context, c *call, u *api.User, current string) error {
 	if u.Meta.Name != c.who.name() || u.Status.PasswordHash == "" {
 		return nil
 	}
 	if current == "" || len(current) > maxPassword {
 		return invalid("current", fault.T("Give your current password too.", "请同时给出当前密码。"))
 	}
-	if wait := s.limits.guesses.try(u.Meta.Name); wait > 0 {
+	if wait := s.door.counts.guesses.try(u.Meta.Name); wait > 0 {
 		return tooManyGuesses(wait)
 	}
 	ok, err := s.passwords.matches(ctx, current, u.Status.PasswordHash)
@@ -385,9 +409,9 @@ func (s *Server) provesCurrent(ctx context.Context, c *call, u *api.User, curren
 }
 
 // editUser changes how a user signs in, and ends all sessions of it, in one write.
-func (s *Server) editUser(ctx context.Context, c *call, name string, change func(*api.User) error) (*api.User, int64, error) {
+func (s *sessions) editUser(ctx context.Context, c *call, name string, change func(*api.User) error) (*api.User, int64, error) {
 	row := api.MustInfo(api.KindUser)
-	c.note.kind, c.note.name = row.Kind, clip(name, 128)
+	c.note.names(row.Kind, name)
 	if !api.IsName(name) || c.who.reach(c.route.id) != all && name != c.who.name() {
 		return nil, 0, missing(row, name)
 	}
@@ -395,7 +419,7 @@ func (s *Server) editUser(ctx context.Context, c *call, name string, change func
 	var minimum int64
 	for range retries {
 		var o api.Object
-		if o, err = s.find(ctx, api.Key{Kind: row.Kind, Name: name}, minimum); fault.Is(err, fault.NotFound) {
+		if o, err = s.truth.find(ctx, api.Key{Kind: row.Kind, Name: name}, minimum); fault.Is(err, fault.NotFound) {
 			return nil, 0, missing(row, name)
 		} else if err != nil {
 			return nil, 0, err
@@ -406,9 +430,9 @@ func (s *Server) editUser(ctx context.Context, c *call, name string, change func
 			return nil, 0, err
 		}
 		next.Status.SignOuts++
-		next.Meta.UpdatedAt = s.Clock.Now().UTC()
+		next.Meta.UpdatedAt = s.door.clock.Now().UTC()
 		var rev int64
-		if rev, err = s.commit(ctx, store.Update(next)); err == nil {
+		if rev, err = s.truth.write(ctx, store.Update(next)); err == nil {
 			c.note.after(next)
 			return next, rev, nil
 		}
@@ -420,54 +444,34 @@ func (s *Server) editUser(ctx context.Context, c *call, name string, change func
 	return nil, 0, err
 }
 
-// touch moves a session's idle end forward, with a write at most every sixteenth of it.
-func (s *Server) touch(ctx context.Context, w *caller) {
-	at := w.token.Spec.IdleAt
-	if at == nil {
-		return
-	}
-	idle := s.Clock.Now().UTC().Add(s.Limits.Idle)
-	if end := w.token.Spec.ExpiresAt; end != nil && idle.After(*end) {
-		idle = *end
-	}
-	if idle.Sub(*at) < s.Limits.Idle/16 {
-		return
-	}
-	next := store.Clone(w.token)
-	next.Spec.IdleAt = &idle
-	if _, err := s.commit(ctx, store.Update(next)); err != nil && fault.ReasonOf(err) != "Stale" {
-		s.Log.Warn("a session's use was not noted", "user", w.name(), "error", err)
-	}
-}
-
 // spent says that a session or code can never work again.
-func (s *Server) spent(ctx context.Context, t *api.Token) bool {
+func (s *sessions) spent(ctx context.Context, t *api.Token) bool {
 	if t.Spec.Use == "" {
 		return false // people delete these
 	}
-	_, err := s.callerOf(ctx, t)
+	_, err := s.door.callerOf(ctx, t)
 	return fault.Is(err, fault.Unauthenticated)
 }
 
-// sweep deletes sessions and codes that have ended, until ctx does. Every replica does it;
+// run deletes sessions and codes that have ended, until ctx does. Every replica does it;
 // deleting twice harms nobody.
-func (s *Server) sweep(ctx context.Context) {
+func (s *sessions) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.Clock.After(sweepEvery):
+		case <-s.door.clock.After(sweepEvery):
 		}
 		if n, err := s.sweepOnce(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Warn("ended sessions were not swept away; trying again", "error", err)
+			s.door.log.Warn("ended sessions were not swept away; trying again", "error", err)
 		} else if n > 0 {
-			s.Log.Debug("ended sessions were swept away", "count", n)
+			s.door.log.Debug("ended sessions were swept away", "count", n)
 		}
 	}
 }
 
-func (s *Server) sweepOnce(ctx context.Context) (int, error) {
-	snap, err := s.Store.List(ctx, api.KindToken, "", 0)
+func (s *sessions) sweepOnce(ctx context.Context) (int, error) {
+	snap, err := s.truth.List(ctx, api.KindToken, "", 0)
 	if err != nil {
 		return 0, err
 	}
@@ -480,7 +484,7 @@ func (s *Server) sweepOnce(ctx context.Context) (int, error) {
 	})
 	for rest := ops; len(rest) > 0; {
 		n := min(len(rest), 100)
-		if _, err := s.Store.Commit(ctx, store.Txn{Ops: rest[:n]}); err != nil {
+		if _, err := s.truth.Commit(ctx, store.Txn{Ops: rest[:n]}); err != nil {
 			return 0, err
 		}
 		rest = rest[n:]

@@ -101,7 +101,7 @@ func TestSignInCode(t *testing.T) {
 	if a, _ := w.signIn(fmt.Sprintf(`{"code":%q}`, made.Code)); a.status != 401 || a.Reason != "BadCode" {
 		t.Errorf("an old code: %s", a.raw)
 	}
-	if n, err := w.server.sweepOnce(context.Background()); err != nil || n != 1 {
+	if n, err := w.server.sessions.sweepOnce(context.Background()); err != nil || n != 1 {
 		t.Errorf("swept %d (%v), want the old code", n, err)
 	}
 	if a := w.browser("GET", "/api/v1/session", cookie, nil); a.status != 200 {

@@ -10,7 +10,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-func (s *Server) shareRoutes(reg *schemas) []*route {
+// routes say how queues stand.
+func (s *queues) routes(reg *schemas) []*route {
 	share := schemaOf[api.QueueShare](reg)
 	return []*route{
 		{
@@ -25,11 +26,11 @@ func (s *Server) shareRoutes(reg *schemas) []*route {
 	}
 }
 
-func (s *Server) listShare(ctx context.Context, _ *call) (*reply, error) {
-	if s.Live == nil {
+func (s *queues) listShare(ctx context.Context, _ *call) (*reply, error) {
+	if s.live == nil {
 		return nil, noPlanner
 	}
-	items, err := s.Live.Shares(ctx)
+	items, err := s.live.Shares(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -39,16 +40,16 @@ func (s *Server) listShare(ctx context.Context, _ *call) (*reply, error) {
 	return &reply{data: map[string]any{"items": items}}, nil
 }
 
-func (s *Server) getShare(ctx context.Context, c *call) (*reply, error) {
-	if s.Live == nil {
+func (s *queues) getShare(ctx context.Context, c *call) (*reply, error) {
+	if s.live == nil {
 		return nil, noPlanner
 	}
 	row := api.MustInfo(api.KindQueue)
-	f, err := s.resolve(ctx, c, row, c.r.PathValue("name"))
+	f, err := s.finder.resolve(ctx, c, row, c.r.PathValue("name"))
 	if err != nil {
 		return nil, err
 	}
-	share, err := s.Live.Share(ctx, f.object.GetMeta().Name)
+	share, err := s.live.Share(ctx, f.object.GetMeta().Name)
 	if err != nil {
 		return nil, err
 	}
@@ -80,15 +81,15 @@ func asWritten(share *api.QueueShare, q *api.Queue) {
 
 // nameTasks gives tasks their names, as far as the caller may see them: of others only their size
 // and turn are shown.
-func (s *Server) nameTasks(ctx context.Context, who *caller, tasks []api.ShareTask) error {
+func (s *queues) nameTasks(ctx context.Context, who *caller, tasks []api.ShareTask) error {
 	for i := range tasks {
 		t := &tasks[i]
-		o, err := s.Store.GetByID(ctx, api.KindTrainingTask, t.ID, 0)
+		o, err := s.truth.GetByID(ctx, api.KindTrainingTask, t.ID, 0)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
 		if err == nil {
-			ok, err := s.mayRead(ctx, who, o)
+			ok, err := s.judge.mayRead(ctx, who, o)
 			if err != nil {
 				return err
 			}

@@ -10,13 +10,44 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
+
+// streams opens long answers and looks after their callers: who is no longer let in loses them. Safe for concurrent
+// use.
+type streams struct {
+	door    *door
+	judge   *judge
+	limits  Limits
+	counts  *streamCount
+	clock   clock.Clock
+	contact func() error // says why nobody must be answered now; nil: never
+	gauge   prometheus.Gauge
+	closing chan struct{}
+	once    sync.Once
+}
+
+// newStreams counts the open ones in gauge.
+func newStreams(d *door, j *judge, contact func() error, gauge prometheus.Gauge) *streams {
+	return &streams{
+		door: d, judge: j, limits: d.limits, counts: d.counts.streams, clock: d.clock, contact: contact, gauge: gauge, closing: make(chan struct{}),
+	}
+}
+
+// close ends every stream.
+func (s *streams) close() { s.once.Do(func() { close(s.closing) }) }
+
+// wait returns when all have ended.
+func (s *streams) wait() { s.counts.wait() }
 
 // stream is a long answer. It ends when its client leaves or stops reading, its token is
 // revoked, or the server closes; whoever writes to it then gets an error. One goroutine flushes
 // what was written (soon, and many writes at once), keeps the line alive and looks at the token.
 type stream struct {
+	all    *streams
 	c      *call
 	events bool // Server-Sent Events
 	who    atomic.Pointer[caller]
@@ -31,28 +62,26 @@ type stream struct {
 	buf        *bufio.Writer
 }
 
-const mediaEvents = "text/event-stream"
-
 func wantsEvents(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), mediaEvents)
 }
 
-// openStream begins the answer. The caller must call end.
-func (c *call) openStream(ctx context.Context, media string) (*stream, error) {
+// open begins the answer. The caller must call end.
+func (s *streams) open(ctx context.Context, c *call, media string) (*stream, error) {
 	key := c.who.payer()
-	if !c.s.limits.streams.open(key) {
+	if !s.counts.open(key) {
 		return nil, tooMany("TooManyStreams", 5*time.Second, fault.T(
-			"You hold %d streams open already, with all your tokens and sessions together.", "您已打开 %d 个流（所有令牌与会话合计）。", c.s.Limits.Streams))
+			"You hold %d streams open already, with all your tokens and sessions together.", "您已打开 %d 个流（所有令牌与会话合计）。", s.limits.Streams))
 	}
-	had, everything, err := c.s.projectsOf(ctx, c.who)
+	had, everything, err := s.judge.projectsOf(ctx, c.who)
 	if err != nil {
-		c.s.limits.streams.close(key)
+		s.counts.close(key)
 		return nil, err
 	}
-	c.s.seen.streams.Inc()
+	s.gauge.Inc()
 	inner, cancel := context.WithCancelCause(ctx)
 	st := &stream{
-		c: c, events: media == mediaEvents, cancel: cancel, ctx: inner, had: had, everything: everything,
+		all: s, c: c, events: media == mediaEvents, cancel: cancel, ctx: inner, had: had, everything: everything,
 		dirty: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	st.who.Store(c.who)
@@ -65,7 +94,7 @@ func (c *call) openStream(ctx context.Context, media string) (*stream, error) {
 	out.Header().Set("X-Accel-Buffering", "no")
 	_ = c.rc.SetReadDeadline(time.Time{})
 	out.WriteHeader(http.StatusOK)
-	poke(st.dirty) // headers reach the client at once
+	st.poke() // headers reach the client at once
 	go st.pump()
 	return st, nil
 }
@@ -77,14 +106,14 @@ func (st *stream) end() {
 	st.mu.Lock()
 	_ = st.buf.Flush()
 	st.mu.Unlock()
-	st.c.s.seen.streams.Dec()
-	st.c.s.limits.streams.close(st.c.who.payer())
+	st.all.gauge.Dec()
+	st.all.counts.close(st.c.who.payer())
 }
 
 func (st *stream) pump() {
 	defer close(st.done)
-	s := st.c.s
-	alive, look := s.Clock.After(s.Limits.KeepAlive), s.Clock.After(s.Limits.Recheck)
+	s := st.all
+	alive, look := s.clock.After(s.limits.KeepAlive), s.clock.After(s.limits.Recheck)
 	for {
 		select {
 		case <-st.ctx.Done():
@@ -98,15 +127,15 @@ func (st *stream) pump() {
 			if st.events {
 				_ = st.write([]byte(": alive\n\n"))
 			}
-			alive = s.Clock.After(s.Limits.KeepAlive)
+			alive = s.clock.After(s.limits.KeepAlive)
 		case <-look:
-			if s.Contact != nil {
-				if err := s.Contact(); err != nil { // the client finds a server that knows more
+			if s.contact != nil {
+				if err := s.contact(); err != nil { // the client finds a server that knows more
 					st.cancel(err)
 					return
 				}
 			}
-			who, err := s.recheck(st.ctx, st.who.Load())
+			who, err := s.door.recheck(st.ctx, st.who.Load())
 			if err == nil {
 				err = st.lost(who)
 			}
@@ -116,7 +145,7 @@ func (st *stream) pump() {
 			} else if err == nil {
 				st.who.Store(who)
 			}
-			look = s.Clock.After(s.Limits.Recheck)
+			look = s.clock.After(s.limits.Recheck)
 		}
 	}
 }
@@ -127,7 +156,7 @@ func (st *stream) lost(who *caller) error {
 	if err := who.mayCall(st.c.route.id); err != nil {
 		return err
 	}
-	has, everything, err := st.c.s.projectsOf(st.ctx, who)
+	has, everything, err := st.all.judge.projectsOf(st.ctx, who)
 	if err != nil || everything {
 		return err
 	}
@@ -151,7 +180,7 @@ func (st *stream) flush() {
 		st.cancel(err)
 		return
 	}
-	_ = st.c.rc.SetWriteDeadline(time.Now().Add(st.c.s.Limits.Stall))
+	_ = st.c.rc.SetWriteDeadline(time.Now().Add(st.all.limits.Stall))
 	if err := st.c.rc.Flush(); err != nil {
 		st.cancel(err)
 	}
@@ -169,8 +198,16 @@ func (st *stream) write(p []byte) error {
 		st.cancel(err)
 		return err
 	}
-	poke(st.dirty)
+	st.poke()
 	return nil
+}
+
+// poke has the pump send what was written.
+func (st *stream) poke() {
+	select {
+	case st.dirty <- struct{}{}:
+	default:
+	}
 }
 
 // event sends one Server-Sent Event; data is JSON, which has no raw newline.

@@ -134,9 +134,9 @@ func TestRevokedStream(t *testing.T) {
 		t.Fatal("the stream goes on")
 	}
 	eventually(t, "its place is free", func() bool {
-		w.server.limits.streams.mu.Lock()
-		defer w.server.limits.streams.mu.Unlock()
-		return len(w.server.limits.streams.held) == 0
+		w.server.counts.streams.mu.Lock()
+		defer w.server.counts.streams.mu.Unlock()
+		return len(w.server.counts.streams.held) == 0
 	})
 }
 
@@ -269,7 +269,7 @@ func TestShutdown(t *testing.T) {
 	e.want("added")
 	follow := w.events("/api/v1/training-tasks/"+task.Meta.Name+"/logs?follow=true", w.admin)
 	w.stop()
-	for _, stream := range []*events{e, follow} {
+	for _, stream := range []*feed{e, follow} {
 		for {
 			if _, err := stream.next(); err != nil {
 				break

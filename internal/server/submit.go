@@ -7,7 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
@@ -50,15 +50,49 @@ const submittedReason = "Submitted"
 
 var submittedMessage = fault.T("Waiting for a place.", "等待调度。")
 
-// admitTask settles queue and phase, and refuses what could never start or does not fit the
+// gateConfig is what admission needs to know of the cluster. All may be nil.
+type gateConfig struct {
+	// refuse is nil, or the fault Invalid of a task that could never start, judged by the state at
+	// minRevision at least; without it everything may wait. Quick, and safe for concurrent use.
+	refuse func(ctx context.Context, work api.Work, minRevision int64) error
+	// soleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
+	soleOwner func() string
+	// folders are those of the machines that an operator named.
+	folders []api.NamedFolder
+	// stored counts what projects keep; nil: nobody counts bytes.
+	stored Stored
+}
+
+// gate admits tasks: it settles queue and phase, and refuses what may not be or could never start. Safe for
+// concurrent use.
+type gate struct {
+	truth      *truth
+	archives   *archives
+	origins    *origins
+	tasks      *tracker
+	clock      clock.Clock
+	impossible func(ctx context.Context, work api.Work, minRevision int64) error
+	soleOwner  func() string
+	folders    []api.NamedFolder
+	stored     Stored
+}
+
+func newGate(t *truth, a *archives, o *origins, tasks *tracker, c clock.Clock, cfg gateConfig) *gate {
+	return &gate{
+		truth: t, archives: a, origins: o, tasks: tasks, clock: c,
+		impossible: cfg.refuse, soleOwner: cfg.soleOwner, folders: cfg.folders, stored: cfg.stored,
+	}
+}
+
+// admit settles queue and phase, and refuses what could never start or does not fit the
 // queue. Project and queue must hold still until the commit.
-func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.TrainingTask, dry bool) error {
-	project, err := s.refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
+func (s *gate) admit(ctx context.Context, c *call, b *birth, t *api.TrainingTask, dry bool) error {
+	project, err := s.truth.refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
 	if err != nil {
 		return err
 	}
-	if s.SoleOwner != nil {
-		if sole := s.SoleOwner(); sole != "" && sole != t.Meta.Owner {
+	if s.soleOwner != nil {
+		if sole := s.soleOwner(); sole != "" && sole != t.Meta.Owner {
 			return fault.New(fault.Forbidden, "SingleTenant", fault.T(
 				"This machine can't keep projects apart, so only user %q may start processes on it.", "本机无法隔离项目，只有用户 %q 可以在其上启动进程。", sole)).
 				WithHint(fault.T("Ask for Fermi to be run as root, or use a zone with containers.", "请让管理员以 root 运行 Fermi，或使用容器可用区。"))
@@ -70,7 +104,7 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if err := s.references(ctx, c, t); err != nil {
 		return err
 	}
-	queue, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+	queue, err := s.truth.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
 	if err != nil {
 		return err
 	}
@@ -83,14 +117,14 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 	if err := s.roomForTask(ctx, project.(*api.Project)); err != nil {
 		return err
 	}
-	from, err := s.beginsFrom(ctx, c, t)
+	from, err := s.origins.beginsFrom(ctx, c, t)
 	if err != nil {
 		return err
 	}
 	if t.Spec.Code != nil && t.Spec.Code.Archive != "" && !dry { // who runs it again need not have sent it
-		info, err := s.archiveFor(ctx, c.who, nil, t.Spec.Code.Archive)
+		info, err := s.archives.usableBy(ctx, c.who, nil, t.Spec.Code.Archive)
 		if err == nil {
-			err = s.giveArchive(ctx, project.(*api.Project), t.Spec.Code.Archive, info.Size)
+			err = s.archives.give(ctx, project.(*api.Project), t.Spec.Code.Archive, info.Size)
 		}
 		if err != nil {
 			return err
@@ -114,16 +148,16 @@ func (s *Server) admitTask(ctx context.Context, c *call, b *birth, t *api.Traini
 }
 
 // references makes sure that what a task names is there; all that is not is said at once.
-func (s *Server) references(ctx context.Context, c *call, t *api.TrainingTask) error {
+func (s *gate) references(ctx context.Context, c *call, t *api.TrainingTask) error {
 	var all gathered
 	if t.Spec.Queue != "" {
-		_, err := s.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+		_, err := s.truth.refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
 		all.take(err)
 	}
 	all.take(s.checkSecrets(ctx, t))
 	all.take(s.checkInside(ctx, t))
 	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
-		_, err := s.archiveFor(ctx, c.who, nil, t.Spec.Code.Archive)
+		_, err := s.archives.usableBy(ctx, c.who, nil, t.Spec.Code.Archive)
 		if fault.Is(err, fault.NotFound) {
 			err = invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
 		}
@@ -134,14 +168,14 @@ func (s *Server) references(ctx context.Context, c *call, t *api.TrainingTask) e
 
 // checkFolder settles which folder of the machines a task means, and refuses one that its project was not granted. The owner of a machine that
 // keeps nobody apart may use any.
-func (s *Server) checkFolder(t *api.TrainingTask, p *api.Project) error {
+func (s *gate) checkFolder(t *api.TrainingTask, p *api.Project) error {
 	if t.Spec.Code == nil || t.Spec.Code.Folder == "" {
 		return nil
 	}
-	granted := api.Granted(s.Folders, p.Spec.Folders)
-	sole := s.SoleOwner != nil && s.SoleOwner() != ""
+	granted := api.Granted(s.folders, p.Spec.Folders)
+	sole := s.soleOwner != nil && s.soleOwner() != ""
 	if sole {
-		granted = s.Folders
+		granted = s.folders
 	}
 	in, rest := api.ResolveFolder(t.Spec.Code.Folder, granted)
 	switch {
@@ -157,11 +191,11 @@ func (s *Server) checkFolder(t *api.TrainingTask, p *api.Project) error {
 }
 
 // keepFolder takes the path that a task was made with for the name that it was given.
-func (s *Server) keepFolder(given, current *api.TrainingTask) {
+func (s *gate) keepFolder(given, current *api.TrainingTask) {
 	if given.Spec.Code == nil || current.Spec.Code == nil || given.Spec.Code.Folder == "" {
 		return
 	}
-	if in, rest := api.ResolveFolder(given.Spec.Code.Folder, s.Folders); in != nil && api.FolderOf(in, rest) == current.Spec.Code.Folder {
+	if in, rest := api.ResolveFolder(given.Spec.Code.Folder, s.folders); in != nil && api.FolderOf(in, rest) == current.Spec.Code.Folder {
 		code := *given.Spec.Code
 		code.Folder = current.Spec.Code.Folder
 		given.Spec.Code = &code
@@ -170,16 +204,16 @@ func (s *Server) keepFolder(given, current *api.TrainingTask) {
 
 // refuse is why a task could never start. Before it says no it looks again at everything written so
 // far, here and on other servers: a limit may have been raised a moment ago.
-func (s *Server) refuse(ctx context.Context, t *api.TrainingTask) error {
-	if s.Refuse == nil || len(t.Spec.Inside) > 0 {
+func (s *gate) refuse(ctx context.Context, t *api.TrainingTask) error {
+	if s.impossible == nil || len(t.Spec.Inside) > 0 {
 		return nil
 	}
-	err := s.Refuse(ctx, t, 0)
+	err := s.impossible(ctx, t, 0)
 	if !fault.Is(err, fault.Invalid) {
 		return err
 	}
-	if now := max(s.newest.Load(), s.newer(ctx, 0)); now > 0 {
-		err = s.Refuse(ctx, t, now)
+	if now := max(s.truth.newest(), s.truth.newer(ctx, 0)); now > 0 {
+		err = s.impossible(ctx, t, now)
 	}
 	return err
 }
@@ -187,7 +221,7 @@ func (s *Server) refuse(ctx context.Context, t *api.TrainingTask) error {
 // maxPending is the limit of a queue that names none.
 const maxPending = 100000
 
-func (s *Server) reserve(ctx context.Context, b *birth, t *api.TrainingTask, q *api.Queue) error {
+func (s *gate) reserve(ctx context.Context, b *birth, t *api.TrainingTask, q *api.Queue) error {
 	limit := q.Spec.MaxPending
 	if limit == 0 {
 		limit = maxPending
@@ -202,7 +236,7 @@ func (s *Server) reserve(ctx context.Context, b *birth, t *api.TrainingTask, q *
 		}
 		return nil
 	}
-	if !s.tasks.reserve(t.Meta.ID, q.Meta.Name, limit, s.Clock.Now()) {
+	if !s.tasks.reserve(t.Meta.ID, q.Meta.Name, limit, s.clock.Now()) {
 		return queueFull(q.Meta.Name, limit)
 	}
 	id := t.Meta.ID
@@ -211,8 +245,8 @@ func (s *Server) reserve(ctx context.Context, b *birth, t *api.TrainingTask, q *
 }
 
 // countPending is the slow way, for a server whose Run has not counted yet.
-func (s *Server) countPending(ctx context.Context, queue string) (int, error) {
-	snap, err := s.Store.List(ctx, api.KindTrainingTask, "", 0)
+func (s *gate) countPending(ctx context.Context, queue string) (int, error) {
+	snap, err := s.truth.List(ctx, api.KindTrainingTask, "", 0)
 	if err != nil {
 		return 0, err
 	}
@@ -232,17 +266,4 @@ func queueFull(queue string, limit int) error {
 		WithHint(fault.T("Wait until some have started, use another queue, or ask an operator to raise maxPending.", "请等待部分任务启动、使用其他队列，或请运维人员提高 maxPending。"))
 	e.RetryAfter = 10 * time.Second
 	return e
-}
-
-// archiveInfo looks for an uploaded archive; NotFound when absent, Invalid for a bad digest.
-func (s *Server) archiveInfo(ctx context.Context, digest string) (blob.Info, error) {
-	key, err := blob.ContentKey("archives", digest)
-	if err != nil {
-		return blob.Info{}, err
-	}
-	r, info, err := s.Blob.Open(ctx, key)
-	if err != nil {
-		return blob.Info{}, err
-	}
-	return info, r.Close()
 }

@@ -3,13 +3,15 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -19,20 +21,22 @@ type versionInfo struct {
 	Go      string `json:"go"`
 }
 
-// Identity is whom a token speaks for. It is exported for the document: sessions embed it.
-type Identity struct {
-	User      string         `json:"user"`
-	Role      api.UserRole   `json:"role"`
-	Token     string         `json:"token"`
-	Task      string         `json:"task,omitempty" doc:"The one task this token reaches."`
-	Scope     api.TokenScope `json:"scope,omitempty" doc:"read or tasks where the token may less than its user."`
-	ExpiresAt *time.Time     `json:"expiresAt,omitempty"`
-	Projects  []string       `json:"projects,omitempty" doc:"Those you are a member of."`
-	SeesAll   bool           `json:"seesAll,omitempty"`
+// system serves what is about the server itself. write, rotateKey, ready and gatherer may be nil.
+type system struct {
+	truth     *truth
+	streams   *streams
+	auditor   *auditor
+	clock     clock.Clock
+	version   string
+	ready     func() error
+	gatherer  prometheus.Gatherer
+	doc       func() ([]byte, error)
+	write     func(ctx context.Context, w io.Writer) error // a backup
+	rotateKey func(ctx context.Context, key string) (fault.Text, error)
 }
 
-// systemRoutes are about the server itself.
-func (s *Server) systemRoutes(reg *schemas) []*route {
+// routes are about the server itself.
+func (s *system) routes(reg *schemas) []*route {
 	routes := []*route{
 		{method: http.MethodGet, path: "/healthz", id: "healthz", summary: "The process lives.", tag: "system", open: true, handle: func(context.Context, *call) (*reply, error) {
 			return &reply{}, nil
@@ -41,23 +45,22 @@ func (s *Server) systemRoutes(reg *schemas) []*route {
 		{method: http.MethodGet, path: "/metrics", id: "metrics", summary: "Prometheus metrics; for operators and admins.", tag: "system", media: "text/plain", handle: s.metrics},
 		{method: http.MethodGet, path: prefix + "/openapi.json", id: "openapi", summary: "This document.", tag: "system", media: "application/json", handle: s.openapi},
 		{method: http.MethodGet, path: prefix + "/version", id: "version", summary: "The server's version.", tag: "system", data: schemaOf[versionInfo](reg), handle: func(context.Context, *call) (*reply, error) {
-			return &reply{data: versionInfo{s.Version, "v1", runtime.Version()}}, nil
+			return &reply{data: versionInfo{s.version, "v1", runtime.Version()}}, nil
 		}},
-		{method: http.MethodGet, path: prefix + "/whoami", id: "whoami", summary: "Whom the token speaks for.", tag: "system", data: schemaOf[Identity](reg), handle: s.whoami},
 		{method: http.MethodPost, path: prefix + "/backup", id: "backup", summary: "A tar of everything; for admins.", tag: "system", verb: "backup", kind: "Backup", media: "application/x-tar", handle: s.backup},
 	}
-	return append(append(routes, s.rotateRoute(reg)), s.archiveRoutes(reg)...)
+	return append(routes, s.rotateRoute(reg))
 }
 
-func (s *Server) readyz(ctx context.Context, _ *call) (*reply, error) {
-	if s.Ready != nil {
-		if err := s.Ready(); err != nil {
+func (s *system) readyz(ctx context.Context, _ *call) (*reply, error) {
+	if s.ready != nil {
+		if err := s.ready(); err != nil {
 			return nil, notReady(err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	if err := s.Store.Healthy(ctx); err != nil {
+	if err := s.truth.Healthy(ctx); err != nil {
 		return nil, notReady(err)
 	}
 	return &reply{}, nil
@@ -70,15 +73,15 @@ func notReady(err error) error {
 	return &e
 }
 
-func (s *Server) metrics(_ context.Context, c *call) (*reply, error) {
-	if s.Metrics == nil {
+func (s *system) metrics(_ context.Context, c *call) (*reply, error) {
+	if s.gatherer == nil {
 		return nil, fault.New(fault.NotFound, "NoMetrics", fault.T("This server keeps no metrics.", "该服务器未启用指标。"))
 	}
-	promhttp.HandlerFor(s.Metrics, promhttp.HandlerOpts{}).ServeHTTP(patient{c}, c.r)
+	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{}).ServeHTTP(patient{c}, c.r)
 	return nil, nil
 }
 
-func (s *Server) openapi(_ context.Context, c *call) (*reply, error) {
+func (s *system) openapi(_ context.Context, c *call) (*reply, error) {
 	doc, err := s.doc()
 	if err != nil {
 		return nil, err
@@ -87,36 +90,16 @@ func (s *Server) openapi(_ context.Context, c *call) (*reply, error) {
 	return nil, nil
 }
 
-func (s *Server) whoami(ctx context.Context, c *call) (*reply, error) {
-	out, err := s.identify(ctx, c.who)
-	if err != nil {
-		return nil, err
-	}
-	return &reply{data: out}, nil
-}
-
-func (s *Server) identify(ctx context.Context, w *caller) (Identity, error) {
-	out := Identity{
-		User: w.name(), Role: w.role(), Token: w.token.Meta.Name, Task: w.token.Spec.Task, Scope: w.token.Spec.Scope,
-		ExpiresAt: w.token.Spec.ExpiresAt, SeesAll: w.seesAll(),
-	}
-	snap, err := s.Store.List(ctx, api.KindProject, "", 0)
-	if err == nil && w.token.Spec.Task == "" {
-		out.Projects = w.memberships(snap)
-	}
-	return out, err
-}
-
-func (s *Server) backup(ctx context.Context, c *call) (*reply, error) {
-	if s.Backup == nil {
+func (s *system) backup(ctx context.Context, c *call) (*reply, error) {
+	if s.write == nil {
 		return nil, fault.New(fault.Unavailable, "NoBackup", fault.T("This server makes no backups.", "该服务器不支持备份。"))
 	}
 	c.w.Header().Set("Content-Type", "application/x-tar")
-	c.w.Header().Set("Content-Disposition", attachment(fmt.Sprintf("fermi-%s.tar", s.Clock.Now().UTC().Format("20060102-150405"))))
-	defer c.guard(ctx, nil)()
-	if err := s.Backup(ctx, patient{c}); err != nil {
+	c.w.Header().Set("Content-Disposition", attachment(fmt.Sprintf("fermi-%s.tar", s.clock.Now().UTC().Format("20060102-150405"))))
+	defer s.streams.guard(ctx, c, nil)()
+	if err := s.write(ctx, patient{c}); err != nil {
 		return nil, err // the connection is cut: a short tar must not look whole
 	}
-	s.remember(c, "ok")
+	s.auditor.remember(c, "ok")
 	return nil, nil
 }

@@ -111,23 +111,24 @@ func (t *tally) due(whole bool) []history.AuditEntry {
 	return out
 }
 
-// writeTallies writes what was counted, until ctx ends.
-func (s *Server) writeTallies(ctx context.Context) {
+// run writes what was counted, until ctx ends.
+func (a *auditor) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.Clock.After(talliesEvery):
+		case <-a.clock.After(talliesEvery):
 		}
-		s.flushTallies(ctx, false)
+		a.flush(ctx, false)
 	}
 }
 
-func (s *Server) flushTallies(ctx context.Context, whole bool) {
+// flush writes what has been counted for long enough, or all of it.
+func (a *auditor) flush(ctx context.Context, whole bool) {
 	ctx, cancel := context.WithTimeout(ctx, historyPatience)
 	defer cancel()
-	rows := append(s.strangers.due(whole), s.often.due(whole)...)
+	rows := append(a.strangers.due(whole), a.often.due(whole)...)
 	for chunk := range slices.Chunk(rows, 100) {
-		s.audit(ctx, chunk...)
+		a.write(ctx, chunk...)
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"reflect"
 	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	money "github.com/fermi-cluster/fermi/sched/cost"
@@ -58,7 +58,19 @@ var usageKeys = []usageKey{
 	{"device", func(r *history.UsageRow) string { return r.Type }},
 }
 
-func (s *Server) usageRoutes(reg *schemas) []*route {
+// usage serves who used how much.
+type usage struct {
+	truth   *truth
+	judge   *judge
+	history history.History
+	clock   clock.Clock
+}
+
+func newUsage(f *finder, c clock.Clock) *usage {
+	return &usage{truth: f.truth, judge: f.judge, history: f.history, clock: c}
+}
+
+func (s *usage) routes(reg *schemas) []*route {
 	by := param{name: "by", fallback: usageKeys[0].name, doc: "What to add up by."}
 	for _, k := range usageKeys {
 		by.enum = append(by.enum, k.name)
@@ -75,8 +87,8 @@ func (s *Server) usageRoutes(reg *schemas) []*route {
 	}}
 }
 
-func (s *Server) sumUsage(ctx context.Context, c *call) (*reply, error) {
-	now := s.Clock.Now().UTC()
+func (s *usage) sumUsage(ctx context.Context, c *call) (*reply, error) {
+	now := s.clock.Now().UTC()
 	span := history.UsageSpan{From: c.q.moment("from", now), To: c.q.moment("to", now)}
 	if span.To.IsZero() || span.To.After(now) {
 		span.To = now // what still runs is not charged ahead
@@ -88,7 +100,7 @@ func (s *Server) sumUsage(ctx context.Context, c *call) (*reply, error) {
 		return nil, invalid("query.from", fault.T("from must lie before to and after 1970.", "from 必须早于 to 且晚于 1970 年。"))
 	}
 	var err error
-	if span.Projects, err = s.usageProjects(ctx, c); err != nil {
+	if span.Projects, err = projectsAsked(ctx, s.judge, c); err != nil {
 		return nil, err
 	}
 	by := c.q.text("by")
@@ -129,10 +141,10 @@ func sumOf(key string, b *money.Bill) usageSum {
 
 // bills adds up the stays of a span, or the parts of them within it, by key. A stay costs what the
 // books of its zone say: nothing that was added up is kept, so nothing is lost or counted twice.
-func (s *Server) bills(ctx context.Context, span history.UsageSpan, key func(*history.UsageRow) string) (map[string]*money.Bill, error) {
+func (s *usage) bills(ctx context.Context, span history.UsageSpan, key func(*history.UsageRow) string) (map[string]*money.Bill, error) {
 	groups, books := map[string]*money.Bill{}, map[string]*money.Books{}
 	var failed error
-	err := s.History.EachUsage(ctx, span, func(r history.UsageRow) {
+	err := s.history.EachUsage(ctx, span, func(r history.UsageRow) {
 		if failed != nil {
 			return
 		}
@@ -179,16 +191,16 @@ func charge(bill *money.Bill, book *money.Books, r *history.UsageRow, span histo
 
 // booksOf are a zone's terms over a span. The zone is read first: whatever replaces its terms after
 // that writes them into history before.
-func (s *Server) booksOf(ctx context.Context, zone string, span history.UsageSpan) (*money.Books, error) {
+func (s *usage) booksOf(ctx context.Context, zone string, span history.UsageSpan) (*money.Books, error) {
 	var books []money.Book
-	o, err := s.find(ctx, api.Key{Kind: api.KindZone, Name: zone}, 0)
+	o, err := s.truth.find(ctx, api.Key{Kind: api.KindZone, Name: zone}, 0)
 	if err == nil {
 		z := o.(*api.Zone)
 		books = append(books, money.Book{Since: money.PricedSince(z), Spec: z.Spec})
 	} else if !fault.Is(err, fault.NotFound) { // one that was deleted left its books
 		return nil, err
 	}
-	past, err := s.History.BooksOf(ctx, zone, span.From, span.To)
+	past, err := s.history.BooksOf(ctx, zone, span.From, span.To)
 	if err != nil {
 		return nil, err
 	}
@@ -198,59 +210,34 @@ func (s *Server) booksOf(ctx context.Context, zone string, span history.UsageSpa
 	return money.BooksOf(books), nil
 }
 
-// keepBook writes the terms of a zone into history before others replace them, and dates those. What
-// it writes is true whether or not the change comes about, so a crash in between does no harm. next
-// is nil when the zone goes.
-func (s *Server) keepBook(ctx context.Context, current, next *api.Zone) error {
-	was, since := money.Terms(current.Spec), money.PricedSince(current)
-	if next != nil && reflect.DeepEqual(was, money.Terms(next.Spec)) {
-		return nil
+// taskName is "" for a task that was deleted.
+func (s *usage) taskName(ctx context.Context, id string) string {
+	if o, err := s.truth.GetByID(ctx, api.KindTrainingTask, id, 0); err == nil {
+		return o.GetMeta().Name
 	}
-	if err := s.History.PutBook(ctx, history.Book{Zone: current.Meta.Name, Since: since, Spec: was}); err != nil {
-		return err
+	if row, err := s.history.GetArchived(ctx, api.KindTrainingTask, "", id); err == nil {
+		return row.Object.GetMeta().Name
 	}
-	if next != nil {
-		next.Status.PricedSince = s.Clock.Now().UTC()
-		if !next.Status.PricedSince.After(since) { // a clock that went back
-			next.Status.PricedSince = since.Add(1)
-		}
-	}
-	return nil
+	return ""
 }
 
-// usageProjects are those the caller may see of those asked for; nil is all.
-func (s *Server) usageProjects(ctx context.Context, c *call) ([]string, error) {
+// projectsAsked are those the caller may see of those asked for; nil is all.
+func projectsAsked(ctx context.Context, j *judge, c *call) ([]string, error) {
 	if p := c.q.text("project"); p != "" {
 		if !c.who.seesAll() {
-			ok, err := s.memberOf(ctx, c.who, p)
+			ok, err := j.memberOf(ctx, c.who, p)
 			if err != nil {
 				return nil, err
 			}
 			if !ok {
-				return nil, errNotMember(p)
+				return nil, notMember(p)
 			}
 		}
 		return []string{p}, nil
 	}
-	names, everything, err := s.projectsOf(ctx, c.who)
+	names, everything, err := j.projectsOf(ctx, c.who)
 	if err != nil || everything {
 		return nil, err
 	}
 	return append([]string{}, names...), nil
-}
-
-func errNotMember(project string) error {
-	return fault.New(fault.Forbidden, "NotMember", fault.T(
-		"The project %q does not exist, or you are not a member of it.", "项目 %q 不存在，或您不是其成员。", clip(project, 64)))
-}
-
-// taskName is "" for a task that was deleted.
-func (s *Server) taskName(ctx context.Context, id string) string {
-	if o, err := s.Store.GetByID(ctx, api.KindTrainingTask, id, 0); err == nil {
-		return o.GetMeta().Name
-	}
-	if row, err := s.History.GetArchived(ctx, api.KindTrainingTask, "", id); err == nil {
-		return row.Object.GetMeta().Name
-	}
-	return ""
 }

@@ -190,7 +190,7 @@ func (d *drill) end() {
 }
 
 func (d *drill) write(s *stay) {
-	d.mortal(func() bool { return d.server.History.PutUsage(context.Background(), s.row) == nil })
+	d.mortal(func() bool { return d.cfg.History.PutUsage(context.Background(), s.row) == nil })
 }
 
 // check asks for sums by everything.

@@ -12,10 +12,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-func watchParams(row api.KindInfo) []param {
-	return append(filterParams(row), param{name: "name", doc: "Only the one with this name or id."}, paramRevision)
-}
-
 // watchEvents is the schema of what a watch of a kind sends.
 func watchEvents(reg *schemas, kind *huma.Schema) *huma.Schema {
 	return &huma.Schema{AnyOf: []*huma.Schema{
@@ -34,19 +30,19 @@ func watchEvents(reg *schemas, kind *huma.Schema) *huma.Schema {
 // in neither before synced is gone. Only synced and what follows carry an id, so that a stream
 // cut within the first part starts again from the beginning. A slow reader gets fewer, newer
 // changes: the feed coalesces them by object.
-func (s *Server) watch(ctx context.Context, c *call, row api.KindInfo) (*reply, error) {
+func (s *lister) watch(ctx context.Context, c *call, row api.KindInfo) (*reply, error) {
 	since, resumed, err := lastEvent(c.r)
 	if err != nil {
 		return nil, err
 	}
-	w := &watching{s: s, row: row, filter: filterOf(c.q), since: since, resumed: resumed}
-	feed := s.Store.Subscribe(row.Kind) // before the snapshot: nothing falls in between
+	w := &watching{lister: s, filter: s.filterOf(c.q, row.Kind), since: since, resumed: resumed}
+	feed := s.truth.Subscribe(row.Kind) // before the snapshot: nothing falls in between
 	defer feed.Close()
-	snap, err := s.Store.List(ctx, row.Kind, w.filter.project, c.q.number("minRevision"))
+	snap, err := s.truth.List(ctx, row.Kind, w.filter.project, c.q.number("minRevision"))
 	if err != nil {
 		return nil, err
 	}
-	st, err := c.openStream(ctx, mediaEvents)
+	st, err := s.streams.open(ctx, c, mediaEvents)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +79,8 @@ func lastEvent(r *http.Request) (int64, bool, error) {
 }
 
 type watching struct {
-	s       *Server
+	lister  *lister
 	st      *stream
-	row     api.KindInfo
 	filter  filter
 	since   int64
 	resumed bool
@@ -104,7 +99,7 @@ func (w *watching) wants(o api.Object) bool {
 	if o == nil || !w.filter.matches(o) {
 		return false
 	}
-	ok, err := w.s.mayRead(w.st.ctx, w.st.who.Load(), o)
+	ok, err := w.lister.judge.mayRead(w.st.ctx, w.st.who.Load(), o)
 	return err == nil && ok
 }
 
@@ -135,7 +130,7 @@ func (w *watching) existing(snap store.Snapshot) error {
 		if w.resumed && m.Revision <= w.since {
 			failed = w.st.event("kept", "", keptObject{m.ID, m.Revision})
 		} else {
-			failed = w.st.event("added", "", hide(o))
+			failed = w.st.event("added", "", w.lister.kinds.hide(o))
 		}
 		return failed == nil
 	})
@@ -162,11 +157,11 @@ func (w *watching) tell(changes []store.Change, seen int64) error {
 		was, is := w.wants(ch.Old), w.wants(ch.New)
 		switch {
 		case is && was:
-			steps = append(steps, step{"modified", hide(ch.New)})
+			steps = append(steps, step{"modified", w.lister.kinds.hide(ch.New)})
 		case is:
-			steps = append(steps, step{"added", hide(ch.New)})
+			steps = append(steps, step{"added", w.lister.kinds.hide(ch.New)})
 		case was:
-			steps = append(steps, step{"deleted", departed(ch)})
+			steps = append(steps, step{"deleted", w.departed(ch)})
 		}
 	}
 	for i, st := range steps {
@@ -182,8 +177,8 @@ func (w *watching) tell(changes []store.Change, seen int64) error {
 }
 
 // departed is the last known state, at the revision of its end.
-func departed(ch store.Change) api.Object {
-	gone := store.Clone(hide(ch.Old))
+func (w *watching) departed(ch store.Change) api.Object {
+	gone := store.Clone(w.lister.kinds.hide(ch.Old))
 	gone.GetMeta().Revision = ch.Revision
 	return gone
 }

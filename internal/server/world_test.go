@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -44,7 +45,8 @@ type world struct {
 	admin   string // secret
 	stop    func() // ends the server and everything under it; waits
 	live    *fakeLive
-	shelf   shelf
+	cfg     Config
+	shelf   *shelf
 }
 
 // fakeLive is the leader's memory, set by the test.
@@ -121,7 +123,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	dir, err := os.MkdirTemp("/tmp", "f")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w := &world{t: t, live: &fakeLive{replicas: map[string][]ReplicaView{}}}
+	w := &world{t: t, shelf: &shelf{}, live: &fakeLive{replicas: map[string][]ReplicaView{}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "e"), UnsafeNoFsync: true})
 	must(t, err)
@@ -134,16 +136,17 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.logs = logbook.New(logbook.Config{Blob: w.blob, Clock: clock.Real})
 	registry := prometheus.NewRegistry()
 	cfg := Config{
-		Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs, Live: w.live, Checkpoints: &w.shelf, Imports: &w.shelf, Version: "test",
+		Store: w.store, History: w.history, Blob: w.blob, Logs: w.logs, Live: w.live, Checkpoints: w.shelf, Imports: w.shelf, Version: "test",
 		Metrics: registry, Register: registry,
 		Backup: func(_ context.Context, out io.Writer) error { _, err := io.WriteString(out, "tar"); return err },
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
+	w.cfg = cfg
 	w.server, err = New(cfg)
 	must(t, err)
-	w.server.passwords.cost = cost{64, 1, 1} // tests sign in often
+	w.server.sessions.passwords.cost = cost{64, 1, 1} // tests sign in often
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.base = "http://" + l.Addr().String()
@@ -171,6 +174,20 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	t.Cleanup(w.stop)
 	w.found()
 	return w
+}
+
+// over is the same world seen through a further server, built otherwise.
+func (w *world) over(change func(*Config)) *world {
+	w.t.Helper()
+	cfg := w.cfg
+	change(&cfg)
+	s, err := New(cfg)
+	must(w.t, err)
+	listening := httptest.NewServer(s.Handler())
+	w.t.Cleanup(listening.Close)
+	other := *w
+	other.server, other.base, other.cfg = s, listening.URL, cfg
+	return &other
 }
 
 // found writes what the first start of a cluster writes.
@@ -340,21 +357,21 @@ type event struct {
 	name, id, data string
 }
 
-// events reads a stream in the background; next waits for one.
-type events struct {
+// feed reads a stream in the background; next waits for one.
+type feed struct {
 	t    *testing.T
 	resp *http.Response
 	ch   chan event
 }
 
-func (w *world) events(path, token string, headers ...string) *events {
+func (w *world) events(path, token string, headers ...string) *feed {
 	w.t.Helper()
 	resp := w.open("GET", path, token, nil, append(headers, "Accept", "text/event-stream")...)
 	if resp.StatusCode != 200 {
 		raw, _ := io.ReadAll(resp.Body)
 		w.t.Fatalf("GET %s: %d %s", path, resp.StatusCode, raw)
 	}
-	e := &events{t: w.t, resp: resp, ch: make(chan event, 1000)}
+	e := &feed{t: w.t, resp: resp, ch: make(chan event, 1000)}
 	go func() {
 		defer close(e.ch)
 		var ev event
@@ -381,7 +398,7 @@ func (w *world) events(path, token string, headers ...string) *events {
 
 var errEnded = errors.New("ended")
 
-func (e *events) next() (event, error) {
+func (e *feed) next() (event, error) {
 	e.t.Helper()
 	select {
 	case ev, ok := <-e.ch:
@@ -396,7 +413,7 @@ func (e *events) next() (event, error) {
 }
 
 // want is the next event, which must have this name; its object's name is returned.
-func (e *events) want(name string) (event, string) {
+func (e *feed) want(name string) (event, string) {
 	e.t.Helper()
 	ev, err := e.next()
 	if err != nil || ev.name != name {

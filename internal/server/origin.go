@@ -27,9 +27,9 @@ var errBadHost = fault.New(fault.Forbidden, "BadHost", fault.T(
 	"This server is not known by the name in the Host header.", "Host 头中的名称不是该服务器的名称。")).WithHint(fault.T(
 	"Use its address, localhost, or a name given with --hosts.", "请使用其 IP 地址、localhost，或用 --hosts 配置的名称。"))
 
-// knownHost refuses names that are not ours: with DNS rebinding a stranger's page makes its own
+// knownHost refuses names that are not ours (in lower case): with DNS rebinding a stranger's page makes its own
 // name resolve to us, and the browser then takes us for it. An address cannot be rebound.
-func (s *Server) knownHost(host string) bool {
+func knownHost(host string, ours []string) bool {
 	if len(host) == 0 || len(host) > 300 {
 		return false
 	}
@@ -43,7 +43,7 @@ func (s *Server) knownHost(host string) bool {
 		return true
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	return name == "localhost" || slices.Contains(s.hosts, name)
+	return name == "localhost" || slices.Contains(ours, name)
 }
 
 func lowerAll(names []string) []string {
@@ -62,8 +62,8 @@ var errBadOrigin = fault.New(fault.Forbidden, "BadOrigin", fault.T(
 
 // sameOrigin refuses what another origin's page made a browser send. Whatever carries a cookie
 // and changes something must say where it comes from: browsers always do.
-func (c *call) sameOrigin(mustSay bool) error {
-	origin, site := c.r.Header.Get("Origin"), c.r.Header.Get("Sec-Fetch-Site")
+func sameOrigin(r *http.Request, mustSay bool) error {
+	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 	if site != "" && site != "same-origin" && site != "none" {
 		return errBadOrigin
 	}
@@ -74,11 +74,11 @@ func (c *call) sameOrigin(mustSay bool) error {
 		return nil
 	}
 	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || !strings.EqualFold(u.Host, c.r.Host) {
+	if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
 		return errBadOrigin
 	}
 	// In front of plain HTTP there may be a proxy that speaks HTTPS; behind our own TLS nothing else is us.
-	if u.Scheme != "https" && (u.Scheme != "http" || c.r.TLS != nil) {
+	if u.Scheme != "https" && (u.Scheme != "http" || r.TLS != nil) {
 		return errBadOrigin
 	}
 	return nil
@@ -94,15 +94,16 @@ func cookieName(r *http.Request) string {
 	return "fermi_session"
 }
 
-func (c *call) setCookie(secret string, seconds int) {
+// setCookie has the browser keep a session, or forget it.
+func setCookie(c *call, secret string, seconds int) {
 	http.SetCookie(c.w, &http.Cookie{
 		Name: cookieName(c.r), Value: secret, Path: "/", MaxAge: seconds,
 		HttpOnly: true, Secure: c.r.TLS != nil, SameSite: http.SameSiteStrictMode,
 	})
 }
 
-func (c *call) cookie() string {
-	if cookie, err := c.r.Cookie(cookieName(c.r)); err == nil {
+func cookieOf(r *http.Request) string {
+	if cookie, err := r.Cookie(cookieName(r)); err == nil {
 		return cookie.Value
 	}
 	return ""

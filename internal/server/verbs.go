@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,72 +15,56 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
+// verbs serves what people do with a training task, and ask about it.
+type verbs struct {
+	*desk
+	writer  *writer
+	history history.History
+	events  *events
+	live    taskLive
+}
+
+func newVerbs(d *desk, w *writer, e *events, live taskLive) *verbs {
+	return &verbs{desk: d, writer: w, history: d.finder.history, events: e, live: live}
+}
+
 type cloneBody struct {
 	Name        string `json:"name,omitempty"`
 	DisplayName string `json:"displayName,omitempty"`
 }
 
-// taskRoutes are the verbs that only training tasks have.
-func (s *Server) taskRoutes(reg *schemas) []*route {
+// routes are the verbs that only training tasks have.
+func (s *verbs) routes(reg *schemas) []*route {
 	row := api.MustInfo(api.KindTrainingTask)
 	one := prefix + "/" + row.Plural + "/{name}"
 	both := []param{paramProject, paramRevision}
-	task := reg.kind(row)
-	output := schemaOf[outputFile](reg)
-	read := func(verb, id, summary string, query []param, data *huma.Schema, h handler) *route {
-		return &route{method: http.MethodGet, path: one + "/" + verb, id: id, summary: summary, tag: row.Plural, kind: row.Kind, query: query, data: data, handle: h}
-	}
-	logs := read("logs", "readTaskLog", "The log, as text or as Server-Sent Events.", logParams, nil, s.logs)
-	logs.look = "read-log"
-	logs.media, logs.events = "text/plain "+mediaEvents, logEvents(reg)
-	bytesOf := read("outputs/{path...}", "readTaskOutput", "The bytes of one output; ranges are served.", both, nil, s.readOutput)
-	bytesOf.media, bytesOf.look = "application/octet-stream", "read-output"
-	return append(append(s.probeRoutes(reg, row, one), s.importRoutes(reg, row, one)...), []*route{
+	return append(s.probeRoutes(reg, row, one), []*route{
 		{
 			method: http.MethodPost, path: one + "/stop", id: "stopTask", summary: "Ask the task to end; it keeps its outputs.", tag: row.Plural,
-			kind: row.Kind, verb: "stop", query: []param{paramProject, paramForce}, data: task, handle: s.stopTask,
+			kind: row.Kind, verb: "stop", query: []param{paramProject, paramForce}, data: reg.kind(row), handle: s.stopTask,
 		},
 		{
 			method: http.MethodPost, path: one + "/clone", id: "cloneTask", summary: "Submit the same work again.", tag: row.Plural,
 			kind: row.Kind, verb: "clone", query: []param{paramProject, paramDryRun}, data: schemaOf[submitted](reg),
-			body: &bodySpec{schema: schemaOf[cloneBody](reg), media: []string{"application/json"}}, handle: s.cloneTask,
+			body: &bodySpec{schema: schemaOf[cloneBody](reg), media: jsonMedia}, handle: s.cloneTask,
 		},
 		s.moveRoute(reg, row, one),
-		s.restoreRoute(reg, row, one), s.pinRoute(reg, row, one), s.verifyRoute(reg, row, one), s.imageRoute(row, one),
-		logs,
-		read("events", "listTaskEvents", "What happened to the task.", append(eventPage, both...), eventsSchema(reg), s.taskEvents),
-		read("why", "explainTask", "Why the task is where it is.", both, schemaOf[Explanation](reg), s.why),
-		read("replicas", "listTaskReplicas", "Where its replicas run or ran.", both, object([]string{"items"}, map[string]*huma.Schema{"items": listOf(schemaOf[ReplicaView](reg))}), s.replicas),
-		read("checkpoints", "listTaskCheckpoints", "What of its ranks' states outlives them.", both, checkpointsSchema(reg), s.checkpoints),
-		read("outputs", "listTaskOutputs", "The files the task left.", append([]param{
-			{name: "limit", form: formInt, min: 1, max: 10000, fallback: "10000"}, {name: "cursor", doc: "next of the page before."},
-		}, both...), page(output), s.listOutputs),
-		bytesOf,
+		readRoute("events", "listTaskEvents", "What happened to the task.", append(eventPage, both...), eventsSchema(reg), s.taskEvents),
+		readRoute("why", "explainTask", "Why the task is where it is.", both, schemaOf[Explanation](reg), s.why),
+		readRoute("replicas", "listTaskReplicas", "Where its replicas run or ran.", both, object([]string{"items"}, map[string]*huma.Schema{"items": listOf(schemaOf[ReplicaView](reg))}), s.replicas),
 	}...)
 }
 
-// task finds the task a path names.
-func (s *Server) task(ctx context.Context, c *call) (found, *api.TrainingTask, error) {
-	name := c.r.PathValue("name")
-	c.note.kind, c.note.name = api.KindTrainingTask, clip(name, 128)
-	f, err := s.resolve(ctx, c, api.MustInfo(api.KindTrainingTask), name)
-	if err != nil {
-		return found{}, nil, err
+// readRoute is a question about a task.
+func readRoute(verb, id, summary string, query []param, data *huma.Schema, h handler) *route {
+	row := api.MustInfo(api.KindTrainingTask)
+	return &route{
+		method: http.MethodGet, path: prefix + "/" + row.Plural + "/{name}/" + verb, id: id, summary: summary, tag: row.Plural,
+		kind: row.Kind, query: query, data: data, handle: h,
 	}
-	c.note.about(f.object)
-	return f, f.object.(*api.TrainingTask), nil
 }
 
-// taskToChange is task, and the caller may change it.
-func (s *Server) taskToChange(ctx context.Context, c *call) (found, *api.TrainingTask, error) {
-	f, task, err := s.task(ctx, c)
-	if err != nil {
-		return found{}, nil, err
-	}
-	return f, task, s.mayWrite(ctx, c.who, task)
-}
-
-func (s *Server) stopTask(ctx context.Context, c *call) (*reply, error) {
+func (s *verbs) stopTask(ctx context.Context, c *call) (*reply, error) {
 	f, task, err := s.taskToChange(ctx, c)
 	if err != nil {
 		return nil, err
@@ -92,7 +74,7 @@ func (s *Server) stopTask(ctx context.Context, c *call) (*reply, error) {
 		c.note.skip = true
 		return over, nil
 	}
-	if err := c.freeOf(task); err != nil {
+	if err := freeOf(c, task); err != nil {
 		return nil, err
 	}
 	c.note.before(task)
@@ -115,11 +97,11 @@ func (s *Server) stopTask(ctx context.Context, c *call) (*reply, error) {
 		return over, nil
 	}
 	c.note.after(next)
-	s.tell(c, next, "StopRequested", fault.T("A stop was asked for.", "已请求停止。"))
+	c.tell(next, "StopRequested", fault.T("A stop was asked for.", "已请求停止。"))
 	return &reply{message: fault.T("The task is stopping", "任务正在停止"), data: next, revision: rev}, nil
 }
 
-func (s *Server) cloneTask(ctx context.Context, c *call) (*reply, error) {
+func (s *verbs) cloneTask(ctx context.Context, c *call) (*reply, error) {
 	_, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
@@ -137,35 +119,16 @@ func (s *Server) cloneTask(ctx context.Context, c *call) (*reply, error) {
 	if from := task.Status.From; from != nil && task.Spec.Checkpoint.From.Upload { // nobody need upload it again
 		next.Spec.Checkpoint.From = &api.CheckpointFrom{Task: task.Meta.ID, Step: from.Step}
 	}
-	return s.make(ctx, c, next)
+	return s.writer.make(ctx, c, next)
 }
 
-// readJSON reads a small, strict and optional JSON body; fields are those it may have.
-func (c *call) readJSON(into any, fields string) error {
-	data, err := c.readBody(64 << 10)
-	if err != nil || len(data) == 0 {
-		return err
-	}
-	return strictly(data, into, fields)
-}
-
-func strictly(data []byte, into any, fields string) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil || dec.More() {
-		return fault.New(fault.Invalid, "BadBody", fault.T(
-			"The body is not the JSON object expected here; fields: %s.", "请求体不是此处要求的 JSON 对象；可用字段：%s。", fields)).Because(err)
-	}
-	return nil
-}
-
-func (s *Server) why(ctx context.Context, c *call) (*reply, error) {
+func (s *verbs) why(ctx context.Context, c *call) (*reply, error) {
 	f, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if s.Live != nil && !f.archived && !task.Status.Phase.Finished() {
-		e, err := s.Live.Why(ctx, task)
+	if s.live != nil && !f.archived && !task.Status.Phase.Finished() {
+		e, err := s.live.Why(ctx, task)
 		if err == nil {
 			e, err = s.withoutOthers(ctx, c, e)
 		}
@@ -196,18 +159,18 @@ func written(task *api.TrainingTask) Explanation {
 	return e
 }
 
-func (s *Server) replicas(ctx context.Context, c *call) (*reply, error) {
+func (s *verbs) replicas(ctx context.Context, c *call) (*reply, error) {
 	f, task, err := s.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var items []ReplicaView
-	if s.Live != nil && !f.archived {
-		if items, err = s.Live.Replicas(ctx, task.Meta.ID); err != nil && !fault.Is(err, fault.NotFound) {
+	if s.live != nil && !f.archived {
+		if items, err = s.live.Replicas(ctx, task.Meta.ID); err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
 	}
-	rows, err := s.History.UsageOf(ctx, task.Meta.ID)
+	rows, err := s.history.UsageOf(ctx, task.Meta.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -258,4 +221,12 @@ func momentOf(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+func (s *verbs) taskEvents(ctx context.Context, c *call) (*reply, error) {
+	_, task, err := s.task(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.events.of(ctx, c, history.EventQuery{ObjectID: task.Meta.ID})
 }

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// face takes requests to their routes: it checks host, caller, query and body type, calls the handler, answers, and
+// has the audit written. Safe for concurrent use.
+type face struct {
+	door     *door
+	auditor  *auditor
+	meters   *meters
+	log      *slog.Logger
+	clock    clock.Clock
+	hosts    []string // names of this server beside localhost, in lower case
+	contact  func() error
+	now      func(context.Context) (int64, error)
+	stall    time.Duration
+	patience time.Duration // with a usual request
+	pages    *console
+	mux      *http.ServeMux
+	routes   []*route
+	doc      func() ([]byte, error) // the OpenAPI document, written when first asked for
+}
+
+// build registers every route with the mux and the document. all gives the routes, and names their types to the document.
+func (s *face) build(version string, all func(reg *schemas) []*route) {
+	s.mux = http.NewServeMux()
+	cfg := huma.Config{OpenAPI: newDocument(version), Formats: huma.DefaultFormats, DefaultFormat: "application/json"}
+	h := humago.New(s.mux, cfg)
+	spec := h.OpenAPI()
+	reg := newSchemas(spec.Components.Schemas)
+	spec.Components.Responses = map[string]*huma.Response{refusedName: {
+		Description: "Refused, with the reason.",
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}},
+	}}
+	s.routes = all(reg)
+	for _, rt := range s.routes {
+		op := rt.operation()
+		shown := *op
+		shown.Path = strings.ReplaceAll(op.Path, "...}", "}")
+		spec.AddOperation(&shown)
+		h.Adapter().Handle(op, func(hc huma.Context) {
+			r, w := humago.Unwrap(hc)
+			s.dispatch(rt, w, r)
+		})
+	}
+	s.mux.HandleFunc("/", s.other)
+	s.doc = sync.OnceValues(spec.MarshalJSON)
+}
+
+// ServeHTTP is the outermost layer: it refuses what the mux would answer in another shape.
+func (s *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	secure(h)
+	h.Add("Vary", "Accept-Language")
+	h.Set("Content-Language", language(r.Header.Get("Accept-Language")))
+	if !knownHost(r.Host, s.hosts) {
+		s.newCall(w, r, nil).refuse(errBadHost)
+		return
+	}
+	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path || r.Method == http.MethodConnect {
+		s.unknown(w, r)
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+func (s *face) newCall(w http.ResponseWriter, r *http.Request, rt *route) *call {
+	return newCall(w, r, rt, s.clock, s.stall)
+}
+
+// other answers what no route of the API answers: files and pages of the console, and otherwise
+// that nothing is there.
+func (s *face) other(w http.ResponseWriter, r *http.Request) {
+	if s.pages == nil || !s.pages.serve(w, r) {
+		s.unknown(w, r)
+	}
+}
+
+// unknown answers for paths and methods nobody serves.
+func (s *face) unknown(w http.ResponseWriter, r *http.Request) {
+	c := s.newCall(w, r, nil)
+	var allowed []string
+	names := math.MaxInt // a path of its own comes before one that a name could make: placements/preview
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := s.mux.Handler(probe); pattern != "/" && pattern != "" && method != r.Method {
+			switch n := strings.Count(pattern, "{"); {
+			case n < names:
+				names, allowed = n, []string{method}
+			case n == names:
+				allowed = append(allowed, method)
+			}
+		}
+	}
+	if len(allowed) == 0 || r.URL.Path != path.Clean(r.URL.Path) {
+		c.refuse(fault.New(fault.NotFound, "UnknownRoute", fault.T(
+			"There is nothing at %s.", "%s 不存在。", clip(r.URL.Path, 200))).WithHint(fault.T(
+			"All routes are listed in /api/v1/openapi.json.", "全部接口见 /api/v1/openapi.json。")))
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	c.refuseAs(fault.New(fault.Invalid, "MethodNotAllowed", fault.T(
+		"%s cannot be used here; allowed: %s.", "此处不能使用 %s，允许：%s。", clip(r.Method, 20), strings.Join(allowed, ", "))),
+		http.StatusMethodNotAllowed)
+}
+
+// dispatch checks, calls the handler, answers, and writes the audit.
+func (s *face) dispatch(rt *route, w http.ResponseWriter, r *http.Request) {
+	start := s.clock.Now()
+	c := s.newCall(w, r, rt)
+	defer func() { s.meters.count(rt, c.status, s.clock.Now().Sub(start)) }()
+	defer s.recovered(c)
+	rep, err := s.run(r.Context(), c)
+	if err != nil {
+		s.fail(c, err)
+	} else if rep != nil {
+		s.auditor.remember(c, "ok")
+		c.answer(rep)
+	}
+	s.log.Debug("request", "method", r.Method, "route", rt.path, "status", c.status, "ip", c.ip, "request", c.request)
+}
+
+func (s *face) run(ctx context.Context, c *call) (*reply, error) {
+	if !c.route.open {
+		if s.contact != nil {
+			if err := s.contact(); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.door.admit(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	q, err := parseQuery(c.r.URL.RawQuery, c.route.query)
+	if err != nil {
+		return nil, err
+	}
+	c.q = q
+	if err := c.mediaKnown(); err != nil {
+		return nil, err
+	}
+	if c.route.media == "" && !c.route.long {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.patience)
+		defer cancel()
+	}
+	if err := c.readFresh(ctx, s.now); err != nil {
+		return nil, err
+	}
+	return c.route.handle(ctx, c)
+}
+
+// fail answers with a fault, or cuts the connection where an answer has begun.
+func (s *face) fail(c *call, err error) {
+	e := fault.From(err)
+	switch {
+	case c.r.Context().Err() != nil: // the client left
+	case c.route.path == "/readyz": // somebody polls; the answer says it
+	case e.Reason == "CutOff": // the store says it, once
+	case e.Code == fault.Internal:
+		s.log.Error("request failed", "method", c.r.Method, "route", c.route.path, "request", c.request, "error", err)
+	case e.Code.HTTP() >= 500:
+		s.log.Warn("request failed", "method", c.r.Method, "route", c.route.path, "request", c.request, "error", err)
+	}
+	s.auditor.rememberRefusal(c, e)
+	if c.begun() {
+		panic(http.ErrAbortHandler)
+	}
+	c.refuse(e)
+}
+
+// recovered turns a panic into an answer; the process lives on.
+func (s *face) recovered(c *call) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p)
+	}
+	s.log.Error("panic in a handler", "route", c.route.path, "panic", p, "stack", string(debug.Stack()))
+	if c.begun() {
+		panic(http.ErrAbortHandler)
+	}
+	c.refuse(fault.New(fault.Internal, "Internal", fault.T("Something went wrong on our side.", "系统内部错误。")))
+}

@@ -1,0 +1,87 @@
+package server
+
+import (
+	"context"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
+)
+
+// users gives the hooks of users.
+type users struct{ truth *truth }
+
+func newUsers(t *truth) *users { return &users{truth: t} }
+
+// hooks is the row of User.
+func (s *users) hooks() *hooks {
+	return &hooks{
+		kind: api.KindUser,
+		access: kindAccess{
+			read: readOwn, write: writeAdmins,
+			mine: func(w *caller, o api.Object) bool { return o.GetMeta().Name == w.name() },
+		},
+		read: reading{example: map[string]any{"metadata": map[string]any{"displayName": "林"}, "spec": map[string]any{"role": "member"}}},
+		fresh: func(o api.Object, _ *caller) error {
+			o.(*api.User).Status = api.UserStatus{}
+			return nil
+		},
+		change: func(ctx context.Context, _ *call, a *alteration) func() error {
+			next, current := a.next.(*api.User), a.current.(*api.User)
+			next.Spec = a.given.(*api.User).Spec
+			if next.Spec.Disabled && !current.Spec.Disabled {
+				next.Status.SignOuts++ // sessions don't come back with the user
+			}
+			return func() (err error) {
+				a.guards, err = s.keepAdmin(ctx, current, next)
+				return err
+			}
+		},
+		present: presenting{hide: func(o api.Object) api.Object { return withoutPassword(o.(*api.User)) }},
+		remove:  removing{unused: s.unused},
+	}
+}
+
+// unused refuses a user who has tokens or tasks, or is the last admin.
+func (s *users) unused(ctx context.Context, o api.Object, rev int64) ([]store.Op, error) {
+	name := o.GetMeta().Name
+	if err := s.truth.noneOf(ctx, api.KindToken, "", rev, func(x api.Object) bool {
+		t := x.(*api.Token)
+		return t.Spec.User == name && t.Spec.Use == "" // sessions end with their user
+	}); err != nil {
+		return nil, err
+	}
+	if err := s.truth.noneOf(ctx, api.KindTrainingTask, "", rev, func(x api.Object) bool { return x.GetMeta().Owner == name }); err != nil {
+		return nil, err
+	}
+	return s.keepAdmin(ctx, o.(*api.User), nil)
+}
+
+func activeAdmin(u *api.User) bool {
+	return u != nil && u.Spec.Role == api.RoleAdmin && !u.Spec.Disabled
+}
+
+// keepAdmin makes sure that an admin is left when this one changes (next nil: goes): another one
+// is found and must hold still at the commit, so that two cannot remove each other.
+func (s *users) keepAdmin(ctx context.Context, current, next *api.User) ([]store.Op, error) {
+	if !activeAdmin(current) || activeAdmin(next) {
+		return nil, nil
+	}
+	snap, err := s.truth.List(ctx, api.KindUser, "", current.Meta.Revision)
+	if err != nil {
+		return nil, err
+	}
+	var other *api.User
+	snap.Ascend("", func(o api.Object) bool {
+		if u := o.(*api.User); u.Meta.ID != current.Meta.ID && activeAdmin(u) {
+			other = u
+		}
+		return other == nil
+	})
+	if other == nil {
+		return nil, fault.New(fault.Conflict, "LastAdmin", fault.T(
+			"%s is the last admin.", "%s 是最后一个管理员。", current.Meta.Name)).WithHint(fault.T(
+			"Make another admin first.", "请先设置另一个管理员。"))
+	}
+	return []store.Op{store.Unchanged(api.KeyOf(other), other.Meta.Revision)}, nil
+}
