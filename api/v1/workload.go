@@ -20,15 +20,12 @@ type Workload struct {
 	Kind     Kind
 	Meta     *Meta
 	Queue    string
-	Priority int // larger wins; that of its kind's class when its user said nothing
+	Priority int    // larger wins; that of its kind's class when its user said nothing
+	Class    string // that its user named; "": none
 	Roles    []Role
 	Phase    Phase
-	Reason   string // why it is in that phase: for programs, then for people
-	Message  fault.Text
 	// Attempt numbers the sets of replicas; 0: none was started yet.
 	Attempt int
-	// Alone are the roles that have attempts of their own.
-	Alone []RoleStatus
 	// Stop says that somebody wants it to end, or to go.
 	Stop bool
 	// Held says that it may not start yet for a reason that no place would change.
@@ -55,6 +52,9 @@ type Wish struct {
 
 // Ran is what became of it so far.
 type Ran struct {
+	Reason                          string // why it is in its phase: for programs, then for people
+	Message                         fault.Text
+	Alone                           []RoleStatus // roles that have attempts of their own
 	PlacedAt, StartedAt, FinishedAt *time.Time
 	Zones                           []string
 }
@@ -65,30 +65,6 @@ type Program struct {
 	Parameters  map[string]any
 	Code        *Code
 	Credentials []CredentialRef
-}
-
-// WorkStatus is the status of work that is started, kept running and started again as a whole. Kinds that
-// have more to say embed it.
-type WorkStatus struct {
-	Phase   Phase      `json:"phase,omitempty"`
-	Reason  string     `json:"reason,omitempty" doc:"Machine-readable: why it is in this phase."`
-	Message fault.Text `json:"message,omitzero"`
-	// Attempt numbers the sets of replicas; it only grows. 0: none was started yet.
-	Attempt int `json:"attempt,omitempty"`
-	// Restarts are the times of restarts within the policy's window.
-	Restarts   []time.Time  `json:"restarts,omitempty"`
-	PlacedAt   *time.Time   `json:"placedAt,omitempty"`
-	StartedAt  *time.Time   `json:"startedAt,omitempty"`
-	FinishedAt *time.Time   `json:"finishedAt,omitempty"`
-	Replicas   ReplicaCount `json:"replicas,omitzero"`
-	ExitCode   *int         `json:"exitCode,omitempty"`
-	Zones      []string     `json:"zones,omitempty" doc:"Where it runs or ran."`
-}
-
-// Show puts a status into a view.
-func (s *WorkStatus) Show(w *Workload) {
-	w.Phase, w.Reason, w.Message, w.Attempt = s.Phase, s.Reason, s.Message, s.Attempt
-	w.Ran = Ran{s.PlacedAt, s.StartedAt, s.FinishedAt, s.Zones}
 }
 
 // WorkloadOf is the view of an object; ok is false for kinds that don't run.
@@ -128,9 +104,9 @@ func (w *Workload) Spares() (n int) {
 
 // AttemptOf is the number in the names of a role's replicas.
 func (w *Workload) AttemptOf(role string) int {
-	for i := range w.Alone {
-		if w.Alone[i].Name == role {
-			return w.Alone[i].Attempt
+	for i := range w.Ran.Alone {
+		if w.Ran.Alone[i].Name == role {
+			return w.Ran.Alone[i].Attempt
 		}
 	}
 	return w.Attempt
@@ -182,14 +158,14 @@ func KindOfID(id string) (Kind, bool) {
 func (t *TrainingTask) Workload() Workload {
 	s := &t.Spec
 	w := Workload{
-		Kind: KindTrainingTask, Meta: &t.Meta, Queue: s.Queue, Priority: DefaultPriority(KindTrainingTask), Roles: s.Roles,
-		Phase: t.Status.Phase, Reason: t.Status.Reason, Message: t.Status.Message, Attempt: t.Status.Attempt, Alone: t.Status.Roles,
+		Kind: KindTrainingTask, Meta: &t.Meta, Queue: s.Queue, Priority: DefaultPriority(KindTrainingTask), Class: s.PriorityClass, Roles: s.Roles,
+		Phase: t.Status.Phase, Attempt: t.Status.Attempt,
 		Stop: s.Stop || t.Meta.DeletedAt != nil, Held: t.AwaitsCheckpoint(), Lends: t.Lends(),
 		Wish: Wish{
 			Zones: s.Zones, Topology: s.Topology, ExpectedTime: s.ExpectedTime, Deadline: s.Deadline, Deferrable: s.Deferrable,
 			Preemptible: s.Preemptible, Inside: s.Inside, Fixed: s.Zones != nil && s.Zones.SurviveZoneLoss,
 		},
-		Ran:     Ran{t.Status.PlacedAt, t.Status.StartedAt, t.Status.FinishedAt, t.Status.Zones},
+		Ran:     Ran{t.Status.Reason, t.Status.Message, t.Status.Roles, t.Status.PlacedAt, t.Status.StartedAt, t.Status.FinishedAt, t.Status.Zones},
 		Program: Program{s.Framework, s.HyperParameters, s.Code, s.Credentials},
 	}
 	if s.Priority != nil {

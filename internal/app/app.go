@@ -25,10 +25,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/node"
-	"github.com/fermi-cluster/fermi/internal/control/orphan"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/control/train"
+	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/control/zone"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/localengine"
@@ -109,9 +109,7 @@ type part struct {
 	admitted chan struct{}
 	place    *placement.Controller
 	could    *placement.Possible
-	train    *train.Controller
-	works    []Controller // of all kinds of work, train among them
-	orphans  *orphan.Controller
+	crew     crew // the controllers of all kinds of work
 	nodes    *node.Controller
 	zones    *zone.Controller
 	api      *server.Server
@@ -220,7 +218,7 @@ func (p *part) assemble() (err error) {
 	p.hub = link.NewHub(link.HubConfig{
 		Keep: p.stored.keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
 		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
 	})
 	if err := p.openPeers(); err != nil {
@@ -235,7 +233,7 @@ func (p *part) assemble() (err error) {
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
-	p.train = train.New(train.Config{
+	p.crew.train = train.New(train.Config{
 		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.roomForSave,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
@@ -245,7 +243,10 @@ func (p *part) assemble() (err error) {
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 		Recoveries: telemetry.NewRecoveries(cfg.Registry),
 	})
-	p.assembleWork()
+	p.crew.assemble(work.Config{
+		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
+		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
+	})
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
 		Version: cfg.Version, Launchers: p.launchers,
@@ -338,7 +339,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	if err := tenant.Grant(ctx, p.store, epoch); err != nil { // before anybody is refused what their project uses
 		return err
 	}
-	if n, err := placement.TakeOver(ctx, p.store, epoch); err != nil {
+	if n, err := store.TakeOver(ctx, p.store, epoch); err != nil {
 		return err
 	} else if n > 0 {
 		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
@@ -352,7 +353,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
 		OnChange: func(o engine.Observation) {
 			p.nodes.Changed(o)
-			p.noticed(o.TaskID, o.Name)
+			p.crew.Notify(o.TaskID, o.Name)
 		},
 		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network, DeviceFiles: deviceFiles,
 		ImageUID: p.imageUID(ctx), Folders: p.cfg.Folders,
@@ -382,10 +383,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		defer p.hub.Lead(0)
 		var c run.Group
 		c.Add("placement", func(ctx context.Context) error { return p.place.Run(ctx, epoch) })
-		for _, w := range p.works {
-			c.Add("work", func(ctx context.Context) error { return w.Run(ctx, epoch) })
-		}
-		c.Add("orphans", func(ctx context.Context) error { return p.orphans.Run(ctx, epoch) })
+		c.Add("work", func(ctx context.Context) error { return p.crew.Run(ctx, epoch) })
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)
@@ -413,7 +411,7 @@ func (p *part) notify(taskID string, name engine.Name) {
 	if e := p.engine.Load(); e != nil {
 		e.Poke(name)
 	}
-	p.noticed(taskID, name)
+	p.crew.Notify(taskID, name)
 }
 
 func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {

@@ -85,7 +85,7 @@ func (l *live) Why(ctx context.Context, t api.Work) (server.Explanation, error) 
 		return out, nil
 	}
 	w := t.Workload()
-	out := server.Explanation{Reason: w.Reason, Message: w.Message}
+	out := server.Explanation{Reason: w.Ran.Reason, Message: w.Ran.Message}
 	if why, ok := l.place.Smaller(t); ok {
 		out.Evidence = append(out.Evidence, why)
 	}
@@ -157,7 +157,7 @@ func (l *live) Probe(ctx context.Context, t *api.TrainingTask, wish server.Fault
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
 	defer cancel()
-	p, err := l.train.Probe(ctx, t, wish.Rank, wish.Kind)
+	p, err := l.crew.train.Probe(ctx, t, wish.Rank, wish.Kind)
 	return server.ProbeView{
 		Rank: wish.Rank, Kind: wish.Kind, Replica: string(p.Replica), Node: p.Node, Generation: p.Generation, At: p.At, Text: p.Text,
 	}, err

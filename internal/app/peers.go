@@ -101,15 +101,14 @@ func (p *part) workByID(ctx context.Context, id string) (api.Work, error) {
 	return o, err
 }
 
-// taskByID is workByID where only a training task will do.
-func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, error) {
-	work, err := p.workByID(ctx, id)
+// asTask is work where only a training task will do.
+func asTask(work api.Work, err error) (*api.TrainingTask, error) {
 	if err != nil {
 		return nil, err
 	}
 	task, ok := work.(*api.TrainingTask)
 	if !ok {
-		return nil, fault.New(fault.NotFound, "NotFound", fault.T("%s is no training task.", "%s 不是训练任务。", id))
+		return nil, fault.New(fault.NotFound, "NotFound", fault.T("%s is no training task.", "%s 不是训练任务。", work.GetMeta().ID))
 	}
 	return task, nil
 }
@@ -171,7 +170,7 @@ func (p *part) answerProbe(ctx context.Context, taskID string, body []byte) (any
 	if err := json.Unmarshal(body, &wish); err != nil {
 		return nil, err
 	}
-	task, err := p.taskByID(ctx, taskID)
+	task, err := asTask(p.workByID(ctx, taskID))
 	if err != nil {
 		return nil, err
 	}
@@ -193,17 +192,14 @@ func (p *part) answerMove(ctx context.Context, taskID string, body []byte) (any,
 	return moveAnswer{m, refusedBy(err)}, nil
 }
 
-// answerPreview is for work of a kind; servers that knew one kind did not say which.
-func (p *part) answerPreview(ctx context.Context, kind api.Kind, body []byte) (api.Preview, error) {
+// workIn reads work of a kind; servers that knew one kind did not say which.
+func workIn(kind api.Kind, body []byte) (api.Work, error) {
 	info, ok := api.InfoOf(cmp.Or(kind, api.KindTrainingTask))
 	if !ok || info.Class == "" {
-		return api.Preview{}, fault.New(fault.Invalid, "UnknownKind", fault.T("There is no kind of work %q.", "不存在名为 %q 的工作负载类型。", kind))
+		return nil, fault.New(fault.Invalid, "UnknownKind", fault.T("There is no kind of work %q.", "不存在名为 %q 的工作负载类型。", kind))
 	}
-	o := info.New()
-	if err := json.Unmarshal(body, o); err != nil {
-		return api.Preview{}, err
-	}
-	return (*live)(p).Preview(ctx, o.(api.Work))
+	o := info.New().(api.Work)
+	return o, json.Unmarshal(body, o)
 }
 
 // answer is what the leader tells another server.
@@ -229,7 +225,10 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 	case askShare:
 		out, err = (*live)(p).Share(ctx, about)
 	case askPreview:
-		out, err = p.answerPreview(ctx, api.Kind(about), body)
+		var work api.Work
+		if work, err = workIn(api.Kind(about), body); err == nil {
+			out, err = (*live)(p).Preview(ctx, work)
+		}
 	case askProbe:
 		out, err = p.answerProbe(ctx, about, body)
 	case askMove:

@@ -1,31 +1,19 @@
 package app
 
 import (
-	"context"
-	"strings"
-
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/orphan"
+	"github.com/fermi-cluster/fermi/internal/control/train"
 	"github.com/fermi-cluster/fermi/internal/control/work"
-	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/store"
+	"github.com/fermi-cluster/fermi/internal/server"
 )
 
-// Controller keeps one kind of work true.
-type Controller interface {
-	// Run works until ctx, which ends with the leadership, ends.
-	Run(ctx context.Context, epoch store.Epoch) error
-	// Notify says that something about a replica changed; false: its owner is not of this kind, or gone. It never
-	// blocks.
-	Notify(owner string, name engine.Name) bool
-}
-
-// Work is a kind of work as a program brings it: its row in the table of kinds, and who carries it out.
+// Work is a kind of work as a program brings it: its row in the table of kinds, its door, and who carries it out.
 type Work struct {
-	Row api.KindInfo
+	Row  api.KindInfo
+	Door server.WorkRow
 	// New makes its controller of what all have; it sets the rules.
-	New func(work.Config) Controller
+	New func(work.Config) work.Keeper
 }
 
 // further are kinds of work beside training tasks.
@@ -33,29 +21,24 @@ var further []Work
 
 // Register adds a kind of work, before anything is served or asked.
 func Register(w Work) {
+	w.Door.Kind = w.Row.Kind
 	api.Register(w.Row)
+	server.Register(w.Door)
 	further = append(further, w)
 }
 
-// assembleWork makes the controllers of all kinds of work, and the sweep behind them.
-func (p *part) assembleWork() {
-	p.works = []Controller{p.train}
-	for _, w := range further {
-		p.works = append(p.works, w.New(work.Config{
-			Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real,
-			Log: p.cfg.Log.With("part", strings.ToLower(string(w.Row.Kind))), EraseBytes: p.eraseBytes, UID: p.uid, Folders: p.tenants.Folders,
-			ArchiveAfter: p.cfg.ArchiveAfter, Workers: 8,
-		}))
-	}
-	p.orphans = orphan.New(orphan.Config{Store: p.store, Engine: (*current)(p), Clock: clock.Real, Log: p.cfg.Log.With("part", "orphan")})
+// crew are the controllers of all kinds of work; training is asked for more than its turns.
+type crew struct {
+	*work.Crew
+	train *train.Controller
 }
 
-// noticed hands a replica's news to whose it is; nobody's are swept.
-func (p *part) noticed(owner string, name engine.Name) {
-	for _, w := range p.works {
-		if w.Notify(owner, name) {
-			return
-		}
+// assemble adds the further kinds to training, and the sweep behind all.
+func (c *crew) assemble(cfg work.Config) {
+	all, log := []work.Keeper{c.train}, cfg.Log
+	for _, w := range further {
+		cfg.Log = log.With("part", w.Row.Singular)
+		all = append(all, w.New(cfg))
 	}
-	p.orphans.Notify(owner)
+	c.Crew = work.NewCrew(orphan.New(orphan.Config{Store: cfg.Store, Engine: cfg.Engine, Clock: cfg.Clock, Log: log.With("part", "orphan")}), all...)
 }

@@ -34,8 +34,11 @@ func assemble(cfg Config) (*Server, error) {
 	})
 	previews := newPreviews(writer, gate, cfg.Live)
 
+	left := &leftovers{logs: cfg.Logs, blob: cfg.Blob, saved: cfg.Checkpoints, stored: cfg.Stored}
+	works := &works{gate: gate, desk: desk, left: left, events: events, live: cfg.Live}
+
 	err := table.add(
-		taskHooks(gate, previews, desk, &leftovers{logs: cfg.Logs, blob: cfg.Blob, saved: cfg.Checkpoints, stored: cfg.Stored}),
+		taskHooks(gate, previews, desk, left),
 		placementHooks(),
 		zones.hooks(),
 		nodes.hooks(),
@@ -45,6 +48,11 @@ func assemble(cfg Config) (*Server, error) {
 		newTokens(truth, door, cfg.Clock, cfg.Random).hooks(),
 		newSecrets(truth, cfg.Box).hooks(),
 	)
+	for _, row := range further {
+		if err == nil {
+			err = table.add(works.hooks(row))
+		}
+	}
 	if err == nil {
 		err = table.complete()
 	}
@@ -67,6 +75,9 @@ func assemble(cfg Config) (*Server, error) {
 		routes := system.routes(reg)
 		for _, row := range api.Kinds {
 			routes = append(routes, objects.routes(row, reg)...)
+		}
+		for _, row := range further {
+			routes = append(routes, works.routes(reg, rules, row.Kind)...)
 		}
 		return slices.Concat(routes,
 			archives.routes(reg),

@@ -18,6 +18,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 var logParams = []param{
@@ -301,14 +302,14 @@ func (s *logs) untilDone(ctx context.Context, task *api.TrainingTask, done chan<
 }
 
 func (s *logs) finished(ctx context.Context, id string) bool {
-	o, err := s.truth.GetByID(ctx, api.KindTrainingTask, id, 0)
+	o, err := store.WorkByID(ctx, s.truth, id, 0)
 	if fault.Is(err, fault.NotFound) && s.truth.newest() > 0 {
-		o, err = s.truth.GetByID(ctx, api.KindTrainingTask, id, s.truth.newest())
+		o, err = store.WorkByID(ctx, s.truth, id, s.truth.newest())
 	}
 	if err != nil {
 		return fault.Is(err, fault.NotFound)
 	}
-	return o.(*api.TrainingTask).Status.Phase.Finished()
+	return o.Workload().Phase.Finished()
 }
 
 func (s *logs) handingOver(ctx context.Context, id string) bool {

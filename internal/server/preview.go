@@ -117,7 +117,7 @@ func (s *previews) wish(ctx context.Context, c *call, id string) (*api.TrainingT
 	if err := api.Prepare(task, s.writer.ids.Random); err != nil {
 		return nil, err
 	}
-	if err := s.gate.admit(ctx, c, &birth{object: task}, task, true); err != nil {
+	if err := s.gate.admitTask(ctx, c, &birth{object: task}, task, true); err != nil {
 		return nil, err
 	}
 	return task, nil

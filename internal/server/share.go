@@ -8,6 +8,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // routes say how queues stand.
@@ -84,7 +85,7 @@ func asWritten(share *api.QueueShare, q *api.Queue) {
 func (s *queues) nameTasks(ctx context.Context, who *caller, tasks []api.ShareTask) error {
 	for i := range tasks {
 		t := &tasks[i]
-		o, err := s.truth.GetByID(ctx, api.KindTrainingTask, t.ID, 0)
+		o, err := store.WorkByID(ctx, s.truth, t.ID, 0)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}

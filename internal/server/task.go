@@ -34,14 +34,14 @@ func taskHooks(g *gate, p *previews, d *desk, left *leftovers) *hooks {
 		},
 		fresh: freshTask,
 		references: func(ctx context.Context, c *call, o api.Object) error {
-			return g.references(ctx, c, o.(*api.TrainingTask))
+			return g.references(ctx, c, o.(api.Work))
 		},
 		admit: func(ctx context.Context, c *call, b *birth, dry bool) error {
 			t := b.object.(*api.TrainingTask)
 			if err := checkRecipe(t); err != nil {
 				return err
 			}
-			return g.admit(ctx, c, b, t, dry)
+			return g.admitTask(ctx, c, b, t, dry)
 		},
 		born: bearing{
 			message: fault.T("Training task created", "训练任务创建成功"),

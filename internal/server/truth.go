@@ -127,3 +127,44 @@ func (t *truth) noneOf(ctx context.Context, kind api.Kind, project string, rev i
 		"It is in use by the %s %q.", "仍被 %s %q 使用。", row.Singular, user.GetMeta().Name)).WithHint(fault.T(
 		"Delete or change what uses it first.", "请先删除或修改引用它的对象。"))
 }
+
+// eachWork visits all work of a project ("": of all), kind by kind, until visit says no.
+func (t *truth) eachWork(ctx context.Context, project string, rev int64, visit func(api.Work) bool) error {
+	for _, kind := range api.WorkKinds() {
+		snap, err := t.Store.List(ctx, kind, project, rev)
+		if err != nil {
+			return err
+		}
+		more := true
+		snap.Ascend("", func(o api.Object) bool {
+			more = visit(o.(api.Work))
+			return more
+		})
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// countWork is how much work of all kinds a project has.
+func (t *truth) countWork(ctx context.Context, project string) (n int, err error) {
+	for _, kind := range api.WorkKinds() {
+		snap, err := t.Store.List(ctx, kind, project, 0)
+		if err != nil {
+			return 0, err
+		}
+		n += snap.Len()
+	}
+	return n, nil
+}
+
+// noWork refuses with InUse when work of any kind refers to what is to go.
+func (t *truth) noWork(ctx context.Context, project string, rev int64, refers func(api.Workload) bool) error {
+	for _, kind := range api.WorkKinds() {
+		if err := t.noneOf(ctx, kind, project, rev, func(o api.Object) bool { return refers(o.(api.Work).Workload()) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/store"
 	money "github.com/fermi-cluster/fermi/sched/cost"
 )
 
@@ -212,11 +213,13 @@ func (s *usage) booksOf(ctx context.Context, zone string, span history.UsageSpan
 
 // taskName is "" for a task that was deleted.
 func (s *usage) taskName(ctx context.Context, id string) string {
-	if o, err := s.truth.GetByID(ctx, api.KindTrainingTask, id, 0); err == nil {
+	if o, err := store.WorkByID(ctx, s.truth, id, 0); err == nil {
 		return o.GetMeta().Name
 	}
-	if row, err := s.history.GetArchived(ctx, api.KindTrainingTask, "", id); err == nil {
-		return row.Object.GetMeta().Name
+	if kind, ok := api.KindOfID(id); ok {
+		if row, err := s.history.GetArchived(ctx, kind, "", id); err == nil {
+			return row.Object.GetMeta().Name
+		}
 	}
 	return ""
 }

@@ -51,7 +51,7 @@ func (s *users) unused(ctx context.Context, o api.Object, rev int64) ([]store.Op
 	}); err != nil {
 		return nil, err
 	}
-	if err := s.truth.noneOf(ctx, api.KindTrainingTask, "", rev, func(x api.Object) bool { return x.GetMeta().Owner == name }); err != nil {
+	if err := s.truth.noWork(ctx, "", rev, func(w api.Workload) bool { return w.Meta.Owner == name }); err != nil {
 		return nil, err
 	}
 	return s.keepAdmin(ctx, o.(*api.User), nil)

@@ -270,9 +270,18 @@ func (c *Controller) lenders(ctx context.Context, t *api.Workload) (out []api.Le
 
 // lender is one environment; ok is false where it does not run.
 func (c *Controller) lender(ctx context.Context, project, name string) (l api.Lender, slot api.Slot, ok bool, err error) {
-	t, err := c.lending(ctx, project, name)
-	if t == nil || err != nil {
-		return l, slot, false, err
+	var t *api.Workload
+	for _, kind := range api.WorkKinds() {
+		o, err := c.cfg.Store.Get(ctx, api.Key{Kind: kind, Project: project, Name: name}, 0)
+		if err := unlessMissing(err); err != nil {
+			return l, slot, false, err
+		}
+		if w, ok := api.WorkloadOf(o); ok && w.Lends {
+			t = &w
+		}
+	}
+	if t == nil {
+		return l, slot, false, nil
 	}
 	po, err := c.cfg.Store.Get(ctx, t.PlaceKey(), 0)
 	if err != nil {
@@ -284,23 +293,6 @@ func (c *Controller) lender(ctx context.Context, project, name string) (l api.Le
 	}
 	role := p.Roles[0].Role
 	return api.Lender{Task: name, TaskID: t.Meta.ID, Role: role, Attempt: t.AttemptOf(role)}, p.Roles[0].Slots[0], true, nil
-}
-
-// lending is the work of this name that lends its place; nil: there is none.
-func (c *Controller) lending(ctx context.Context, project, name string) (*api.Workload, error) {
-	for _, kind := range api.WorkKinds() {
-		o, err := c.cfg.Store.Get(ctx, api.Key{Kind: kind, Project: project, Name: name}, 0)
-		if err != nil {
-			if err = unlessMissing(err); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if w, ok := api.WorkloadOf(o); ok && w.Lends {
-			return &w, nil
-		}
-	}
-	return nil, nil
 }
 
 func unlessMissing(err error) error {

@@ -341,7 +341,7 @@ func demand(t *api.Workload) *sched.Workload {
 		}
 	}
 	// It lost its place to an operator, not to others: nobody of its priority goes before it.
-	w.Displaced = t.Phase == api.PhasePending && t.Reason == reasonDrained
+	w.Displaced = t.Phase == api.PhasePending && t.Ran.Reason == reasonDrained
 	if t.Attempt == 0 { // what has run once is not held back again
 		w.Defer = t.Wish.Deferrable
 	}

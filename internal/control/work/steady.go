@@ -17,14 +17,14 @@ type steady struct {
 	*Seen
 	now    time.Time
 	policy api.RestartPolicy
-	status api.WorkStatus
+	status Status
 	plan   Plan
 }
 
 // Steady is the judgement of work that is started, kept running and started again as a whole: pure,
 // level-triggered, running it twice changes nothing. Phases move as api.TaskPhases says. changed says that the
 // status has to be written, or the placement with it.
-func Steady(s *Seen, was *api.WorkStatus, policy *api.RestartPolicy, now time.Time) (status api.WorkStatus, plan Plan, changed bool) {
+func Steady(s *Seen, was *Status, policy *api.RestartPolicy, now time.Time) (status Status, plan Plan, changed bool) {
 	t := &steady{Seen: s, now: now, status: *was}
 	if policy != nil {
 		t.policy = *policy

@@ -1,4 +1,4 @@
-package placement_test
+package store_test
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
@@ -23,17 +22,17 @@ func TestTakeOver(t *testing.T) {
 		p := &api.Placement{Meta: api.Meta{ID: id.Default.New("plc"), Name: name, DisplayName: "训练", Project: "p"}, Spec: api.PlacementSpec{
 			TaskID: id.Default.New("task"), Attempt: 2, Roles: []api.RoleAssignment{{Role: "worker", Slots: make(api.Slots, 400)}},
 		}}
-		commit(t, s, store.Create(p))
+		commitOne(t, s, p)
 		old = append(old, p)
 	}
 	fresh := &api.Placement{Meta: api.Meta{ID: id.Default.New("plc"), DisplayName: "new", Project: "p"}, Spec: api.PlacementSpec{TaskID: id.Default.New("task")}}
 	fresh.Meta.Name = fresh.Spec.TaskID
-	commit(t, s, store.Create(fresh))
+	commitOne(t, s, fresh)
 	if _, err := s.List(t.Context(), api.KindPlacement, "", fresh.Meta.Revision); err != nil { // as a new leader has seen all
 		t.Fatal(err)
 	}
 	for _, want := range []int{len(old), 0} {
-		if n, err := placement.TakeOver(t.Context(), s, store.Epoch{}); err != nil || n != want {
+		if n, err := store.TakeOver(t.Context(), s, store.Epoch{}); err != nil || n != want {
 			t.Fatalf("%d were taken over (%v), not %d", n, err, want)
 		}
 	}
@@ -61,5 +60,12 @@ func TestTakeOver(t *testing.T) {
 	o, err := s.Get(t.Context(), api.KeyOf(fresh), 0)
 	if err != nil || o.GetMeta().Revision != fresh.Meta.Revision {
 		t.Errorf("the new one was written: %v", err)
+	}
+}
+
+func commitOne(t *testing.T, s *store.Store, o api.Object) {
+	t.Helper()
+	if _, err := s.Commit(t.Context(), store.Txn{Ops: []store.Op{store.Create(o)}}); err != nil {
+		t.Fatal(err)
 	}
 }

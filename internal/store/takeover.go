@@ -1,10 +1,9 @@
-package placement
+package store
 
 import (
 	"context"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // Bounds of one write of TakeOver: a transaction has at most 100 operations and 1.5 MiB.
@@ -16,7 +15,7 @@ const (
 // TakeOver gives placements of an earlier release their owners' ids as names: those bore the names of their
 // tasks. What stands stays where it is; each placement changes its key in one write. It comes before any
 // controller of this leadership looks; running it twice changes nothing.
-func TakeOver(ctx context.Context, s store.ReadWriter, fence store.Epoch) (int, error) {
+func TakeOver(ctx context.Context, s ReadWriter, fence Epoch) (int, error) {
 	all, err := s.List(ctx, api.KindPlacement, "", 0)
 	if err != nil {
 		return 0, err
@@ -30,14 +29,14 @@ func TakeOver(ctx context.Context, s store.ReadWriter, fence store.Epoch) (int, 
 	})
 	for rest := old; len(rest) > 0; {
 		n, slots := 0, 0
-		var ops []store.Op
-		for n < len(rest) && n < takeAtOnce && (n == 0 || slots+size(rest[n]) <= takeSlots) {
-			next := store.Clone(rest[n])
+		var ops []Op
+		for n < len(rest) && n < takeAtOnce && (n == 0 || slots+slotsOf(rest[n]) <= takeSlots) {
+			next := Clone(rest[n])
 			next.Meta.DisplayName, next.Meta.Name, next.Meta.Revision = next.Meta.Name, next.Spec.TaskID, 0
-			ops = append(ops, store.Delete(api.KeyOf(rest[n]), rest[n].Meta.Revision), store.Create(next))
-			slots, n = slots+size(rest[n]), n+1
+			ops = append(ops, Delete(api.KeyOf(rest[n]), rest[n].Meta.Revision), Create(next))
+			slots, n = slots+slotsOf(rest[n]), n+1
 		}
-		revision, err := s.Commit(ctx, store.Txn{Ops: ops, Fence: fence})
+		revision, err := s.Commit(ctx, Txn{Ops: ops, Fence: fence})
 		if err != nil {
 			return 0, err
 		}
@@ -51,8 +50,8 @@ func TakeOver(ctx context.Context, s store.ReadWriter, fence store.Epoch) (int, 
 	return len(old), nil
 }
 
-// size is how many slots a placement names.
-func size(p *api.Placement) (n int) {
+// slotsOf is how many slots a placement names.
+func slotsOf(p *api.Placement) (n int) {
 	lists := [][]api.RoleAssignment{p.Spec.Roles}
 	if p.Spec.Evict != nil {
 		lists = append(lists, p.Spec.Evict.To)
