@@ -14,7 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/id"
-	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/server/door"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -82,7 +82,7 @@ func (p *part) adminToken(ctx context.Context, meta func(prefix, name, display s
 	path := filepath.Join(p.cfg.Data, tokenFile)
 	secret, err := readToken(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if secret, _, err = server.NewSecret(adminName+"-"+id.Default.Random(6), rand.Reader); err == nil {
+		if secret, _, err = door.NewSecret(adminName+"-"+id.Default.Random(6), rand.Reader); err == nil {
 			err = writeOnce(path, []byte(secret+"\n"))
 		}
 	}
@@ -93,7 +93,7 @@ func (p *part) adminToken(ctx context.Context, meta func(prefix, name, display s
 		return fmt.Errorf("old admin token: %w", err)
 	}
 	name := strings.Split(secret, "_")[1]
-	t := &api.Token{Meta: meta("tok", name, adminTokenTitle), Spec: api.TokenSpec{User: adminName, Hash: server.HashSecret(secret)}}
+	t := &api.Token{Meta: meta("tok", name, adminTokenTitle), Spec: api.TokenSpec{User: adminName, Hash: door.HashSecret(secret)}}
 	return p.createOnce(ctx, t)
 }
 

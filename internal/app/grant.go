@@ -7,7 +7,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
-	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/server/archive"
 )
 
 // archivesGranted stands where every archive of an older folder is open to the projects whose tasks have it.
@@ -37,7 +37,7 @@ func (p *part) grantArchives(ctx context.Context) error {
 		if !ok || t.Spec.Code == nil || t.Spec.Code.Archive == "" || ids[t.Meta.Project] == "" {
 			return nil
 		}
-		return server.GrantArchive(ctx, p.blob, ids[t.Meta.Project], t.Spec.Code.Archive, 0)
+		return archive.Grant(ctx, p.blob, ids[t.Meta.Project], t.Spec.Code.Archive, 0)
 	}
 	live, err := p.store.List(ctx, api.KindTrainingTask, "", 0)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/link"
 	"github.com/fermi-cluster/fermi/internal/seal"
-	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/server/door"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -366,7 +366,7 @@ func (p *part) rotateToken(ctx context.Context) (fault.Text, error) {
 	if err := p.forgetToken(ctx); err != nil { // of a rotation that a crash cut off
 		return fault.Text{}, err
 	}
-	secret, hash, err := server.NewSecret(adminName+"-"+id.Default.Random(6), rand.Reader)
+	secret, hash, err := door.NewSecret(adminName+"-"+id.Default.Random(6), rand.Reader)
 	if err != nil {
 		return fault.Text{}, err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/seal"
-	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/server/door"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
@@ -207,7 +207,7 @@ func TestAdminTokenIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		o, err := p.store.Get(t.Context(), api.Key{Kind: api.KindToken, Name: name}, now)
-		return err == nil && o.(*api.Token).Spec.Hash == server.HashSecret(secret)
+		return err == nil && o.(*api.Token).Spec.Hash == door.HashSecret(secret)
 	}
 	first, firstSecret := read()
 	if _, err := p.rotate(t.Context(), "admin-token"); err != nil {
@@ -224,7 +224,7 @@ func TestAdminTokenIsReplaced(t *testing.T) {
 	if err := p.adminToken(t.Context(), meta); err != nil || !works(second, secondSecret) {
 		t.Errorf("the only token is gone: %v", err)
 	}
-	third, _, err := server.NewSecret("admin-third", bytes.NewReader(make([]byte, 32)))
+	third, _, err := door.NewSecret("admin-third", bytes.NewReader(make([]byte, 32)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
-	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/server/tenant"
 )
 
 // stored counts the bytes that are kept for projects: once after the start over everything there is, then
@@ -227,7 +227,7 @@ func (s *stored) room(p *api.Project, class ledger.Class, field string, bytes in
 		ledger.Logs: limits.Logs, ledger.Outputs: limits.Outputs, ledger.Archives: limits.Archives, ledger.Checkpoints: limits.Checkpoints,
 	}[class]
 	if used := s.ledger.Used(p.Meta.Name)[class]; bytes > int64(most)-used {
-		return server.OverLimit(p.Meta.Name, field, api.Bytes(used), api.Bytes(bytes), most)
+		return tenant.OverLimit(p.Meta.Name, field, api.Bytes(used), api.Bytes(bytes), most)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
-	"github.com/fermi-cluster/fermi/internal/server"
+	"github.com/fermi-cluster/fermi/internal/server/archive"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
 )
@@ -55,7 +55,7 @@ func TestStoredBytes(t *testing.T) {
 		}
 	}
 	if err == nil {
-		err = server.GrantArchive(ctx, p.blob, "proj-lab", "sha256:"+strings.Repeat("0", 64), 7)
+		err = archive.Grant(ctx, p.blob, "proj-lab", "sha256:"+strings.Repeat("0", 64), 7)
 	}
 	if err == nil {
 		_, err = shared.Put(ctx, "task-live/chunks/a", strings.NewReader(strings.Repeat("x", 30)))

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/door"
 )
 
 // TestRoles tries who may do what.
@@ -83,13 +84,13 @@ func TestTokens(t *testing.T) {
 		t.Fatalf("%s", a.raw)
 	}
 	// It works at once.
-	var me Identity
+	var me door.Identity
 	must(t, json.Unmarshal(w.do("GET", "/api/v1/whoami", made.Secret, nil).Data, &me))
 	if me.User != "ann" || me.Token != "laptop" {
 		t.Errorf("%+v", me)
 	}
 	for _, path := range []string{"/api/v1/tokens", "/api/v1/tokens/laptop", "/api/v1/audit"} {
-		if raw := string(w.ok("GET", path, nil, nil).raw); strings.Contains(raw, HashSecret(made.Secret)) || strings.Contains(raw, made.Secret) {
+		if raw := string(w.ok("GET", path, nil, nil).raw); strings.Contains(raw, door.HashSecret(made.Secret)) || strings.Contains(raw, made.Secret) {
 			t.Errorf("%s shows a secret: %s", path, raw)
 		}
 	}
@@ -165,40 +166,24 @@ func TestRateLimits(t *testing.T) {
 	w.refused("GET", "/api/v1/watch/zones", nil, 429, "TooManyStreams")
 }
 
-func TestBuckets(t *testing.T) {
-	l := newLimiters(Limits{Remembered: 10}.withDefaults(), realClock{})
-	l.calls.max = 10
-	for i := range 1000 {
-		l.calls.take(fmt.Sprint(i))
-	}
-	if n := len(l.calls.by); n > 10 {
-		t.Errorf("%d buckets are remembered", n)
-	}
-}
-
-type realClock struct{}
-
-func (realClock) Now() time.Time                         { return time.Now() }
-func (realClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
-
 // asking are the routes that read with a body.
 var asking = map[string]bool{"previewPlacement": true, "previewRecipe": true, "previewExisting": true}
 
 func TestRouteTable(t *testing.T) {
 	w := newWorld(t)
 	for _, rt := range w.server.face.routes {
-		reads := rt.method == "GET" || asking[rt.id]
-		if rt.changes() == reads {
-			t.Errorf("%s %s: what writes is audited as a change, what reads is not", rt.method, rt.path)
+		reads := rt.Method == "GET" || asking[rt.ID]
+		if rt.Changes() == reads {
+			t.Errorf("%s %s: what writes is audited as a change, what reads is not", rt.Method, rt.Path)
 		}
-		if rt.look && rt.media == "" {
-			t.Errorf("%s %s hands out no bytes, and yet is audited as a read", rt.method, rt.path)
+		if rt.Look && rt.Media == "" {
+			t.Errorf("%s %s hands out no bytes, and yet is audited as a read", rt.Method, rt.Path)
 		}
-		if w.server.kinds.rules.by[rt.id].task && rt.method != "GET" && !rt.open {
-			t.Errorf("%s %s: a task's token only reads", rt.method, rt.path)
+		if r, _ := w.server.rules.Of(rt.ID); r.Task && rt.Method != "GET" && !rt.Open {
+			t.Errorf("%s %s: a task's token only reads", rt.Method, rt.Path)
 		}
-		if rt.open && !slices.Contains([]string{"healthz", "readyz", "signIn"}, rt.id) {
-			t.Errorf("%s is open", rt.path)
+		if rt.Open && !slices.Contains([]string{"healthz", "readyz", "signIn"}, rt.ID) {
+			t.Errorf("%s is open", rt.Path)
 		}
 	}
 }

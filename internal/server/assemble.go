@@ -4,96 +4,110 @@ import (
 	"slices"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/access"
+	"github.com/fermi-cluster/fermi/internal/server/archive"
+	"github.com/fermi-cluster/fermi/internal/server/audit"
+	"github.com/fermi-cluster/fermi/internal/server/cluster"
+	"github.com/fermi-cluster/fermi/internal/server/console"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/limit"
+	"github.com/fermi-cluster/fermi/internal/server/objects"
+	"github.com/fermi-cluster/fermi/internal/server/report"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/stream"
+	"github.com/fermi-cluster/fermi/internal/server/tenant"
+	"github.com/fermi-cluster/fermi/internal/server/tracker"
+	"github.com/fermi-cluster/fermi/internal/server/train"
+	"github.com/fermi-cluster/fermi/internal/server/truth"
+	"github.com/fermi-cluster/fermi/internal/server/work"
 )
+
+// further are the kinds of work beside training tasks.
+var further []WorkRow
+
+// Register adds a kind of work, before a server is made.
+func Register(r WorkRow) { further = append(further, r) }
 
 // assemble builds the rooms, each on those below it, and gives their hooks and routes to the tables.
 func assemble(cfg Config) (*Server, error) {
-	rules := newRules()
-	table := newKinds(rules)
-	truth := newTruth(cfg.Store, cfg.Contact != nil)
-	judge := newJudge(truth, rules)
-	finder := newFinder(truth, judge, cfg.History, table)
-	counts := newLimiters(cfg.Limits, cfg.Clock)
+	rules := access.NewRules()
+	table := objects.NewKinds(rules)
+	known := truth.New(cfg.Store, cfg.Contact != nil)
+	judge := access.NewJudge(known, rules)
+	finder := objects.NewFinder(known, judge, cfg.History, table)
+	counts := limit.New(cfg.Limits, cfg.Clock)
 	meters := newMeters(cfg.Register)
-	auditor := newAuditor(cfg.History, truth, table.hide, cfg.Log, cfg.Clock)
-	door := newDoor(truth, rules, cfg.Limits, counts, cfg.Clock, cfg.Log)
-	streams := newStreams(door, judge, cfg.Contact, meters.streams)
-	writer := newWriter(finder, cfg.IDs, cfg.Clock, cfg.Limits.Body)
-	lister := newLister(finder, streams)
-	tasks := newTracker()
+	auditor := audit.New(cfg.History, known, table.Hide, cfg.Log, cfg.Clock)
+	entrance := door.New(known, rules, cfg.Limits, counts, cfg.Clock, cfg.Log)
+	streams := stream.New(entrance, judge, cfg.Limits, counts.Streams, cfg.Clock, cfg.Contact, meters.streams)
+	writer := objects.NewWriter(finder, cfg.IDs, cfg.Clock, cfg.Limits.Body)
+	lister := objects.NewLister(finder, streams)
+	tasks := tracker.New()
 
-	sessions := newSessions(door, cfg.IDs, cfg.Random)
-	archives := newArchives(truth, judge, cfg.Blob, cfg.Stored, streams, cfg.Limits.Archive)
-	zones := newZones(finder, cfg.Live, cfg.Clock)
-	nodes := newNodes(truth, judge, cfg.Live, cfg.Clock)
-	queues := newQueues(finder, tasks, cfg.Live)
-	events := newEvents(finder)
-	desk := newDesk(finder, cfg.Clock)
-	gate := newGate(truth, archives, newOrigins(finder, cfg.Checkpoints, cfg.Imports != nil), tasks, cfg.Clock, gateConfig{
-		refuse: cfg.Refuse, soleOwner: cfg.SoleOwner, folders: cfg.Folders, stored: cfg.Stored,
+	sessions := door.NewSessions(entrance, cfg.IDs, cfg.Random)
+	archives := archive.New(known, judge, cfg.Blob, cfg.Stored, streams, cfg.Limits.Archive)
+	zones := cluster.NewZones(finder, cfg.Live, cfg.Clock)
+	nodes := cluster.NewNodes(known, judge, cfg.Live, cfg.Clock)
+	queues := cluster.NewQueues(finder, tasks, cfg.Live)
+	events := report.NewEvents(finder)
+	desk := train.NewDesk(finder, cfg.Clock)
+	gate := train.NewGate(known, archives, train.NewOrigins(finder, cfg.Checkpoints, cfg.Imports != nil), tasks, cfg.Clock, train.GateConfig{
+		Refuse: cfg.Refuse, SoleOwner: cfg.SoleOwner, Folders: cfg.Folders, Stored: cfg.Stored,
 	})
-	previews := newPreviews(writer, gate, cfg.Live)
+	previews := train.NewPreviews(finder, writer, gate, cfg.Live, cfg.IDs, cfg.Limits.Body)
 
-	left := &leftovers{logs: cfg.Logs, blob: cfg.Blob, saved: cfg.Checkpoints, stored: cfg.Stored}
-	works := &works{gate: gate, desk: desk, left: left, events: events, live: cfg.Live}
+	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored}
+	others := &work.Works{Rows: further, Gate: gate, Finder: finder, Left: left, Events: events, Live: cfg.Live, Clock: cfg.Clock}
 
-	err := table.add(
-		taskHooks(gate, previews, desk, left),
-		placementHooks(),
-		zones.hooks(),
-		nodes.hooks(),
-		queues.hooks(),
-		newProjects(truth, cfg.Stored).hooks(),
-		newUsers(truth).hooks(),
-		newTokens(truth, door, cfg.Clock, cfg.Random).hooks(),
-		newSecrets(truth, cfg.Box).hooks(),
-	)
-	for _, row := range further {
-		if err == nil {
-			err = table.add(works.hooks(row))
-		}
-	}
+	err := table.Add(append(others.Hooks(),
+		train.TaskHooks(gate, previews, desk, left),
+		cluster.PlacementHooks(),
+		zones.Hooks(),
+		nodes.Hooks(),
+		queues.Hooks(),
+		tenant.NewProjects(known, cfg.Stored).Hooks(),
+		tenant.NewUsers(known).Hooks(),
+		tenant.NewTokens(known, entrance, cfg.Clock, cfg.Random).Hooks(),
+		tenant.NewSecrets(known, cfg.Box).Hooks(),
+	)...)
 	if err == nil {
-		err = table.complete()
+		err = table.Complete()
 	}
 	if err != nil {
 		return nil, err
 	}
 	if cfg.Register != nil {
-		_ = cfg.Register.Register(newTrainingMeters(cfg.Store)) // as newMeters does
+		_ = cfg.Register.Register(report.NewTrainingMeters(cfg.Store)) // as newMeters does
 	}
 	face := &face{
-		door: door, auditor: auditor, meters: meters, log: cfg.Log, clock: cfg.Clock, hosts: lowerAll(cfg.Hosts), contact: cfg.Contact,
-		now: truth.Now, stall: cfg.Limits.Stall, patience: cfg.Limits.Request, pages: newConsole(cfg.Console),
+		door: entrance, auditor: auditor, meters: meters, log: cfg.Log, clock: cfg.Clock, hosts: door.LowerAll(cfg.Hosts), contact: cfg.Contact,
+		now: known.Now, stall: cfg.Limits.Stall, patience: cfg.Limits.Request, pages: console.New(cfg.Console),
 	}
 	system := &system{
-		truth: truth, streams: streams, auditor: auditor, clock: cfg.Clock, version: cfg.Version, ready: cfg.Ready, gatherer: cfg.Metrics,
+		truth: known, streams: streams, auditor: auditor, clock: cfg.Clock, version: cfg.Version, ready: cfg.Ready, gatherer: cfg.Metrics,
 		doc: func() ([]byte, error) { return face.doc() }, write: cfg.Backup, rotateKey: cfg.Rotate,
 	}
-	objects := newObjects(table, finder, lister, writer)
-	face.build(cfg.Version, func(reg *schemas) []*route {
+	plain := objects.New(table, finder, lister, writer)
+	face.build(cfg.Version, func(reg *rest.Schemas) []*rest.Route {
 		routes := system.routes(reg)
 		for _, row := range api.Kinds {
-			routes = append(routes, objects.routes(row, reg)...)
-		}
-		for _, row := range further {
-			routes = append(routes, works.routes(reg, rules, row.Kind)...)
+			routes = append(routes, plain.Routes(row, reg)...)
 		}
 		return slices.Concat(routes,
-			archives.routes(reg),
-			newVerbs(desk, writer, events, cfg.Live).routes(reg),
-			newStates(desk, gate, cfg.Imports, streams, auditor, cfg.Limits).routes(reg),
-			newLogs(desk, cfg.Logs, tasks, cfg.Live, streams, auditor, cfg.Log, cfg.Limits.HandOver).routes(reg),
-			newOutputs(desk, cfg.Blob, streams, auditor).routes(reg),
-			previews.routes(reg),
-			nodes.routes(reg), zones.routes(reg), queues.routes(reg), newDevices(truth, cfg.Live).routes(reg),
-			sessions.routes(reg),
-			newAuditReader(auditor, truth, streams).routes(reg, kindParam()),
-			events.routes(reg), newUsage(finder, cfg.Clock).routes(reg), newFigures(truth, judge, cfg.Clock).routes(reg),
+			archives.Routes(reg), others.Routes(reg, rules),
+			train.NewVerbs(desk, writer, events, cfg.Live).Routes(reg),
+			train.NewStates(desk, gate, cfg.Imports, streams, auditor, cfg.Limits).Routes(reg),
+			train.NewLogs(desk, cfg.Logs, tasks, cfg.Live, streams, auditor, cfg.Log, cfg.Limits.HandOver).Routes(reg),
+			train.NewOutputs(desk, cfg.Blob, streams, auditor).Routes(reg),
+			previews.Routes(reg),
+			nodes.Routes(reg), zones.Routes(reg), queues.Routes(reg), cluster.NewDevices(known, cfg.Live).Routes(reg),
+			sessions.Routes(reg),
+			audit.NewReader(auditor, known, streams).Routes(reg, report.KindParam()),
+			events.Routes(reg), report.NewUsage(finder, cfg.Clock).Routes(reg), report.NewFigures(known, judge, cfg.Clock).Routes(reg),
 		)
 	})
 	return &Server{
-		face: face, kinds: table, sessions: sessions, streams: streams, auditor: auditor, lister: lister, tasks: tasks, truth: truth,
+		face: face, kinds: table, rules: rules, sessions: sessions, streams: streams, auditor: auditor, lister: lister, tasks: tasks, truth: known,
 		limits: cfg.Limits, counts: counts, log: cfg.Log, clock: cfg.Clock,
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 const plantedValue = "plAnted-audit-value-0815"
@@ -23,10 +24,10 @@ func (m *matrix) person(name string) *person {
 }
 
 // change is what a person asks of a route, with a secret in it where there can be one.
-func (m *matrix) change(rt *route, p *person) ask {
+func (m *matrix) change(rt *rest.Route, p *person) ask {
 	m.t.Helper()
-	if rt.id == "signIn" {
-		return ask{rt.path, map[string]string{"user": p.name, "password": testPassword}, true}
+	if rt.ID == "signIn" {
+		return ask{rt.Path, map[string]string{"user": p.name, "password": testPassword}, true}
 	}
 	a := m.asks(rt, p)[0]
 	switch body := a.body.(type) {
@@ -63,17 +64,17 @@ func TestAuditOfEveryChange(t *testing.T) {
 	m := newMatrix(t)
 	changes, refusals := 0, 0
 	for _, rt := range m.server.face.routes {
-		if rt.method == http.MethodGet {
-			if rt.changes() {
-				t.Errorf("%s reads, and yet is audited as %s", rt.id, rt.verb)
+		if rt.Method == http.MethodGet {
+			if rt.Changes() {
+				t.Errorf("%s reads, and yet is audited as %s", rt.ID, rt.Verb)
 			}
 			continue
 		}
-		if asking[rt.id] {
+		if asking[rt.ID] {
 			continue
 		}
-		if !rt.changes() {
-			t.Errorf("%s %s (%s) changes something and is not audited", rt.method, rt.path, rt.id)
+		if !rt.Changes() {
+			t.Errorf("%s %s (%s) changes something and is not audited", rt.Method, rt.Path, rt.ID)
 			continue
 		}
 		changes++
@@ -85,29 +86,29 @@ func TestAuditOfEveryChange(t *testing.T) {
 	t.Logf("audit: %d changing routes of %d, each with actor, before and after; %d refusals with their reason", changes, len(m.server.face.routes), refusals)
 }
 
-func (m *matrix) auditOfChange(rt *route) {
+func (m *matrix) auditOfChange(rt *rest.Route) {
 	m.t.Helper()
 	p := m.person("admin-in")
-	if rt.id == "signOut" || rt.id == "signIn" {
+	if rt.ID == "signOut" || rt.ID == "signIn" {
 		p = m.person("admin-in-web")
 		m.cookieOf(p) // its sign-in is an entry of its own
 	}
 	a := m.change(rt, p)
 	start := m.newestSeq()
 	var got answerOf
-	if rt.id == "signIn" {
-		got = m.do(rt.method, a.path, "", a.body)
+	if rt.ID == "signIn" {
+		got = m.do(rt.Method, a.path, "", a.body)
 	} else {
 		got = m.try(rt, p, a)
 	}
 	rows := m.since(start)
 	if got.status != 200 || len(rows) != 1 {
-		m.t.Errorf("%s %s: %d %s, and %d entries: %.300s", rt.method, a.path, got.status, got.Reason, len(rows), got.raw)
+		m.t.Errorf("%s %s: %d %s, and %d entries: %.300s", rt.Method, a.path, got.status, got.Reason, len(rows), got.raw)
 		return
 	}
 	e := rows[0]
-	if e.Actor != p.name || e.Verb != rt.verb || e.Kind != rt.kind || e.Outcome != "ok" || e.RemoteIP == "" || e.Time.IsZero() || e.Name == "" && rt.verb != "backup" {
-		m.t.Errorf("%s: %+v", rt.id, e)
+	if e.Actor != p.name || e.Verb != rt.Verb || e.Kind != rt.Kind || e.Outcome != "ok" || e.RemoteIP == "" || e.Time.IsZero() || e.Name == "" && rt.Verb != "backup" {
+		m.t.Errorf("%s: %+v", rt.ID, e)
 	}
 	m.beforeAndAfter(rt, e)
 	m.noSecrets(rt, got, e)
@@ -115,19 +116,19 @@ func (m *matrix) auditOfChange(rt *route) {
 
 // beforeAndAfter: what is made has no before, what is gone no after, and what changed has both, which
 // differ. A task that is deleted stays until its work has ended.
-func (m *matrix) beforeAndAfter(rt *route, e history.AuditEntry) {
+func (m *matrix) beforeAndAfter(rt *rest.Route, e history.AuditEntry) {
 	m.t.Helper()
 	before, after := true, true
-	switch rt.verb {
+	switch rt.Verb {
 	case "create", "clone", "upload", "sign-in", "rotate":
 		before = false
 	case "delete", "sign-out":
-		after = rt.kind == api.KindTrainingTask
+		after = rt.Kind == api.KindTrainingTask
 	case "backup":
 		before, after = false, false
 	}
 	if (e.Before != "") != before || (e.After != "") != after || before && e.Before == e.After {
-		m.t.Errorf("%s: before %.200q, after %.200q", rt.id, e.Before, e.After)
+		m.t.Errorf("%s: before %.200q, after %.200q", rt.ID, e.Before, e.After)
 	}
 	for _, text := range []string{e.Before, e.After} {
 		var o struct {
@@ -139,16 +140,16 @@ func (m *matrix) beforeAndAfter(rt *route, e history.AuditEntry) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(text), &o); err != nil || o.Size == 0 && len(o.Keys) == 0 && (o.Metadata.Name != e.Name || o.Metadata.ID != e.ID) {
-			m.t.Errorf("%s: %v: %.200q is not about %s %s", rt.id, err, text, e.Name, e.ID)
+			m.t.Errorf("%s: %v: %.200q is not about %s %s", rt.ID, err, text, e.Name, e.ID)
 		}
 	}
-	if rt.verb == "update" && (strings.Contains(e.Before, `"changed"`) || !strings.Contains(e.After, `"changed"`)) {
-		m.t.Errorf("%s: the change is not seen: before %.200q, after %.200q", rt.id, e.Before, e.After)
+	if rt.Verb == "update" && (strings.Contains(e.Before, `"changed"`) || !strings.Contains(e.After, `"changed"`)) {
+		m.t.Errorf("%s: the change is not seen: before %.200q, after %.200q", rt.ID, e.Before, e.After)
 	}
 }
 
 // noSecrets: neither what was given nor what was answered as a secret is in the entry, nor a hash.
-func (m *matrix) noSecrets(rt *route, got answerOf, e history.AuditEntry) {
+func (m *matrix) noSecrets(rt *rest.Route, got answerOf, e history.AuditEntry) {
 	m.t.Helper()
 	var shown struct{ Secret, Code string }
 	_ = json.Unmarshal(got.Data, &shown) // where it is no such object there is none
@@ -156,7 +157,7 @@ func (m *matrix) noSecrets(rt *route, got answerOf, e history.AuditEntry) {
 	for _, text := range []string{e.Before, e.After, e.Name, e.Outcome} {
 		for _, hidden := range []string{plantedValue, testPassword, shown.Secret, shown.Code, "argon2id", `"sealed`, `"hash`} {
 			if hidden != "" && strings.Contains(text, hidden) {
-				m.t.Errorf("%s: the audit holds %q: %s", rt.id, hidden, text)
+				m.t.Errorf("%s: the audit holds %q: %s", rt.ID, hidden, text)
 			}
 		}
 	}
@@ -164,7 +165,7 @@ func (m *matrix) noSecrets(rt *route, got answerOf, e history.AuditEntry) {
 
 // auditOfRefusal asks as somebody who may not: the entry says who, and why not. False where
 // everybody may.
-func (m *matrix) auditOfRefusal(rt *route) bool {
+func (m *matrix) auditOfRefusal(rt *rest.Route) bool {
 	m.t.Helper()
 	p := m.person("viewer-out")
 	a := m.change(rt, p)
@@ -174,8 +175,8 @@ func (m *matrix) auditOfRefusal(rt *route) bool {
 	start := m.newestSeq()
 	got := m.try(rt, p, a)
 	rows := m.since(start)
-	if len(rows) != 1 || rows[0].Actor != p.name || rows[0].Verb != rt.verb || rows[0].Outcome != got.Reason || got.Reason == "" || rows[0].After != "" {
-		m.t.Errorf("%s refused with %d %s: %+v", rt.id, got.status, got.Reason, rows)
+	if len(rows) != 1 || rows[0].Actor != p.name || rows[0].Verb != rt.Verb || rows[0].Outcome != got.Reason || got.Reason == "" || rows[0].After != "" {
+		m.t.Errorf("%s refused with %d %s: %+v", rt.ID, got.status, got.Reason, rows)
 	}
 	return true
 }

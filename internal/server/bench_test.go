@@ -32,14 +32,3 @@ func emptyServer(t testing.TB) *Server {
 	}
 	return s
 }
-
-func routeOf(t testing.TB, s *Server, id string) *route {
-	t.Helper()
-	for _, rt := range s.face.routes {
-		if rt.id == id {
-			return rt
-		}
-	}
-	t.Fatal("there is no route " + id)
-	return nil
-}

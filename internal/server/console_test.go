@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/fermi-cluster/fermi/internal/server/console"
 )
 
 func (w *world) page(path string, headers ...string) (*http.Response, string) {
@@ -75,14 +77,14 @@ func FuzzConsolePath(f *testing.F) {
 	files := fstest.MapFS{"index.html": {Data: []byte("i")}, "assets/a.js": {Data: []byte("a")}}
 	known := map[string]bool{"": true, "i": true, "a": true}
 	f.Fuzz(func(t *testing.T, p string, page bool) {
-		c := newConsole(fs.FS(files))
+		c := console.New(fs.FS(files))
 		rec := httptest.NewRecorder()
 		r := &http.Request{Method: "GET", Header: http.Header{}}
 		r.URL = &url.URL{Path: p}
 		if page {
 			r.Header.Set("Accept", "text/html")
 		}
-		served := c.serve(rec, r)
+		served := c.Serve(rec, r)
 		if !known[rec.Body.String()] || !served && rec.Body.Len() > 0 {
 			t.Errorf("%q: served %v, %d %q", p, served, rec.Code, rec.Body.String())
 		}

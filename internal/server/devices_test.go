@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/cluster"
 )
 
 // TestDevicesAreTheSameForAll has tasks of two projects on three nodes: everybody, also who may see
@@ -30,13 +31,13 @@ func TestDevicesAreTheSameForAll(t *testing.T) {
 	}
 	place("lab", "mine", nil, api.Slot{Node: 1, Devices: 0b11})
 	place("den", "theirs", []api.RoleAssignment{{Slots: api.Slots{{Node: 3, Devices: 1 << 7}}}}, api.Slot{Node: 1, Devices: 0b100})
-	want := []NodeUse{{Node: "n1", Used: []int{0, 1, 2}}, {Node: "n3", Used: []int{7}}}
+	want := []cluster.NodeUse{{Node: "n1", Used: []int{0, 1, 2}}, {Node: "n3", Used: []int{7}}}
 	for name, token := range map[string]string{
 		"admin": w.admin, "operator": w.user("op", api.RoleOperator), "member": w.user("lin", api.RoleMember),
 		"a member of nothing": w.user("wu", api.RoleMember), "viewer": w.user("eve", api.RoleViewer),
 	} {
 		a := w.do("GET", "/api/v1/devices", token, nil)
-		var got struct{ Items []NodeUse }
+		var got struct{ Items []cluster.NodeUse }
 		must(t, json.Unmarshal(a.Data, &got))
 		if diff := cmp.Diff(want, got.Items); diff != "" {
 			t.Errorf("as %s (-want +got):\n%s", name, diff)

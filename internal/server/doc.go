@@ -8,10 +8,15 @@
 // data}, every refusal {code, reason, message, hint, fields, retryable} in the caller's language;
 // what was acknowledged was committed; a stream ends within seconds of its token.
 //
-// A new kind: a row in api.Kinds gives it routes, schemas and a place in the store; a row of hooks (see the type hooks)
-// in a file of its own says who may read and write it, what is fresh, what is admitted, what may change, how it is
-// filtered, shown and deleted; that row is added to the list in assemble.go. The handlers know no kind by name, and a
-// server with a kind that has no row is not built.
+// Rooms: the packages below are the rooms, each with its own state, and this one assembles them. From the lowest up: refuse
+// (the words of refusals), limit, truth (the store), access (who may do what), rest (one request and the document), door
+// (who comes in), stream, audit, objects (the plain verbs of all kinds), tracker, tenant, cluster, report, archive, train, work;
+// console beside them. A room knows those below it and never the server.
+//
+// A new kind: a row in api.Kinds gives it routes, schemas and a place in the store; a row of hooks (objects.Hooks) in a file
+// of its own says who may read and write it, what is fresh, what is admitted, what may change, how it is filtered, shown and
+// deleted; that row is added to the list in assemble.go. The handlers know no kind by name, and a server with a kind that
+// has no row is not built.
 //
 // Enemies: clients that send too much, too fast or nothing at all; readers that stop reading;
 // tokens that were revoked; lists over a million finished tasks; names that belong to others;

@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 )
 
 const (
@@ -121,9 +122,9 @@ func TestSubmitExisting(t *testing.T) {
 		environment(w, "default", name, "z", uint32(101+i), 2<<i)
 	}
 	for _, path := range []string{submitPath, "/api/v1/training-tasks"} {
-		var got submitted
+		var got train.Submitted
 		w.ok("POST", path, seedRequest(false), &got)
-		if got.TaskID == "" || got.Status != "pending" || got.DistributedInfo == nil || *got.DistributedInfo != (distributedInfo{3, 14, "env-001", "deepspeed"}) {
+		if got.TaskID == "" || got.Status != "pending" || got.DistributedInfo == nil || *got.DistributedInfo != (train.DistributedInfo{NodeCount: 3, TotalGPUs: 14, MasterNode: "env-001", Framework: "deepspeed"}) {
 			t.Errorf("%s: %+v %+v", path, got, got.DistributedInfo)
 		}
 		spec := got.Task.Spec
@@ -132,7 +133,7 @@ func TestSubmitExisting(t *testing.T) {
 		}
 		w.refused("POST", path, seedRequest(true), 400, "BadSelection")
 	}
-	var dry submitted
+	var dry train.Submitted
 	w.ok("POST", submitPath+"?dryRun=true", `{"taskName":"t","launchMode":"existing","command":["true"],"distributedConfig":{"enabled":true,"nodeIds":["env-003","env-001"],"masterNode":"env-001"}}`, &dry)
 	if !slices.Equal(dry.Task.Spec.Inside, []string{"env-001", "env-003"}) || dry.Task.Spec.Roles[0].Command[0] != "true" {
 		t.Errorf("%+v", dry.Task.Spec)

@@ -17,13 +17,18 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/audit"
+	"github.com/fermi-cluster/fermi/internal/server/console"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/refuse"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 // face takes requests to their routes: it checks host, caller, query and body type, calls the handler, answers, and
 // has the audit written. Safe for concurrent use.
 type face struct {
-	door     *door
-	auditor  *auditor
+	door     *door.Door
+	auditor  *audit.Auditor
 	meters   *meters
 	log      *slog.Logger
 	clock    clock.Clock
@@ -32,26 +37,26 @@ type face struct {
 	now      func(context.Context) (int64, error)
 	stall    time.Duration
 	patience time.Duration // with a usual request
-	pages    *console
+	pages    *console.Console
 	mux      *http.ServeMux
-	routes   []*route
+	routes   []*rest.Route
 	doc      func() ([]byte, error) // the OpenAPI document, written when first asked for
 }
 
 // build registers every route with the mux and the document. all gives the routes, and names their types to the document.
-func (s *face) build(version string, all func(reg *schemas) []*route) {
+func (s *face) build(version string, all func(reg *rest.Schemas) []*rest.Route) {
 	s.mux = http.NewServeMux()
-	cfg := huma.Config{OpenAPI: newDocument(version), Formats: huma.DefaultFormats, DefaultFormat: "application/json"}
+	cfg := huma.Config{OpenAPI: rest.NewDocument(version), Formats: huma.DefaultFormats, DefaultFormat: "application/json"}
 	h := humago.New(s.mux, cfg)
 	spec := h.OpenAPI()
-	reg := newSchemas(spec.Components.Schemas)
-	spec.Components.Responses = map[string]*huma.Response{refusedName: {
+	reg := rest.NewSchemas(spec.Components.Schemas)
+	spec.Components.Responses = map[string]*huma.Response{rest.RefusedName: {
 		Description: "Refused, with the reason.",
-		Content:     map[string]*huma.MediaType{"application/json": {Schema: schemaOf[refusal](reg)}},
+		Content:     map[string]*huma.MediaType{"application/json": {Schema: rest.SchemaOf[rest.Refusal](reg)}},
 	}}
 	s.routes = all(reg)
 	for _, rt := range s.routes {
-		op := rt.operation()
+		op := rt.Operation()
 		shown := *op
 		shown.Path = strings.ReplaceAll(op.Path, "...}", "}")
 		spec.AddOperation(&shown)
@@ -67,11 +72,11 @@ func (s *face) build(version string, all func(reg *schemas) []*route) {
 // ServeHTTP is the outermost layer: it refuses what the mux would answer in another shape.
 func (s *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	secure(h)
+	door.Secure(h)
 	h.Add("Vary", "Accept-Language")
-	h.Set("Content-Language", language(r.Header.Get("Accept-Language")))
-	if !knownHost(r.Host, s.hosts) {
-		s.newCall(w, r, nil).refuse(errBadHost)
+	h.Set("Content-Language", rest.Language(r.Header.Get("Accept-Language")))
+	if !door.KnownHost(r.Host, s.hosts) {
+		s.newCall(w, r, nil).Refuse(door.ErrBadHost)
 		return
 	}
 	if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path || r.Method == http.MethodConnect {
@@ -81,14 +86,14 @@ func (s *face) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-func (s *face) newCall(w http.ResponseWriter, r *http.Request, rt *route) *call {
-	return newCall(w, r, rt, s.clock, s.stall)
+func (s *face) newCall(w http.ResponseWriter, r *http.Request, rt *rest.Route) *rest.Call {
+	return rest.NewCall(w, r, rt, s.clock, s.stall)
 }
 
 // other answers what no route of the API answers: files and pages of the console, and otherwise
 // that nothing is there.
 func (s *face) other(w http.ResponseWriter, r *http.Request) {
-	if s.pages == nil || !s.pages.serve(w, r) {
+	if s.pages == nil || !s.pages.Serve(w, r) {
 		s.unknown(w, r)
 	}
 }
@@ -110,84 +115,84 @@ func (s *face) unknown(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) == 0 || r.URL.Path != path.Clean(r.URL.Path) {
-		c.refuse(fault.New(fault.NotFound, "UnknownRoute", fault.T(
-			"There is nothing at %s.", "%s 不存在。", clip(r.URL.Path, 200))).WithHint(fault.T(
+		c.Refuse(fault.New(fault.NotFound, "UnknownRoute", fault.T(
+			"There is nothing at %s.", "%s 不存在。", refuse.Clip(r.URL.Path, 200))).WithHint(fault.T(
 			"All routes are listed in /api/v1/openapi.json.", "全部接口见 /api/v1/openapi.json。")))
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	c.refuseAs(fault.New(fault.Invalid, "MethodNotAllowed", fault.T(
-		"%s cannot be used here; allowed: %s.", "此处不能使用 %s，允许：%s。", clip(r.Method, 20), strings.Join(allowed, ", "))),
+	c.RefuseAs(fault.New(fault.Invalid, "MethodNotAllowed", fault.T(
+		"%s cannot be used here; allowed: %s.", "此处不能使用 %s，允许：%s。", refuse.Clip(r.Method, 20), strings.Join(allowed, ", "))),
 		http.StatusMethodNotAllowed)
 }
 
 // dispatch checks, calls the handler, answers, and writes the audit.
-func (s *face) dispatch(rt *route, w http.ResponseWriter, r *http.Request) {
+func (s *face) dispatch(rt *rest.Route, w http.ResponseWriter, r *http.Request) {
 	start := s.clock.Now()
 	c := s.newCall(w, r, rt)
-	defer func() { s.meters.count(rt, c.status, s.clock.Now().Sub(start)) }()
+	defer func() { s.meters.count(rt, c.Status, s.clock.Now().Sub(start)) }()
 	defer s.recovered(c)
 	rep, err := s.run(r.Context(), c)
 	if err != nil {
 		s.fail(c, err)
 	} else if rep != nil {
-		s.auditor.remember(c, "ok")
-		c.answer(rep)
+		s.auditor.Remember(c, "ok")
+		c.Answer(rep)
 	}
-	s.log.Debug("request", "method", r.Method, "route", rt.path, "status", c.status, "ip", c.ip, "request", c.request)
+	s.log.Debug("request", "method", r.Method, "route", rt.Path, "status", c.Status, "ip", c.IP, "request", c.Request)
 }
 
-func (s *face) run(ctx context.Context, c *call) (*reply, error) {
-	if !c.route.open {
+func (s *face) run(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
+	if !c.Route.Open {
 		if s.contact != nil {
 			if err := s.contact(); err != nil {
 				return nil, err
 			}
 		}
-		if err := s.door.admit(ctx, c); err != nil {
+		if err := s.door.Admit(ctx, c); err != nil {
 			return nil, err
 		}
 	}
-	q, err := parseQuery(c.r.URL.RawQuery, c.route.query)
+	q, err := rest.ParseQuery(c.R.URL.RawQuery, c.Route.Query)
 	if err != nil {
 		return nil, err
 	}
-	c.q = q
-	if err := c.mediaKnown(); err != nil {
+	c.Query = q
+	if err := c.MediaKnown(); err != nil {
 		return nil, err
 	}
-	if c.route.media == "" && !c.route.long {
+	if c.Route.Media == "" && !c.Route.Long {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.patience)
 		defer cancel()
 	}
-	if err := c.readFresh(ctx, s.now); err != nil {
+	if err := c.ReadFresh(ctx, s.now); err != nil {
 		return nil, err
 	}
-	return c.route.handle(ctx, c)
+	return c.Route.Handle(ctx, c)
 }
 
 // fail answers with a fault, or cuts the connection where an answer has begun.
-func (s *face) fail(c *call, err error) {
+func (s *face) fail(c *rest.Call, err error) {
 	e := fault.From(err)
 	switch {
-	case c.r.Context().Err() != nil: // the client left
-	case c.route.path == "/readyz": // somebody polls; the answer says it
+	case c.R.Context().Err() != nil: // the client left
+	case c.Route.Path == "/readyz": // somebody polls; the answer says it
 	case e.Reason == "CutOff": // the store says it, once
 	case e.Code == fault.Internal:
-		s.log.Error("request failed", "method", c.r.Method, "route", c.route.path, "request", c.request, "error", err)
+		s.log.Error("request failed", "method", c.R.Method, "route", c.Route.Path, "request", c.Request, "error", err)
 	case e.Code.HTTP() >= 500:
-		s.log.Warn("request failed", "method", c.r.Method, "route", c.route.path, "request", c.request, "error", err)
+		s.log.Warn("request failed", "method", c.R.Method, "route", c.Route.Path, "request", c.Request, "error", err)
 	}
-	s.auditor.rememberRefusal(c, e)
-	if c.begun() {
+	s.auditor.RememberRefusal(c, e)
+	if c.Begun() {
 		panic(http.ErrAbortHandler)
 	}
-	c.refuse(e)
+	c.Refuse(e)
 }
 
 // recovered turns a panic into an answer; the process lives on.
-func (s *face) recovered(c *call) {
+func (s *face) recovered(c *rest.Call) {
 	p := recover()
 	if p == nil {
 		return
@@ -195,9 +200,9 @@ func (s *face) recovered(c *call) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
-	s.log.Error("panic in a handler", "route", c.route.path, "panic", p, "stack", string(debug.Stack()))
-	if c.begun() {
+	s.log.Error("panic in a handler", "route", c.Route.Path, "panic", p, "stack", string(debug.Stack()))
+	if c.Begun() {
 		panic(http.ErrAbortHandler)
 	}
-	c.refuse(fault.New(fault.Internal, "Internal", fault.T("Something went wrong on our side.", "系统内部错误。")))
+	c.Refuse(fault.New(fault.Internal, "Internal", fault.T("Something went wrong on our side.", "系统内部错误。")))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/report"
 )
 
 // TestFiguresOfProjects has two projects with a task each that runs, and one of them with one that ended.
@@ -37,26 +38,26 @@ func TestFiguresOfProjects(t *testing.T) {
 	put("lab", "b", api.PhaseCompleted, 1, 0, 300*time.Minute, 30*time.Minute)
 	put("den", "c", api.PhaseRunning, 3, 1, 400*time.Minute, 0)
 
-	read := func(token, query string) FiguresView {
+	read := func(token, query string) report.FiguresView {
 		t.Helper()
-		var got FiguresView
+		var got report.FiguresView
 		a := w.do("GET", "/api/v1/figures"+query, token, nil)
 		must(t, json.Unmarshal(a.Data, &got))
 		return got
 	}
 	for _, c := range []struct {
 		name, token, query string
-		want               FiguresView
+		want               report.FiguresView
 	}{
-		{"all", w.admin, "", FiguresView{
+		{"all", w.admin, "", report.FiguresView{
 			Running: 2, Figures: map[string]float64{"device_use": 0.8, "recovery_seconds": 400, "effective_time": 0.95},
 			Interruptions: api.Interruptions{Count: 6, Causes: map[string]int{"killed": 6}, LostSteps: 15, LostTime: api.Duration(40 * time.Minute), Recovered: 6},
 		}},
-		{"of a project", w.admin, "?project=den", FiguresView{
+		{"of a project", w.admin, "?project=den", report.FiguresView{
 			Running: 1, Figures: map[string]float64{"device_use": 1, "recovery_seconds": 0, "effective_time": 1},
 			Interruptions: api.Interruptions{Count: 2, Causes: map[string]int{"killed": 2}, LostSteps: 5, Recovered: 2},
 		}},
-		{"of those one is in", lin, "", FiguresView{
+		{"of those one is in", lin, "", report.FiguresView{
 			Running: 1, Figures: map[string]float64{"device_use": 0.2, "recovery_seconds": 600, "effective_time": 0.9},
 			Interruptions: api.Interruptions{Count: 4, Causes: map[string]int{"killed": 4}, LostSteps: 10, LostTime: api.Duration(40 * time.Minute), Recovered: 4},
 		}},

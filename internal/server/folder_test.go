@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 )
 
 var testFolders = []api.NamedFolder{{Name: "team", Path: "/data/team"}, {Name: "inner", Path: "/data/team/inner"}, {Name: "sets", Path: "/data/sets", ReadOnly: true}, {Name: "other", Path: "/data/other"}}
@@ -37,7 +38,7 @@ func TestFolders(t *testing.T) {
 	for given, want := range map[string]string{
 		"team": "team", "team/li/x": "team/li/x", "/data/team": "team", "/data/team/li": "team/li", "/data/team/inner/x": "inner/x", "/data/sets": "sets",
 	} {
-		var got submitted
+		var got train.Submitted
 		task := inFolder(given)
 		task["metadata"].(map[string]any)["name"] = strings.Trim(strings.ReplaceAll(given, "/", "-"), "-") + "x"
 		a := w.do("POST", path, ann, task)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 // TestContact: a server that may know only old things answers nobody, ends its streams, and goes on later.
@@ -27,7 +28,7 @@ func TestContact(t *testing.T) {
 		must(t, err)
 		req.Header.Set("Authorization", "Bearer "+w.admin)
 		if header != "" {
-			req.Header.Set(headerRead, header)
+			req.Header.Set(rest.HeaderRead, header)
 		}
 		resp, err := http.DefaultClient.Do(req)
 		must(t, err)
@@ -42,22 +43,22 @@ func TestContact(t *testing.T) {
 			}
 		}
 	}
-	for header, want := range map[string]int{"": 200, readFresh: 200, "stale": 400} {
-		if status, body := get(prefix+"/queues/default", header); status != want {
+	for header, want := range map[string]int{"": 200, rest.ReadFresh: 200, "stale": 400} {
+		if status, body := get(rest.Prefix+"/queues/default", header); status != want {
 			t.Errorf("Fermi-Read %q: %d %s", header, status, body)
 		}
 	}
 	ended := make(chan string, 1)
 	go func() {
-		_, body := get(prefix+"/watch/queues", "")
+		_, body := get(rest.Prefix+"/watch/queues", "")
 		ended <- body
 	}()
 	cut.Store(true)
 	if body := <-ended; !strings.Contains(body, "CutOff") && !strings.Contains(body, "cut off") {
 		t.Errorf("the stream ended with %q", body)
 	}
-	for _, header := range []string{"", readFresh} {
-		if status, body := get(prefix+"/queues/default", header); status != 503 || !strings.Contains(body, "CutOff") {
+	for _, header := range []string{"", rest.ReadFresh} {
+		if status, body := get(rest.Prefix+"/queues/default", header); status != 503 || !strings.Contains(body, "CutOff") {
 			t.Errorf("cut off: %d %s", status, body)
 		}
 	}
@@ -65,7 +66,7 @@ func TestContact(t *testing.T) {
 		t.Errorf("the process lives: %d", status)
 	}
 	cut.Store(false)
-	if status, body := get(prefix+"/queues/default", readFresh); status != 200 {
+	if status, body := get(rest.Prefix+"/queues/default", rest.ReadFresh); status != 200 {
 		t.Errorf("back: %d %s", status, body)
 	}
 }

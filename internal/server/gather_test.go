@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // TestAllThatIsWrongAtOnce sends a task with faults of every sort: a value that is out of bounds, and
@@ -71,23 +70,5 @@ func TestAllThatIsWrongWithABadValue(t *testing.T) {
 		if a.status != 400 || !slices.Equal(got, want) {
 			t.Errorf("in %s: %d %v, want %v: %s", project, a.status, got, want, a.raw)
 		}
-	}
-}
-
-func TestGathered(t *testing.T) {
-	var g gathered
-	g.take(nil)
-	if err := g.err(); err != nil {
-		t.Errorf("nothing is %v", err)
-	}
-	for range 300 {
-		g.take(invalid("a", fault.T("x", "x")))
-	}
-	if err := fault.From(g.err()); len(err.Fields) != 1 {
-		t.Errorf("the same field counts once: %v", err)
-	}
-	g.take(fault.New(fault.Unavailable, "Down", fault.T("x", "x")))
-	if err := g.err(); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("what is no fault of a field goes first: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 )
 
 // A member whose project may use one device must not run eight in another queue at priority 10,000.
@@ -50,7 +51,7 @@ func TestQueuesAndPrioritiesAreGranted(t *testing.T) {
 		w.refusedTo(who, "POST", tasks+"?project=lab", `{"taskName":"flat","command":["x"],"priority":501}`, 403, "PriorityNotAllowed")
 	}
 	// A kind's own class, and less, is always allowed; so is the project's own queue.
-	var made submitted
+	var made train.Submitted
 	a := w.do("POST", tasks, member, manifest("own", in("small", 500)))
 	if a.status != 200 {
 		t.Fatalf("%s", a.raw)
@@ -132,7 +133,7 @@ func TestAFloodOfFlatFields(t *testing.T) {
 		fmt.Fprintf(&b, `,"k%d":0`, i)
 	}
 	b.WriteString("}")
-	if a := w.refused("POST", "/api/v1/training-tasks", b.String(), 400, "UnknownField"); len(a.Fields) != maxRefused {
+	if a := w.refused("POST", "/api/v1/training-tasks", b.String(), 400, "UnknownField"); len(a.Fields) != train.MaxRefused {
 		t.Errorf("%d fields", len(a.Fields))
 	}
 }

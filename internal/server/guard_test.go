@@ -11,6 +11,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/limit"
 )
 
 // begin starts a request and leaves its answer unread.
@@ -145,7 +146,7 @@ func (w *world) blobFiles() []string {
 
 // TestCutInTime: with the usual limits whoever is put out is out within five seconds.
 func TestCutInTime(t *testing.T) {
-	if every := (Limits{}).withDefaults().Recheck; every > 4*time.Second {
+	if every := (limit.Limits{}).WithDefaults().Recheck; every > 4*time.Second {
 		t.Errorf("callers are looked at every %v", every)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 // madeToken is the answer to a new token.
@@ -57,7 +59,7 @@ func TestNothingOutlivesItsMaker(t *testing.T) {
 		}
 	}
 	// Nor come back through a code, a session and a token of that.
-	var code codeInfo
+	var code door.CodeInfo
 	a = w.do("POST", "/api/v1/session/code", short, nil)
 	must(t, json.Unmarshal(a.Data, &code))
 	resp := w.open("POST", "/api/v1/session", "", strings.NewReader(fmt.Sprintf(`{"code":%q}`, code.Code)), "Content-Type", "application/json", "Origin", w.base)
@@ -78,7 +80,7 @@ func TestNothingOutlivesItsMaker(t *testing.T) {
 			t.Errorf("%s lives until %v, its maker's maker until %v", name, got.Spec.ExpiresAt, end)
 		}
 	}
-	snap, err := w.store.List(context.Background(), api.KindToken, "", w.server.truth.newest())
+	snap, err := w.store.List(context.Background(), api.KindToken, "", w.server.truth.Newest())
 	must(t, err)
 	snap.Ascend("", func(o api.Object) bool {
 		if s := o.(*api.Token); s.Spec.Use == api.UseSession && s.Spec.User == "li" && s.Spec.ExpiresAt.After(end) {
@@ -97,7 +99,7 @@ func TestTokensAreCountedByUser(t *testing.T) {
 	var all sync.WaitGroup
 	for g := range 4 {
 		all.Go(func() {
-			for i := range maxTokens / 2 {
+			for i := range door.MaxTokens / 2 {
 				if a := w.do("POST", "/api/v1/tokens", li, fmt.Sprintf(`{"metadata":{"name":"t-%d-%d"}}`, g, i)); a.status == 200 {
 					made.Add(1)
 				} else if a.Reason != "TooManyTokens" || !strings.Contains(a.Hint, "fermi token revoke") {
@@ -107,16 +109,16 @@ func TestTokensAreCountedByUser(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if made.Load() != maxTokens-1 {
+	if made.Load() != door.MaxTokens-1 {
 		t.Errorf("%d tokens were made beside the first", made.Load())
 	}
 	w.ok("POST", "/api/v1/tokens", `{"metadata":{"name":"others"}}`, nil) // nobody else is kept out
-	for range 2 * maxCodes {
+	for range 2 * door.MaxCodes {
 		if a := w.do("POST", "/api/v1/session/code", li, nil); a.status != 200 {
 			t.Fatalf("%s", a.raw)
 		}
 	}
-	snap, err := w.store.List(context.Background(), api.KindToken, "", w.server.truth.newest())
+	snap, err := w.store.List(context.Background(), api.KindToken, "", w.server.truth.Newest())
 	must(t, err)
 	codes := 0
 	snap.Ascend("", func(o api.Object) bool {
@@ -125,7 +127,7 @@ func TestTokensAreCountedByUser(t *testing.T) {
 		}
 		return true
 	})
-	if codes > maxCodes+1 {
+	if codes > door.MaxCodes+1 {
 		t.Errorf("%d codes wait", codes)
 	}
 }
@@ -157,7 +159,7 @@ func TestCallsAreCountedByUser(t *testing.T) {
 	}
 	open := 0
 	for i := range 5 {
-		resp := w.open("GET", "/api/v1/watch/zones", w.token(fmt.Sprintf("wang-%d", i), "wang", "", nil), nil, "Accept", mediaEvents)
+		resp := w.open("GET", "/api/v1/watch/zones", w.token(fmt.Sprintf("wang-%d", i), "wang", "", nil), nil, "Accept", rest.MediaEvents)
 		defer resp.Body.Close()
 		if resp.StatusCode == 200 {
 			open++

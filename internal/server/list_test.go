@@ -16,6 +16,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/server/objects"
 )
 
 var someNames = []string{"GPT大模型分布式训练", "BERT中文预训练", "全球翻译推理服务", "run 9", "run 10", "Alpha", "alpha", "北京", "上海", "zeta"}
@@ -156,7 +157,7 @@ func TestListJoin(t *testing.T) {
 			q.Set(key, v)
 		}
 	}
-	for _, word := range sortWords {
+	for _, word := range objects.SortWords {
 		for range 6 {
 			q := url.Values{"sort": {word}}
 			pick(q, "limit", "1", "7", "50", "500")
@@ -174,26 +175,6 @@ func TestListJoin(t *testing.T) {
 			if diff := cmp.Diff(want, w.walk(token, q)); diff != "" {
 				t.Fatalf("%s as %v (-want +got):\n%s", q.Encode(), projects, diff)
 			}
-		}
-	}
-}
-
-func TestCursor(t *testing.T) {
-	for _, word := range sortWords {
-		o := orderOf(word)
-		p := place{id: "task-0123"}
-		if o.by != "id" {
-			p.value = "v"
-		}
-		got, err := decodeCursor(encodeCursor(o, p), o)
-		if err != nil || *got != p {
-			t.Errorf("%s: %+v %v", word, got, err)
-		}
-	}
-	other := encodeCursor(orderOf("name"), place{"v", "task-1"})
-	for _, text := range []string{"x", "!!", other, strings.Repeat("A", 5000), "e30", "bnVsbA"} {
-		if p, err := decodeCursor(text, orderOf("-createdAt")); err == nil {
-			t.Errorf("%q was taken: %+v", text, p)
 		}
 	}
 }

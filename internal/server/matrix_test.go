@@ -13,6 +13,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/seal"
+	"github.com/fermi-cluster/fermi/internal/server/access"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 // person is a column of the matrix: who asks, and how.
@@ -43,7 +46,7 @@ func newMatrix(t *testing.T) *matrix {
 		c.Rotate = func(context.Context, string) (fault.Text, error) { return fault.T("Done.", "完成。"), nil }
 		c.Limits.Rate, c.Limits.Burst, c.Limits.AuthBurst, c.Limits.Streams = 1e6, 1e6, 1e6, 1e6
 	})}
-	m.server.counts.addresses.free, m.server.counts.guesses.free = 1e6, 1e6
+	m.server.counts.Addresses.Free, m.server.counts.Guesses.Free = 1e6, 1e6
 	m.put(&api.Project{Meta: api.Meta{Name: "lab"}})
 	m.put(&api.Project{Meta: api.Meta{Name: "den"}})
 	m.task = m.target(api.KindTrainingTask, "root").(*api.TrainingTask)
@@ -142,7 +145,7 @@ func (m *matrix) target(kind api.Kind, whom string) api.Object {
 	case api.KindUser:
 		return m.put(&api.User{Meta: meta, Spec: api.UserSpec{Role: api.RoleMember}})
 	case api.KindToken:
-		return m.put(&api.Token{Meta: meta, Spec: api.TokenSpec{User: whom, Hash: HashSecret(name)}})
+		return m.put(&api.Token{Meta: meta, Spec: api.TokenSpec{User: whom, Hash: door.HashSecret(name)}})
 	}
 	m.t.Fatalf("the matrix knows no object of kind %s: give it one", kind)
 	return nil
@@ -168,11 +171,11 @@ type ask struct {
 
 // asks are what a person asks of a route: about the project lab, or what is their own and what is
 // not. Fresh objects each time, so that a delete harms nobody else.
-func (m *matrix) asks(rt *route, p *person) []ask {
+func (m *matrix) asks(rt *rest.Route, p *person) []ask {
 	m.t.Helper()
-	path := strings.NewReplacer("{path...}", "worker-0/f", "{digest}", "sha256:"+strings.Repeat("0", 64), "{step}", "20", "{rank}", "0").Replace(rt.path)
+	path := strings.NewReplacer("{path...}", "worker-0/f", "{digest}", "sha256:"+strings.Repeat("0", 64), "{step}", "20", "{rank}", "0").Replace(rt.Path)
 	named := func(name string) string { return strings.Replace(path, "{name}", name, 1) }
-	switch rt.id {
+	switch rt.ID {
 	case "signIn":
 		return []ask{{path, `{"user":"x1","password":"nobody has it"}`, true}}
 	case "rotate":
@@ -182,7 +185,7 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 	case "previewPlacement", "previewRecipe":
 		return []ask{{path, manifest("p", func(t *api.TrainingTask) { t.Meta.Project = "lab" }), p.inside}}
 	case "faultTask", "profileTask":
-		body := map[string]string{"faultTask": `{"rank":0,"kind":"kill"}`, "profileTask": `{"rank":0}`}[rt.id]
+		body := map[string]string{"faultTask": `{"rank":0,"kind":"kill"}`, "profileTask": `{"rank":0}`}[rt.ID]
 		return []ask{{named(m.target(api.KindTrainingTask, "").GetMeta().Name) + "?project=lab", body, p.inside}}
 	case "previewExisting", "createExisting":
 		m.n++
@@ -195,7 +198,7 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		o := m.target(api.KindTrainingTask, "").(*api.TrainingTask)
 		o.Spec.Checkpoint = &api.Checkpoints{From: &api.CheckpointFrom{Upload: true}}
 		m.put(o)
-		body := map[string]string{"putCheckpointRank": "good", "importCheckpoint": `{"step":20,"parts":[{"rank":0,"key":"parts/x"}]}`}[rt.id]
+		body := map[string]string{"putCheckpointRank": "good", "importCheckpoint": `{"step":20,"parts":[{"rank":0,"key":"parts/x"}]}`}[rt.ID]
 		return []ask{{named(o.Meta.Name) + "?project=lab", body, p.inside}}
 	case "moveTask":
 		zone := m.target(api.KindZone, "").GetMeta().Name
@@ -217,11 +220,11 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		body := map[string]string{"password": testPassword, "current": testPassword}
 		return []ask{{named(p.name), body, true}, {named(victim.GetMeta().Name), body, false}}
 	}
-	row, isKind := api.InfoOf(rt.kind)
-	if !isKind || !strings.Contains(path, "{name}") && !strings.HasPrefix(rt.id, "create") {
+	row, isKind := api.InfoOf(rt.Kind)
+	if !isKind || !strings.Contains(path, "{name}") && !strings.HasPrefix(rt.ID, "create") {
 		return []ask{{path, nil, true}}
 	}
-	if strings.HasPrefix(rt.id, "create") {
+	if strings.HasPrefix(rt.ID, "create") {
 		return m.creations(path, row, p)
 	}
 	query := ""
@@ -230,7 +233,7 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 	}
 	one := func(o api.Object, yours bool) ask {
 		a := ask{path: named(o.GetMeta().Name) + query, yours: yours}
-		if rt.method == http.MethodPut {
+		if rt.Method == http.MethodPut {
 			o.GetMeta().DisplayName = "changed"
 			switch o := o.(type) {
 			case *api.Token:
@@ -247,17 +250,17 @@ func (m *matrix) asks(rt *route, p *person) []ask {
 		return []ask{one(m.target(row.Kind, p.name), true), one(m.target(row.Kind, "root"), false)}
 	case api.KindUser:
 		out := []ask{one(m.target(row.Kind, ""), false)}
-		if p.role != "" && rt.method == http.MethodGet {
+		if p.role != "" && rt.Method == http.MethodGet {
 			out = append(out, one(m.lookup(api.Key{Kind: row.Kind, Name: p.name}), true))
 		}
 		return out
 	case api.KindTrainingTask:
-		if rt.method == http.MethodGet {
+		if rt.Method == http.MethodGet {
 			return []ask{one(m.task, p.inside || p.task == "own")}
 		}
 	}
 	o := m.target(row.Kind, "")
-	if n, ok := o.(*api.Node); ok && rt.id == "uncordonNode" {
+	if n, ok := o.(*api.Node); ok && rt.ID == "uncordonNode" {
 		n.Spec.Cordoned = true
 		m.put(n)
 	}
@@ -284,31 +287,31 @@ func (m *matrix) creations(path string, row api.KindInfo, p *person) []ask {
 }
 
 // rules are the table of access.
-func (m *matrix) rules() *rules { return m.server.kinds.rules }
+func (m *matrix) rules() *access.Rules { return m.server.rules }
 
 // allowed is what the table says; written anew here, from what the words of the table mean.
-func (m *matrix) allowed(p *person, rt *route, yours bool) bool {
-	r := m.rules().by[rt.id]
+func (m *matrix) allowed(p *person, rt *rest.Route, yours bool) bool {
+	r, _ := m.rules().Of(rt.ID)
 	switch {
-	case rt.open:
+	case rt.Open:
 		return true
 	case p.task != "":
-		return r.task && (yours || !strings.Contains(rt.path, "{name}"))
+		return r.Task && (yours || !strings.Contains(rt.Path, "{name}"))
 	case p.role == "":
 		return false
-	case p.scope == api.ScopeRead && r.scope != api.ScopeRead, p.scope == api.ScopeTasks && r.scope == api.ScopeAdmin:
+	case p.scope == api.ScopeRead && r.Scope != api.ScopeRead, p.scope == api.ScopeTasks && r.Scope == api.ScopeAdmin:
 		return false
 	}
-	got := map[api.UserRole]reach{api.RoleAdmin: r.admin, api.RoleOperator: r.operator, api.RoleMember: r.member, api.RoleViewer: r.viewer}[p.role]
-	return got == all || got == own && yours
+	got := map[api.UserRole]access.Reach{api.RoleAdmin: r.Admin, api.RoleOperator: r.Operator, api.RoleMember: r.Member, api.RoleViewer: r.Viewer}[p.role]
+	return got == access.All || got == access.Own && yours
 }
 
-func (m *matrix) try(rt *route, p *person, a ask) answerOf {
+func (m *matrix) try(rt *rest.Route, p *person, a ask) answerOf {
 	m.t.Helper()
 	if !p.session {
-		return m.do(rt.method, a.path, p.secret, a.body, "Accept", "application/json")
+		return m.do(rt.Method, a.path, p.secret, a.body, "Accept", "application/json")
 	}
-	return m.browser(rt.method, a.path, m.cookieOf(p), a.body)
+	return m.browser(rt.Method, a.path, m.cookieOf(p), a.body)
 }
 
 // cookieOf signs in again where the last case ended the session.
@@ -330,19 +333,19 @@ func TestAccessMatrix(t *testing.T) {
 	for _, operations := range doc.Paths {
 		documented += len(operations)
 	}
-	if documented != len(m.server.face.routes) || documented != len(m.rules().by) {
-		t.Errorf("%d operations in the document, %d routes, %d rows in the table of access", documented, len(m.server.face.routes), len(m.rules().by))
+	if documented != len(m.server.face.routes) || documented != m.rules().Size() {
+		t.Errorf("%d operations in the document, %d routes, %d rows in the table of access", documented, len(m.server.face.routes), m.rules().Size())
 	}
 	cases, changes := 0, 0
 	for _, rt := range m.server.face.routes {
-		if _, ok := m.rules().by[rt.id]; !ok {
-			t.Errorf("%s %s (%s) has no row in the table of access", rt.method, rt.path, rt.id)
+		if _, ok := m.rules().Of(rt.ID); !ok {
+			t.Errorf("%s %s (%s) has no row in the table of access", rt.Method, rt.Path, rt.ID)
 			continue
 		}
 		for _, p := range m.people {
 			for _, a := range m.asks(rt, p) {
 				cases++
-				if m.check(rt, p, a) && rt.changes() && rt.id != "signIn" {
+				if m.check(rt, p, a) && rt.Changes() && rt.ID != "signIn" {
 					changes++
 					m.audited(rt, p, a)
 				}
@@ -353,36 +356,36 @@ func TestAccessMatrix(t *testing.T) {
 }
 
 // check compares one answer with the table; true when it was allowed.
-func (m *matrix) check(rt *route, p *person, a ask) bool {
+func (m *matrix) check(rt *rest.Route, p *person, a ask) bool {
 	m.t.Helper()
-	if strings.HasPrefix(rt.id, "watch") {
+	if strings.HasPrefix(rt.ID, "watch") {
 		return m.checkStream(rt, p, a)
 	}
 	got := m.try(rt, p, a)
 	want := m.allowed(p, rt, a.yours)
 	good := got.status == 200
 	switch { // what is allowed, but has another end here
-	case rt.id == "signIn":
+	case rt.ID == "signIn":
 		good = got.status == 401 && got.Reason == "BadSignIn" || got.Reason == "TooManySignIns"
-	case rt.id == "getArchive" && got.Reason == "NoArchive", rt.id == "signOut" && got.Reason == "NoSession" && !p.session && p.role != "":
+	case rt.ID == "getArchive" && got.Reason == "NoArchive", rt.ID == "signOut" && got.Reason == "NoSession" && !p.session && p.role != "":
 		good = true
-	case rt.id == "setPassword" && a.yours && got.status == 400 && got.Reason == "InvalidField":
+	case rt.ID == "setPassword" && a.yours && got.status == 400 && got.Reason == "InvalidField":
 		m.t.Errorf("%s", got.raw)
 	}
 	refused := got.status == 401 && p.role == "" && p.task == "" || got.status == 403 || got.status == 404
 	if want != good || !want && !refused {
-		m.t.Errorf("%s %s as %s (theirs: %v): %d %s, allowed: %v: %.200s", rt.method, a.path, p.name, a.yours, got.status, got.Reason, want, got.raw)
+		m.t.Errorf("%s %s as %s (theirs: %v): %d %s, allowed: %v: %.200s", rt.Method, a.path, p.name, a.yours, got.status, got.Reason, want, got.raw)
 	}
 	return want && good && got.status == 200
 }
 
-func (m *matrix) checkStream(rt *route, p *person, a ask) bool {
+func (m *matrix) checkStream(rt *rest.Route, p *person, a ask) bool {
 	m.t.Helper()
 	headers := []string{"Accept", "text/event-stream"}
 	if p.session {
 		headers = append(headers, "Cookie", m.cookieOf(p))
 	}
-	resp := m.open(rt.method, a.path, p.secret, nil, headers...)
+	resp := m.open(rt.Method, a.path, p.secret, nil, headers...)
 	defer resp.Body.Close()
 	if good := resp.StatusCode == 200; good != m.allowed(p, rt, a.yours) {
 		m.t.Errorf("%s as %s: %d", a.path, p.name, resp.StatusCode)
@@ -391,22 +394,22 @@ func (m *matrix) checkStream(rt *route, p *person, a ask) bool {
 }
 
 // audited: the newest entry is this change, with who made it, and what was before and after.
-func (m *matrix) audited(rt *route, p *person, a ask) {
+func (m *matrix) audited(rt *rest.Route, p *person, a ask) {
 	m.t.Helper()
 	rows, err := m.history.ListAudit(m.t.Context(), history.AuditQuery{Limit: 1})
 	must(m.t, err)
 	if len(rows) == 0 {
-		m.t.Errorf("%s %s as %s is not in the audit", rt.method, a.path, p.name)
+		m.t.Errorf("%s %s as %s is not in the audit", rt.Method, a.path, p.name)
 		return
 	}
 	e := rows[0]
-	if e.Actor != p.name || e.Verb != rt.verb || e.Outcome != "ok" || !complete(rt, e) {
-		m.t.Errorf("%s %s as %s: the audit says %s %s %s %s, before %.60q, after %.60q", rt.method, a.path, p.name, e.Actor, e.Verb, e.Kind, e.Outcome, e.Before, e.After)
+	if e.Actor != p.name || e.Verb != rt.Verb || e.Outcome != "ok" || !complete(rt, e) {
+		m.t.Errorf("%s %s as %s: the audit says %s %s %s %s, before %.60q, after %.60q", rt.Method, a.path, p.name, e.Actor, e.Verb, e.Kind, e.Outcome, e.Before, e.After)
 	}
 }
 
-func complete(rt *route, e history.AuditEntry) bool {
-	switch rt.verb {
+func complete(rt *rest.Route, e history.AuditEntry) bool {
+	switch rt.Verb {
 	case "create", "clone", "upload", "rotate":
 		return e.After != ""
 	case "delete", "sign-out":

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 // meters are the server's own metrics; without a registerer they are counted and not shown.
@@ -33,9 +35,9 @@ func newMeters(reg prometheus.Registerer) *meters {
 	return m
 }
 
-func (m *meters) count(rt *route, status int, took time.Duration) {
-	m.requests.WithLabelValues(rt.method, rt.path, strconv.Itoa(status)).Inc()
-	if rt.media == "" {
-		m.seconds.WithLabelValues(rt.method, rt.path).Observe(took.Seconds())
+func (m *meters) count(rt *rest.Route, status int, took time.Duration) {
+	m.requests.WithLabelValues(rt.Method, rt.Path, strconv.Itoa(status)).Inc()
+	if rt.Media == "" {
+		m.seconds.WithLabelValues(rt.Method, rt.Path).Observe(took.Seconds())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 )
 
 func TestMoveRoute(t *testing.T) {
@@ -30,7 +31,7 @@ func TestMoveRoute(t *testing.T) {
 	w.refused("POST", path, `{"nodes":["none"]}`, 400, "InvalidField")
 	w.refused("POST", path, `{"away":["none"]}`, 400, "InvalidField")
 	w.ok("POST", path, `{"away":["n1"],"preview":true}`, &m)
-	w.refused("POST", path, `{"nodes":["`+strings.Repeat(`n1","`, maxMoveNodes)+`n1"]}`, 400, "InvalidField")
+	w.refused("POST", path, `{"nodes":["`+strings.Repeat(`n1","`, train.MaxMoveNodes)+`n1"]}`, 400, "InvalidField")
 	w.refused("POST", path, `{}`, 400, "InvalidField")
 	w.refused("POST", path, `{"zone":"a","more":1}`, 400, "BadBody")
 	w.refused("POST", "/api/v1/training-tasks/none/move", `{"zone":"a"}`, 404, "NotFound")

@@ -14,6 +14,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/server/archive"
+	"github.com/fermi-cluster/fermi/internal/server/audit"
+	"github.com/fermi-cluster/fermi/internal/server/report"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -129,12 +133,12 @@ func TestSubmit(t *testing.T) {
 		t.Spec.Roles[0].Resources.Accelerators = api.Accelerators{Type: "A100", Count: 8}
 		t.Status.Phase = api.PhaseCompleted // never taken
 	}), "Accept-Language", "zh")
-	var got submitted
+	var got train.Submitted
 	must(t, json.Unmarshal(a.Data, &got))
 	if a.status != 200 || a.Message != "训练任务创建成功" || got.Status != "pending" || !strings.HasPrefix(got.Name, "gpt-") {
 		t.Fatalf("%s", a.raw)
 	}
-	if diff := cmp.Diff(&distributedInfo{NodeCount: 3, TotalGPUs: 24, Framework: "plain"}, got.DistributedInfo); diff != "" {
+	if diff := cmp.Diff(&train.DistributedInfo{NodeCount: 3, TotalGPUs: 24, Framework: "plain"}, got.DistributedInfo); diff != "" {
 		t.Error(diff)
 	}
 	task := got.Task
@@ -161,12 +165,12 @@ func TestSubmit(t *testing.T) {
 			t.Errorf("%s: %s", tc.name, a.raw)
 		}
 	}
-	var audit audits
+	var audit audit.Audits
 	w.ok("GET", "/api/v1/audit", nil, &audit)
 	if len(audit.Items) != 7 || audit.Items[0].Outcome != "InvalidField" || audit.Items[6].Outcome != "ok" || audit.Items[6].Actor != "root" || audit.Items[6].After == "" {
 		t.Errorf("audit: %+v", audit.Items)
 	}
-	var happened eventList
+	var happened report.EventList
 	w.ok("GET", "/api/v1/training-tasks/one/events", nil, &happened)
 	if len(happened.Items) != 1 || happened.Items[0].Reason != "Created" || happened.Items[0].Actor != "root" {
 		t.Errorf("events: %+v", happened)
@@ -188,7 +192,7 @@ func TestSoleOwner(t *testing.T) {
 
 func TestFlatRequest(t *testing.T) {
 	w := newWorld(t)
-	var got submitted
+	var got train.Submitted
 	w.ok("POST", "/api/v1/training-tasks", `{"taskName":"BERT中文预训练","command":["/bin/true"],"replicas":2,"resources":{"cpu":"2"},"priority":600}`, &got)
 	task := got.Task
 	if task.Meta.DisplayName != "BERT中文预训练" || task.Spec.Roles[0].Replicas != 2 || task.Spec.Roles[0].Resources.CPU != 2000 || *task.Spec.Priority != 600 {
@@ -212,7 +216,7 @@ func TestFlatRequest(t *testing.T) {
 func TestQueueFull(t *testing.T) {
 	w := newWorld(t)
 	w.put(&api.Queue{Meta: api.Meta{Name: "small"}, Spec: api.QueueSpec{MaxPending: 3, Projects: []string{"default"}}})
-	eventually(t, "the tracker counts", w.server.tasks.ready)
+	eventually(t, "the tracker counts", w.server.tasks.Ready)
 	results := make(chan int, 10)
 	for i := range 10 {
 		go func() {
@@ -272,7 +276,7 @@ func TestStopCloneDelete(t *testing.T) {
 			t.Errorf("%+v", got.Spec)
 		}
 	}
-	var clone submitted
+	var clone train.Submitted
 	w.ok("POST", path+"/clone", `{"displayName":"第二次"}`, &clone)
 	if clone.Task.Meta.DisplayName != "第二次" || clone.Task.Spec.Stop || clone.TaskID == task.Meta.ID || clone.Status != "pending" {
 		t.Errorf("%+v", clone)
@@ -286,7 +290,7 @@ func TestStopCloneDelete(t *testing.T) {
 		}
 	}
 	w.refused("PUT", path, &got, 409, "Deleting")
-	var happened eventList
+	var happened report.EventList
 	w.ok("GET", path+"/events", nil, &happened)
 	var reasons []string
 	for _, e := range happened.Items {
@@ -295,7 +299,7 @@ func TestStopCloneDelete(t *testing.T) {
 	if diff := cmp.Diff([]string{"Created", "StopRequested", "DeleteRequested"}, reasons); diff != "" {
 		t.Error(diff)
 	}
-	var why Explanation
+	var why train.Explanation
 	w.ok("GET", path+"/why", nil, &why)
 	if why.Reason != "NoFit" || why.Message.ZH == "" {
 		t.Errorf("%+v", why)
@@ -329,12 +333,12 @@ func TestArchived(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	}
-	var replicas struct{ Items []ReplicaView }
+	var replicas struct{ Items []train.ReplicaView }
 	w.ok("GET", path+"/replicas", nil, &replicas)
 	if len(replicas.Items) != 1 || replicas.Items[0].Role != "worker" || replicas.Items[0].Attempt != 1 || *replicas.Items[0].ExitCode != 3 || replicas.Items[0].State != "Done" {
 		t.Errorf("%+v", replicas)
 	}
-	var outputs outputFiles
+	var outputs train.OutputFiles
 	w.ok("GET", path+"/outputs", nil, &outputs)
 	if len(outputs.Items) != 1 || outputs.Items[0].Path != "worker-0/模型.bin" || outputs.Items[0].Size != 10 {
 		t.Errorf("%+v", outputs)
@@ -347,7 +351,7 @@ func TestArchived(t *testing.T) {
 	w.refused("GET", path+"/outputs/none", nil, 404, "NoOutput")
 	w.refused("GET", path+"/outputs/a%2f..%2f..%2fx", nil, 404, "UnknownRoute")
 	w.refused("GET", path+"/outputs/a%00b", nil, 404, "NoOutput")
-	var why Explanation
+	var why train.Explanation
 	w.ok("GET", path+"/why", nil, &why)
 	if why.Reason != "Succeeded" {
 		t.Errorf("%+v", why)
@@ -364,12 +368,12 @@ func TestArchived(t *testing.T) {
 
 func TestArchives(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.Archive = 1000 })
-	var got archive
+	var got archive.Archive
 	w.ok("POST", "/api/v1/archives", "some code", &got)
 	if !strings.HasPrefix(got.Digest, "sha256:") || got.Size != 9 {
 		t.Errorf("%+v", got)
 	}
-	var again archive
+	var again archive.Archive
 	w.ok("GET", "/api/v1/archives/"+got.Digest, nil, &again)
 	if again != got {
 		t.Errorf("%+v", again)
@@ -401,7 +405,7 @@ func TestArchivesOfOthersDoNotExist(t *testing.T) {
 		w.put(p)
 	}
 	operator := w.user("op", api.RoleOperator)
-	var got archive
+	var got archive.Archive
 	upload := func(who, query, code string) string {
 		t.Helper()
 		a := w.do("POST", "/api/v1/archives"+query, people[who], code)

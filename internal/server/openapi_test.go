@@ -11,6 +11,8 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/seal"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 type document struct {
@@ -133,7 +135,7 @@ func TestSystemRoutes(t *testing.T) {
 	if v.Version != "test" {
 		t.Errorf("version %+v", v)
 	}
-	var me Identity
+	var me door.Identity
 	w.ok("GET", "/api/v1/whoami", nil, &me)
 	if me.User != "root" || me.Role != api.RoleAdmin || len(me.Projects) != 1 {
 		t.Errorf("whoami %+v", me)
@@ -199,7 +201,7 @@ func TestLanguage(t *testing.T) {
 	for header, want := range map[string]string{
 		"": "en", "zh": "zh", "zh-CN,en;q=0.5": "zh", "en-US,zh;q=0.9": "en", "fr, zh;q=0.1": "zh", "zh;q=0, en;q=0.1": "en", "zh;q=x": "en", "*": "en",
 	} {
-		if got := language(header); got != want {
+		if got := rest.Language(header); got != want {
 			t.Errorf("%q: %s, want %s", header, got, want)
 		}
 	}
@@ -210,20 +212,20 @@ func TestContentType(t *testing.T) {
 	w := newWorld(t)
 	tried := 0
 	for _, rt := range w.server.face.routes {
-		if rt.body == nil {
+		if rt.Body == nil {
 			continue
 		}
 		tried++
-		path := strings.ReplaceAll(rt.path, "{name}", "x")
+		path := strings.ReplaceAll(rt.Path, "{name}", "x")
 		for _, given := range []string{"text/plain", "application/x-www-form-urlencoded", "nonsense", "application/json; charset"} {
-			a := w.do(rt.method, path, w.admin, "x", "Content-Type", given)
-			if a.status != 415 || a.Reason != "BadContentType" || !strings.Contains(a.Message, rt.body.media[0]) {
-				t.Errorf("%s %s as %s: %d %s", rt.method, rt.path, given, a.status, a.raw)
+			a := w.do(rt.Method, path, w.admin, "x", "Content-Type", given)
+			if a.status != 415 || a.Reason != "BadContentType" || !strings.Contains(a.Message, rt.Body.Media[0]) {
+				t.Errorf("%s %s as %s: %d %s", rt.Method, rt.Path, given, a.status, a.raw)
 			}
 		}
-		for _, media := range rt.body.media {
-			if a := w.do(rt.method, path, w.admin, "[", "Content-Type", media+"; charset=utf-8"); a.status == 415 {
-				t.Errorf("%s %s as %s: %s", rt.method, rt.path, media, a.raw)
+		for _, media := range rt.Body.Media {
+			if a := w.do(rt.Method, path, w.admin, "[", "Content-Type", media+"; charset=utf-8"); a.status == 415 {
+				t.Errorf("%s %s as %s: %s", rt.Method, rt.Path, media, a.raw)
 			}
 		}
 	}
@@ -281,7 +283,7 @@ func TestDocumentIsClosed(t *testing.T) {
 	for path, operations := range doc.Paths {
 		for method, op := range operations {
 			for status, answer := range op.Responses {
-				if status == "default" || status >= "400" && answer.Ref != "#/components/responses/"+refusedName {
+				if status == "default" || status >= "400" && answer.Ref != "#/components/responses/"+rest.RefusedName {
 					t.Errorf("%s %s: %s is %+v", method, path, status, answer)
 				}
 				if s, ok := answer.Content["application/json"]; ok && path != "/api/v1/openapi.json" && (s.Schema.AdditionalProperties == nil || *s.Schema.AdditionalProperties || len(s.Schema.Required) != 3) {
@@ -303,8 +305,8 @@ func TestDocumentIsClosed(t *testing.T) {
 // made is where the answer to a create has the name of what was made.
 func (w *world) made(kind api.Kind) string {
 	for _, rt := range w.server.face.routes {
-		if rt.id == "create"+string(kind) {
-			return rt.body.made
+		if rt.ID == "create"+string(kind) {
+			return rt.Body.Made
 		}
 	}
 	return ""
@@ -319,7 +321,7 @@ func TestExamples(t *testing.T) {
 		if !row.Users {
 			continue
 		}
-		a := w.do("POST", "/api/v1/"+row.Plural, w.admin, w.server.kinds.by[row.Kind].read.example)
+		a := w.do("POST", "/api/v1/"+row.Plural, w.admin, w.server.kinds.Of(row.Kind).Read.Example)
 		if a.status != 200 {
 			t.Errorf("%s: %s", row.Kind, a.raw)
 			continue

@@ -4,19 +4,20 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 )
 
 func TestProbeRoutes(t *testing.T) {
 	w := newWorld(t)
 	task := w.submit("t")
 	path := "/api/v1/training-tasks/" + task.Meta.Name
-	var seen ProbeView
+	var seen train.ProbeView
 	w.ok("POST", path+"/fault", `{"rank":1,"kind":"kill"}`, &seen)
 	if seen.Rank != 1 || seen.Kind != "kill" || seen.Node != "n" {
 		t.Errorf("%+v", seen)
 	}
 	w.ok("POST", path+"/profile", `{"rank":2}`, &seen)
-	if seen.Rank != 2 || seen.Kind != profileKind {
+	if seen.Rank != 2 || seen.Kind != train.ProfileKind {
 		t.Errorf("%+v", seen)
 	}
 	w.refused("POST", path+"/fault", `{"rank":1,"kind":"net"}`, 409, "Refused")

@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/objects"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -144,9 +145,9 @@ Accepted, and survived:
 // refused.
 // checkQueue admits a queue without writing it; the operations must hold at the commit.
 func (w *world) checkQueue(q *api.Queue) ([]store.Op, error) {
-	b := birth{object: q}
-	err := w.server.kinds.by[api.KindQueue].admit(w.t.Context(), nil, &b, false)
-	return b.ops, err
+	b := objects.Birth{Object: q}
+	err := w.server.kinds.Of(api.KindQueue).Admit(w.t.Context(), nil, &b, false)
+	return b.Ops, err
 }
 
 func TestQueuesInACircleAtOnce(t *testing.T) {

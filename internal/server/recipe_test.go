@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 )
 
 const recipePath = "/api/v1/training-tasks/recipe"
@@ -18,7 +19,7 @@ func TestRecipeRoute(t *testing.T) {
 	w.ok("POST", recipePath, manifest("a", func(t *api.TrainingTask) {
 		t.Spec.Framework, t.Spec.Roles[0].Replicas, t.Spec.Roles[0].Resources.Accelerators = "pytorch-ddp", 14, api.Accelerators{Type: "A100", Count: 1}
 	}), &r)
-	if r.RankCount != 14 || len(r.Ranks) != maxShownRanks || r.Sizes.Data != 14 || r.Ranks[0].Backend != "gloo" || len(r.Files) == 0 {
+	if r.RankCount != 14 || len(r.Ranks) != train.MaxShownRanks || r.Sizes.Data != 14 || r.Ranks[0].Backend != "gloo" || len(r.Files) == 0 {
 		t.Errorf("%+v", r)
 	}
 	if r.Files[0].Name != "pytorch_ddp_config.yaml" || !strings.Contains(r.Files[0].Text, "world_size: 14\n  nnodes: 14\n") {
@@ -47,7 +48,7 @@ func TestRecipesAreChecked(t *testing.T) {
 	w.refused("POST", recipePath, `{"spec":{"framework":"x","roles":[{"command":["x"]}]}}`, 400, "InvalidField")
 	w.refused("POST", recipePath, `{"spec":{"strategy":{"kind":"ddp"},"roles":[{"command":["x"]}]}}`, 400, "BadRecipe")
 	w.refused("POST", recipePath, `{"spec":{"framework":"mpi","strategy":{"tensr":2},"roles":[{"command":["x"]}]}}`, 400, "UnknownField")
-	var made submitted
+	var made train.Submitted
 	w.ok("POST", "/api/v1/training-tasks", `{"metadata":{"name":"good"},"spec":{"framework":"deepspeed","strategy":{"data":7,"tensor":2},"roles":[{"command":["x"],"replicas":14}]}}`, &made)
 	if made.DistributedInfo.Framework != "deepspeed" {
 		t.Errorf("%+v", made)

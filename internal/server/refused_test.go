@@ -12,6 +12,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/history/historytest"
+	"github.com/fermi-cluster/fermi/internal/server/audit"
 )
 
 // all are the audit's entries, oldest first.
@@ -26,7 +27,7 @@ func (w *world) allAudit() []history.AuditEntry {
 // was tried, and however often it tries, that makes a handful of entries.
 func TestRefusedSignInsAreKeptAndCounted(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.AuthBurst, c.Limits.AuthRate = 1e6, 1e6 })
-	w.server.counts.addresses.free, w.server.counts.guesses.free = 1e6, 1e6
+	w.server.counts.Addresses.Free, w.server.counts.Guesses.Free = 1e6, 1e6
 	secret := "fermi_laptop_" + strings.Repeat("A", 43)
 	for i := range 200 {
 		if a := w.do("POST", "/api/v1/session", "", map[string]string{"user": fmt.Sprintf("user%d", i%30), "password": "wrong-password"}); a.Reason != "BadSignIn" {
@@ -46,7 +47,7 @@ func TestRefusedSignInsAreKeptAndCounted(t *testing.T) {
 	if second.Verb != "authenticate" || second.Outcome != "BadToken" || second.Name != "laptop" || second.Kind != api.KindToken {
 		t.Errorf("%+v", second)
 	}
-	w.server.auditor.flush(t.Context(), true)
+	w.server.auditor.Flush(t.Context(), true)
 	rows = w.allAudit()
 	if len(rows) != 4 || rows[2].Count != 199 || rows[3].Count != 199 || rows[2].Since.IsZero() || rows[2].Time.Before(rows[2].Since) {
 		t.Fatalf("%+v", rows)
@@ -56,7 +57,7 @@ func TestRefusedSignInsAreKeptAndCounted(t *testing.T) {
 		More bool
 	}
 	must(t, json.Unmarshal([]byte(rows[2].Detail), &detail))
-	if len(detail.What) != maxSamples || !detail.More {
+	if len(detail.What) != audit.MaxSamples || !detail.More {
 		t.Errorf("%s", rows[2].Detail)
 	}
 	for _, e := range rows {
@@ -66,34 +67,6 @@ func TestRefusedSignInsAreKeptAndCounted(t *testing.T) {
 	}
 	historytest.VerifyAudit(t, w.history)
 }
-
-// TestManySourcesShareAnEntry: a thousand addresses make no thousand entries.
-func TestManySourcesShareAnEntry(t *testing.T) {
-	clk := &stepClock{now: time.Unix(1000, 0)}
-	tl := newTally(clk, time.Minute, 10)
-	written := 0
-	for i := range 1000 {
-		if tl.count(fmt.Sprint("10.0.0.", i), "", 1, history.AuditEntry{RemoteIP: fmt.Sprint(i), Outcome: "BadToken"}, "x") {
-			written++
-		}
-	}
-	if rows := tl.due(false); written != 10 || len(rows) != 0 {
-		t.Fatalf("%d written, %d due before their time", written, len(rows))
-	}
-	clk.now = clk.now.Add(time.Minute)
-	rows := tl.due(false)
-	if len(rows) != 1 || rows[0].Count != 990 || rows[0].RemoteIP != "" || rows[0].Outcome != "TooManyToList" {
-		t.Fatalf("%+v", rows)
-	}
-	if !tl.count("10.0.0.1", "", 1, history.AuditEntry{}, "") {
-		t.Error("the next span does not begin anew")
-	}
-}
-
-type stepClock struct{ now time.Time }
-
-func (c *stepClock) Now() time.Time                       { return c.now }
-func (c *stepClock) After(time.Duration) <-chan time.Time { return nil }
 
 // TestReadsAreAudited: who got a log, an output or a checkpoint is in the audit, with its token or session and
 // the request; who may not, too.
@@ -135,7 +108,7 @@ func TestReadsAreAudited(t *testing.T) {
 		m.do("GET", "/metrics", out.secret, nil)
 	}
 	rows = m.since(start)
-	if len(rows) != 2*freeRefusals {
+	if len(rows) != 2*audit.FreeRefusals {
 		t.Fatalf("%d entries: %+v", len(rows), rows)
 	}
 	for _, e := range rows {
@@ -143,12 +116,12 @@ func TestReadsAreAudited(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	m.server.auditor.flush(t.Context(), true)
+	m.server.auditor.Flush(t.Context(), true)
 	counts := map[string]int64{}
 	for _, e := range m.since(rows[len(rows)-1].Seq) {
 		counts[e.Actor+" "+e.Verb] += e.Count
 	}
-	if counts["member-in read-output"] != 50 || counts["member-out read-output"] != 50-freeRefusals || counts["member-out read"] != 50-freeRefusals {
+	if counts["member-in read-output"] != 50 || counts["member-out read-output"] != 50-audit.FreeRefusals || counts["member-out read"] != 50-audit.FreeRefusals {
 		t.Errorf("%v", counts)
 	}
 }
@@ -173,13 +146,13 @@ func TestOwnersReadTheirProjectsAudit(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.raw)
 		}
 	}
-	var got audits
+	var got audit.Audits
 	w.ok("GET", "/api/v1/audit?outcome=refused&limit=1", nil, &got)
 	if len(got.Items) != 1 || got.Items[0].Outcome == "ok" || got.Next == 0 {
 		t.Errorf("%+v", got)
 	}
 	before := got.Next
-	got = audits{}
+	got = audit.Audits{}
 	w.ok("GET", fmt.Sprintf("/api/v1/audit?outcome=refused&before=%d", before), nil, &got)
 	if len(got.Items) == 0 || got.Next != 0 {
 		t.Errorf("%+v", got)
@@ -189,16 +162,16 @@ func TestOwnersReadTheirProjectsAudit(t *testing.T) {
 // TestExportedAuditVerifies: what is exported is the whole chain, also of more entries than a page has.
 func TestExportedAuditVerifies(t *testing.T) {
 	w := newWorld(t)
-	for i := range 2*auditPage + 7 {
+	for i := range 2*audit.Page + 7 {
 		must(t, w.history.AddAudit(t.Context(), history.AuditEntry{Time: time.Unix(int64(i), 1).UTC(), Actor: "x", Name: fmt.Sprint(i), Detail: "nul \x00 bad \xff"}))
 	}
 	a := w.do("GET", "/api/v1/audit/export", w.admin, nil)
-	if a.status != 200 || a.header.Get("Content-Type") != mediaLines {
+	if a.status != 200 || a.header.Get("Content-Type") != audit.MediaLines {
 		t.Fatalf("%d %.200s", a.status, a.raw)
 	}
 	var chain api.AuditChain
-	var begin auditBegin
-	var end auditEnd
+	var begin audit.Begin
+	var end audit.End
 	lines := bufio.NewScanner(bytes.NewReader(a.raw))
 	for n := 0; lines.Scan(); n++ {
 		switch {
@@ -214,7 +187,7 @@ func TestExportedAuditVerifies(t *testing.T) {
 		}
 	}
 	must(t, chain.End(end.Head))
-	if begin.Partial || chain.Records != 2*auditPage+7 {
+	if begin.Partial || chain.Records != 2*audit.Page+7 {
 		t.Errorf("%+v %+v", begin, chain)
 	}
 	if a := w.do("GET", "/api/v1/audit/export?actor=x", w.admin, nil); !bytes.Contains(a.raw[:200], []byte(`"partial":true`)) {

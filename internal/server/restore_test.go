@@ -11,6 +11,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 )
 
 // shelf has the same checkpoints for every task: of steps 10, 20 and 30, the last on nodes' disks only.
@@ -62,7 +63,7 @@ func (s *shelf) Verify(_ context.Context, _ string, names []string) error {
 }
 
 // Image is a few bytes of the tier; rank 1 has none, and those of step 20 break off in the shared store.
-func (s *shelf) Image(_ context.Context, _, name, tier string, rank int) (RankImage, error) {
+func (s *shelf) Image(_ context.Context, _, name, tier string, rank int) (train.RankImage, error) {
 	if rank == 1 {
 		return nil, fault.New(fault.NotFound, "OutOfReach", fault.T("elsewhere", "别处"))
 	}
@@ -161,7 +162,7 @@ func TestRestoreRoute(t *testing.T) {
 		t.Errorf("an update undid the restore: %+v", got.Spec.Restore)
 	}
 	w.refused("POST", "/api/v1/training-tasks", manifest("u", func(t *api.TrainingTask) { t.Spec.Restore = &api.Rewind{Name: "x"} }), 400, "InvalidField")
-	var cloned submitted
+	var cloned train.Submitted
 	w.ok("POST", "/api/v1/training-tasks/t/clone", `{"name":"c"}`, &cloned)
 	if cloned.Task.Spec.Restore != nil {
 		t.Error("a clone is no restore")
@@ -183,7 +184,7 @@ func TestTasksBeginFromOthersCheckpoints(t *testing.T) {
 	}
 	for _, name := range []string{"source", source.Meta.ID} {
 		for step, want := range map[int64]int64{0: 20, 10: 10} { // the newest is on disks only
-			var out submitted
+			var out train.Submitted
 			w.ok("POST", "/api/v1/training-tasks", from(name, step), &out)
 			if o := out.Task.Status.From; o == nil || o.TaskID != source.Meta.ID || o.Step != want {
 				t.Errorf("%s@%d: %+v", name, step, o)
@@ -319,7 +320,7 @@ func TestStatesOfRanks(t *testing.T) {
 // TestUploadedCheckpoints: the task waits until all was uploaded, and begins from that; nobody uploads into any other task.
 func TestUploadedCheckpoints(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Limits.State = 1000 })
-	var made submitted
+	var made train.Submitted
 	begin := manifest("t", func(t *api.TrainingTask) {
 		t.Spec.Checkpoint = &api.Checkpoints{From: &api.CheckpointFrom{Upload: true}}
 	})
@@ -340,7 +341,7 @@ func TestUploadedCheckpoints(t *testing.T) {
 	w.refused("POST", path, nil, 400, "BadBody")
 	var task api.TrainingTask
 	w.ok("POST", path, map[string]any{"step": 7, "parts": []api.CheckpointPart{part}}, &task)
-	if from := task.Status.From; task.AwaitsCheckpoint() || from == nil || from.TaskID != task.Meta.ID || from.Step != 7 || task.Status.Reason != submittedReason {
+	if from := task.Status.From; task.AwaitsCheckpoint() || from == nil || from.TaskID != task.Meta.ID || from.Step != 7 || task.Status.Reason != train.SubmittedReason {
 		t.Fatalf("%+v", task.Status)
 	}
 	w.refused("POST", path, map[string]any{"step": 7, "parts": []api.CheckpointPart{part}}, 409, "NotAwaited")
@@ -349,7 +350,7 @@ func TestUploadedCheckpoints(t *testing.T) {
 	w.refused("PUT", "/api/v1/training-tasks/other/checkpoints/7/ranks/0", "good", 409, "NotAwaited")
 	// A clone begins from the same bytes.
 	task = *w.change(&task, func(t *api.TrainingTask) { t.Status.From.Step = 20 })
-	made = submitted{}
+	made = train.Submitted{}
 	w.ok("POST", "/api/v1/training-tasks/t/clone", `{"name":"again"}`, &made)
 	if from := made.Task.Spec.Checkpoint.From; from.Upload || from.Step != 20 || made.Task.Status.From == nil {
 		t.Errorf("%+v, %+v", from, made.Task.Status.From)

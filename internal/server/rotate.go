@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/refuse"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 // RotateWish names the keys that are to be replaced.
@@ -28,28 +30,28 @@ type rotations struct {
 // comes last.
 var RotatableKeys = []string{"secret-key", "link-key", "tls", "admin-token"}
 
-func (s *system) rotateRoute(reg *schemas) *route {
-	return &route{
-		method: http.MethodPost, path: prefix + "/rotate", id: "rotate", tag: "system", long: true,
-		summary: "Replace keys of the server while everything runs; for admins.", verb: "rotate", kind: "Key",
-		data: schemaOf[rotations](reg), handle: s.rotate,
-		body: &bodySpec{schema: schemaOf[RotateWish](reg), media: jsonMedia, required: true},
+func (s *system) rotateRoute(reg *rest.Schemas) *rest.Route {
+	return &rest.Route{
+		Method: http.MethodPost, Path: rest.Prefix + "/rotate", ID: "rotate", Tag: "system", Long: true,
+		Summary: "Replace keys of the server while everything runs; for admins.", Verb: "rotate", Kind: "Key",
+		Data: rest.SchemaOf[rotations](reg), Handle: s.rotate,
+		Body: &rest.BodySpec{Schema: rest.SchemaOf[RotateWish](reg), Media: rest.JsonMedia, Required: true},
 	}
 }
 
-func (s *system) rotate(ctx context.Context, c *call) (*reply, error) {
+func (s *system) rotate(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	var wish RotateWish
-	if err := c.readJSON(&wish, "keys"); err != nil {
+	if err := c.ReadJSON(&wish, "keys"); err != nil {
 		return nil, err
 	}
 	whole := slices.Contains(wish.Keys, "all")
 	for _, key := range wish.Keys {
 		if key != "all" && !slices.Contains(RotatableKeys, key) || whole && len(wish.Keys) > 1 {
-			return nil, invalid("keys", fault.T("%q is no key here; there are %s, or all alone.", "没有名为 %q 的密钥；可用 %s，或单独使用 all。", clip(key, 64), strings.Join(RotatableKeys, ", ")))
+			return nil, refuse.Invalid("keys", fault.T("%q is no key here; there are %s, or all alone.", "没有名为 %q 的密钥；可用 %s，或单独使用 all。", refuse.Clip(key, 64), strings.Join(RotatableKeys, ", ")))
 		}
 	}
 	if len(wish.Keys) == 0 {
-		return nil, invalid("keys", fault.T("Name at least one.", "请至少给出一个。"))
+		return nil, refuse.Invalid("keys", fault.T("Name at least one.", "请至少给出一个。"))
 	}
 	if s.rotateKey == nil {
 		return nil, fault.New(fault.Unavailable, "NoRotation", fault.T("This server holds no keys of its own.", "该服务器没有自己的密钥。"))
@@ -63,11 +65,11 @@ func (s *system) rotate(ctx context.Context, c *call) (*reply, error) {
 		if whole && fault.ReasonOf(err) == "NothingToRotate" {
 			text, err = fault.From(err).Message, nil
 		}
-		c.note.name, c.note.what = strings.Join(wish.Keys, ","), jsonText(map[string]any{"keys": wish.Keys})
+		c.Note.Name, c.Note.What = strings.Join(wish.Keys, ","), rest.JSONText(map[string]any{"keys": wish.Keys})
 		if err != nil {
 			return nil, err
 		}
 		out.Items = append(out.Items, Rotated{key, text})
 	}
-	return &reply{message: fault.T("Keys replaced", "密钥已更换"), data: out}, nil
+	return &rest.Reply{Message: fault.T("Keys replaced", "密钥已更换"), Data: out}, nil
 }

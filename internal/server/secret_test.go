@@ -7,6 +7,9 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/seal"
+	"github.com/fermi-cluster/fermi/internal/server/access"
+	"github.com/fermi-cluster/fermi/internal/server/objects"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
 func newSecretWorld(t *testing.T) *world {
@@ -97,12 +100,12 @@ func TestSecretAdmittedAgain(t *testing.T) {
 	must(t, api.Prepare(x, id.Default.Random))
 	root, err := w.store.Get(t.Context(), api.Key{Kind: api.KindUser, Name: "root"}, 0)
 	must(t, err)
-	c := &call{who: &caller{user: root.(*api.User)}}
+	c := &rest.Call{Who: &access.Caller{User: root.(*api.User)}}
 	for _, name := range []string{"first", "second"} {
 		x.Meta.Name = name
-		b := birth{object: x}
-		must(t, w.server.kinds.by[api.KindSecret].admit(t.Context(), c, &b, false))
-		made := b.object.(*api.Secret)
+		b := objects.Birth{Object: x}
+		must(t, w.server.kinds.Of(api.KindSecret).Admit(t.Context(), c, &b, false))
+		made := b.Object.(*api.Secret)
 		value, err := w.cfg.Box.Open(made.Spec.Sealed["k"], api.SealContext("default", name, "k"))
 		if err != nil || value != "geheim" || len(made.Spec.Data) > 0 {
 			t.Errorf("%s: %q %v", name, value, err)

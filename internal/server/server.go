@@ -21,28 +21,39 @@ import (
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/seal"
+	"github.com/fermi-cluster/fermi/internal/server/access"
+	"github.com/fermi-cluster/fermi/internal/server/audit"
+	"github.com/fermi-cluster/fermi/internal/server/cluster"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/limit"
+	"github.com/fermi-cluster/fermi/internal/server/objects"
+	"github.com/fermi-cluster/fermi/internal/server/stream"
+	"github.com/fermi-cluster/fermi/internal/server/tenant"
+	"github.com/fermi-cluster/fermi/internal/server/tracker"
+	"github.com/fermi-cluster/fermi/internal/server/train"
+	"github.com/fermi-cluster/fermi/internal/server/truth"
 )
 
 // Live is what the leader knows in memory. Nil where this process has no such knowledge.
 // All calls are quick and safe for concurrent use; Unavailable means: ask another replica.
 type Live interface {
-	taskLive
-	clusterLive
+	train.Live
+	cluster.Live
 }
 
 // Config is all a Server needs. Live, Backup, Ready, Metrics, Register and Console may be nil.
 type Config struct {
-	Store   Store
+	Store   truth.Store
 	History history.History
 	Blob    blob.Store
-	Logs    LogReader
+	Logs    train.LogReader
 	Live    Live
 	// Checkpoints are those of tasks; nil: there are none.
-	Checkpoints Checkpoints
+	Checkpoints train.Checkpoints
 	// Stored is what projects keep; nil: nobody counts bytes.
-	Stored Stored
+	Stored tenant.Stored
 	// Imports takes those from elsewhere; nil: there is no shared store.
-	Imports Imports
+	Imports train.Imports
 	// Backup writes one tar of everything; called by admins only.
 	Backup func(ctx context.Context, w io.Writer) error
 	// Rotate replaces a key, one of RotatableKeys, while everything runs; called by admins only. Fault Conflict
@@ -55,7 +66,7 @@ type Config struct {
 	IDs     *id.Source
 	Random  io.Reader // of secrets; the system's when nil
 	Version string
-	Limits  Limits
+	Limits  limit.Limits
 	// Contact says why nobody must be answered now: what this server knows may be old. nil: it can't
 	// be, because there is no other server.
 	Contact func() error
@@ -104,22 +115,23 @@ func (c Config) withDefaults() Config {
 	if c.Random == nil {
 		c.Random = rand.Reader
 	}
-	c.Limits = c.Limits.withDefaults()
+	c.Limits = c.Limits.WithDefaults()
 	return c
 }
 
 // Server serves. Safe for concurrent use.
 type Server struct {
 	face     *face
-	kinds    *kinds
-	sessions *sessions
-	streams  *streams
-	auditor  *auditor
-	lister   *lister
-	tasks    *tracker
-	truth    *truth
-	limits   Limits
-	counts   *limiters
+	kinds    *objects.Kinds
+	rules    *access.Rules
+	sessions *door.Sessions
+	streams  *stream.Streams
+	auditor  *audit.Auditor
+	lister   *objects.Lister
+	tasks    *tracker.Tracker
+	truth    *truth.Truth
+	limits   limit.Limits
+	counts   *limit.Counters
 	log      *slog.Logger
 	clock    clock.Clock
 }
@@ -138,7 +150,7 @@ func (s *Server) Handler() http.Handler { return s.face }
 
 // SignInCode makes a one-time code that signs a user in; for whoever starts the server.
 func (s *Server) SignInCode(ctx context.Context, user string) (string, error) {
-	return s.sessions.signInCode(ctx, user)
+	return s.sessions.SignInCode(ctx, user)
 }
 
 // Run serves on l until ctx ends, then ends the streams, lets requests finish for up to ten
@@ -158,10 +170,10 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
-	wg.Go(func() { s.tasks.run(inner, s.truth, s.log, s.clock) })
-	wg.Go(func() { s.lister.run(inner) })
-	wg.Go(func() { s.sessions.run(inner) })
-	wg.Go(func() { s.auditor.run(inner) })
+	wg.Go(func() { s.tasks.Run(inner, s.truth, s.log, s.clock) })
+	wg.Go(func() { s.lister.Run(inner) })
+	wg.Go(func() { s.sessions.Run(inner) })
+	wg.Go(func() { s.auditor.Run(inner) })
 	failed := make(chan error, 1)
 	wg.Go(func() { failed <- hs.Serve(l) })
 	var err error
@@ -169,7 +181,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	s.streams.close()
+	s.streams.Close()
 	grace, done := context.WithTimeout(context.WithoutCancel(ctx), s.limits.ShutdownGrace)
 	defer done()
 	if hs.Shutdown(grace) != nil {
@@ -178,8 +190,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	}
 	stop()
 	wg.Wait()
-	s.streams.wait()
-	s.auditor.flush(context.WithoutCancel(ctx), true)
+	s.streams.Wait()
+	s.auditor.Flush(context.WithoutCancel(ctx), true)
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/door"
 )
 
 const testPassword = "correct horse 电池"
@@ -81,7 +82,7 @@ func TestSignInCode(t *testing.T) {
 	if strings.Contains(set, "Secure") || strings.Contains(set, "__Host-") {
 		t.Errorf("plain HTTP: %s", set)
 	}
-	var info sessionInfo
+	var info door.SessionInfo
 	must(t, json.Unmarshal(w.browser("GET", "/api/v1/session", cookie, nil).Data, &info))
 	if info.User != "root" || info.ExpiresAt == nil || info.IdleAt == nil || !info.SeesAll {
 		t.Errorf("%+v", info)
@@ -95,20 +96,20 @@ func TestSignInCode(t *testing.T) {
 		t.Errorf("a token as a cookie: %s", a.raw)
 	}
 	// Another one, made by hand, too late.
-	var made codeInfo
+	var made door.CodeInfo
 	w.ok("POST", "/api/v1/session/code", nil, &made)
 	clock.forward(6 * time.Minute)
 	if a, _ := w.signIn(fmt.Sprintf(`{"code":%q}`, made.Code)); a.status != 401 || a.Reason != "BadCode" {
 		t.Errorf("an old code: %s", a.raw)
 	}
-	if n, err := w.server.sessions.sweepOnce(context.Background()); err != nil || n != 1 {
+	if n, err := w.server.sessions.Sweep(context.Background()); err != nil || n != 1 {
 		t.Errorf("swept %d (%v), want the old code", n, err)
 	}
 	if a := w.browser("GET", "/api/v1/session", cookie, nil); a.status != 200 {
 		t.Errorf("the session was swept too: %s", a.raw)
 	}
 	raw := string(w.ok("GET", "/api/v1/audit", nil, nil).raw)
-	for _, secret := range []string{code, made.Code, secret, HashSecret(secret)} {
+	for _, secret := range []string{code, made.Code, secret, door.HashSecret(secret)} {
 		if strings.Contains(raw, secret) {
 			t.Error("the audit holds a secret")
 		}
@@ -235,9 +236,9 @@ func TestSessionLife(t *testing.T) {
 	if a := w.browser("GET", "/api/v1/session", cookie, nil); a.status != 401 {
 		t.Errorf("after half a day of silence: %s", a.raw)
 	}
-	// No more than maxSessions at a time: the oldest go.
+	// No more than MaxSessions at a time: the oldest go.
 	first := w.signedIn("ann")
-	for range maxSessions {
+	for range door.MaxSessions {
 		w.signedIn("ann")
 	}
 	eventually(t, "the oldest ends", func() bool { return w.browser("GET", "/api/v1/session", first, nil).status == 401 })

@@ -13,6 +13,10 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/audit"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/stream"
+	"github.com/fermi-cluster/fermi/internal/server/truth"
 )
 
 type versionInfo struct {
@@ -23,9 +27,9 @@ type versionInfo struct {
 
 // system serves what is about the server itself. write, rotateKey, ready and gatherer may be nil.
 type system struct {
-	truth     *truth
-	streams   *streams
-	auditor   *auditor
+	truth     *truth.Truth
+	streams   *stream.Streams
+	auditor   *audit.Auditor
 	clock     clock.Clock
 	version   string
 	ready     func() error
@@ -36,23 +40,23 @@ type system struct {
 }
 
 // routes are about the server itself.
-func (s *system) routes(reg *schemas) []*route {
-	routes := []*route{
-		{method: http.MethodGet, path: "/healthz", id: "healthz", summary: "The process lives.", tag: "system", open: true, handle: func(context.Context, *call) (*reply, error) {
-			return &reply{}, nil
+func (s *system) routes(reg *rest.Schemas) []*rest.Route {
+	routes := []*rest.Route{
+		{Method: http.MethodGet, Path: "/healthz", ID: "healthz", Summary: "The process lives.", Tag: "system", Open: true, Handle: func(context.Context, *rest.Call) (*rest.Reply, error) {
+			return &rest.Reply{}, nil
 		}},
-		{method: http.MethodGet, path: "/readyz", id: "readyz", summary: "The server can work.", tag: "system", open: true, handle: s.readyz},
-		{method: http.MethodGet, path: "/metrics", id: "metrics", summary: "Prometheus metrics; for operators and admins.", tag: "system", media: "text/plain", handle: s.metrics},
-		{method: http.MethodGet, path: prefix + "/openapi.json", id: "openapi", summary: "This document.", tag: "system", media: "application/json", handle: s.openapi},
-		{method: http.MethodGet, path: prefix + "/version", id: "version", summary: "The server's version.", tag: "system", data: schemaOf[versionInfo](reg), handle: func(context.Context, *call) (*reply, error) {
-			return &reply{data: versionInfo{s.version, "v1", runtime.Version()}}, nil
+		{Method: http.MethodGet, Path: "/readyz", ID: "readyz", Summary: "The server can work.", Tag: "system", Open: true, Handle: s.readyz},
+		{Method: http.MethodGet, Path: "/metrics", ID: "metrics", Summary: "Prometheus metrics; for operators and admins.", Tag: "system", Media: "text/plain", Handle: s.metrics},
+		{Method: http.MethodGet, Path: rest.Prefix + "/openapi.json", ID: "openapi", Summary: "This document.", Tag: "system", Media: "application/json", Handle: s.openapi},
+		{Method: http.MethodGet, Path: rest.Prefix + "/version", ID: "version", Summary: "The server's version.", Tag: "system", Data: rest.SchemaOf[versionInfo](reg), Handle: func(context.Context, *rest.Call) (*rest.Reply, error) {
+			return &rest.Reply{Data: versionInfo{s.version, "v1", runtime.Version()}}, nil
 		}},
-		{method: http.MethodPost, path: prefix + "/backup", id: "backup", summary: "A tar of everything; for admins.", tag: "system", verb: "backup", kind: "Backup", media: "application/x-tar", handle: s.backup},
+		{Method: http.MethodPost, Path: rest.Prefix + "/backup", ID: "backup", Summary: "A tar of everything; for admins.", Tag: "system", Verb: "backup", Kind: "Backup", Media: "application/x-tar", Handle: s.backup},
 	}
 	return append(routes, s.rotateRoute(reg))
 }
 
-func (s *system) readyz(ctx context.Context, _ *call) (*reply, error) {
+func (s *system) readyz(ctx context.Context, _ *rest.Call) (*rest.Reply, error) {
 	if s.ready != nil {
 		if err := s.ready(); err != nil {
 			return nil, notReady(err)
@@ -63,7 +67,7 @@ func (s *system) readyz(ctx context.Context, _ *call) (*reply, error) {
 	if err := s.truth.Healthy(ctx); err != nil {
 		return nil, notReady(err)
 	}
-	return &reply{}, nil
+	return &rest.Reply{}, nil
 }
 
 // notReady is always a 503, whatever the cause is in itself.
@@ -73,33 +77,33 @@ func notReady(err error) error {
 	return &e
 }
 
-func (s *system) metrics(_ context.Context, c *call) (*reply, error) {
+func (s *system) metrics(_ context.Context, c *rest.Call) (*rest.Reply, error) {
 	if s.gatherer == nil {
 		return nil, fault.New(fault.NotFound, "NoMetrics", fault.T("This server keeps no metrics.", "该服务器未启用指标。"))
 	}
-	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{}).ServeHTTP(patient{c}, c.r)
+	promhttp.HandlerFor(s.gatherer, promhttp.HandlerOpts{}).ServeHTTP(c.Patient(), c.R)
 	return nil, nil
 }
 
-func (s *system) openapi(_ context.Context, c *call) (*reply, error) {
+func (s *system) openapi(_ context.Context, c *rest.Call) (*rest.Reply, error) {
 	doc, err := s.doc()
 	if err != nil {
 		return nil, err
 	}
-	c.send(http.StatusOK, doc)
+	c.Send(http.StatusOK, doc)
 	return nil, nil
 }
 
-func (s *system) backup(ctx context.Context, c *call) (*reply, error) {
+func (s *system) backup(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 	if s.write == nil {
 		return nil, fault.New(fault.Unavailable, "NoBackup", fault.T("This server makes no backups.", "该服务器不支持备份。"))
 	}
-	c.w.Header().Set("Content-Type", "application/x-tar")
-	c.w.Header().Set("Content-Disposition", attachment(fmt.Sprintf("fermi-%s.tar", s.clock.Now().UTC().Format("20060102-150405"))))
-	defer s.streams.guard(ctx, c, nil)()
-	if err := s.write(ctx, patient{c}); err != nil {
+	c.W.Header().Set("Content-Type", "application/x-tar")
+	c.W.Header().Set("Content-Disposition", rest.Attachment(fmt.Sprintf("fermi-%s.tar", s.clock.Now().UTC().Format("20060102-150405"))))
+	defer s.streams.Guard(ctx, c, nil)()
+	if err := s.write(ctx, c.Patient()); err != nil {
 		return nil, err // the connection is cut: a short tar must not look whole
 	}
-	s.auditor.remember(c, "ok")
+	s.auditor.Remember(c, "ok")
 	return nil, nil
 }

@@ -15,6 +15,8 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/history"
+	"github.com/fermi-cluster/fermi/internal/server/report"
+	"github.com/fermi-cluster/fermi/internal/server/truth"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/sched/cost/costtest"
 )
@@ -52,7 +54,7 @@ func (h mortalHistory) PutUsage(ctx context.Context, rows ...history.UsageRow) e
 }
 
 type mortalStore struct {
-	Store
+	truth.Store
 	*deaths
 }
 
@@ -223,9 +225,9 @@ func (d *drill) check(from, to int64) {
 		}
 		want += float64(nanos) / 3600 / 1e9
 	}
-	for _, k := range usageKeys {
-		var u usageList
-		d.ok("GET", fmt.Sprintf("/api/v1/usage?project=%s&by=%s&from=%s&to=%s", d.zone, k.name, rfc(from), rfc(to)), nil, &u)
+	for _, k := range report.UsageKeys {
+		var u report.UsageList
+		d.ok("GET", fmt.Sprintf("/api/v1/usage?project=%s&by=%s&from=%s&to=%s", d.zone, k.Name, rfc(from), rfc(to)), nil, &u)
 		sum, count := 0.0, 0
 		for _, item := range u.Items {
 			count += item.Replicas
@@ -237,7 +239,7 @@ func (d *drill) check(from, to int64) {
 			u.Total.Costs = []api.PriceTotal{{}}
 		}
 		if got := u.Total.Costs[0].Total; math.Abs(got-want) > 1e-6 || math.Abs(sum-want) > 1e-5 || u.Total.Replicas != replicas || count != replicas || u.Total.Running != running {
-			d.t.Fatalf("by %s: %d replicas (%d running) for %v, together %v; want %d (%d) for %v", k.name, u.Total.Replicas, u.Total.Running, got, sum, replicas, running, want)
+			d.t.Fatalf("by %s: %d replicas (%d running) for %v, together %v; want %d (%d) for %v", k.Name, u.Total.Replicas, u.Total.Running, got, sum, replicas, running, want)
 		}
 	}
 }

@@ -28,6 +28,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/server/cluster"
+	"github.com/fermi-cluster/fermi/internal/server/door"
+	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
@@ -52,22 +56,22 @@ type world struct {
 // fakeLive is the leader's memory, set by the test.
 type fakeLive struct {
 	mu       sync.Mutex
-	replicas map[string][]ReplicaView
+	replicas map[string][]train.ReplicaView
 	waits    []string // ids of tasks that wait
 }
 
-func (l *fakeLive) Why(_ context.Context, _ api.Work) (Explanation, error) {
-	return Explanation{Reason: "NoFit", Message: api.T("No node fits.", "没有合适的节点。"), Evidence: []api.Text{api.T("1 of 2 nodes", "2 个节点中的 1 个")}}, nil
+func (l *fakeLive) Why(_ context.Context, _ api.Work) (train.Explanation, error) {
+	return train.Explanation{Reason: "NoFit", Message: api.T("No node fits.", "没有合适的节点。"), Evidence: []api.Text{api.T("1 of 2 nodes", "2 个节点中的 1 个")}}, nil
 }
 
-func (l *fakeLive) Replicas(_ context.Context, taskID string) ([]ReplicaView, error) {
+func (l *fakeLive) Replicas(_ context.Context, taskID string) ([]train.ReplicaView, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.replicas[taskID], nil
 }
 
-func (l *fakeLive) Capacity(context.Context) ([]CapacityView, error) {
-	return []CapacityView{{Type: "A100", Total: 8, Used: 2.5, Free: 5.5, Stranded: 0.5, Largest: 4}}, nil
+func (l *fakeLive) Capacity(context.Context) ([]cluster.CapacityView, error) {
+	return []cluster.CapacityView{{Type: "A100", Total: 8, Used: 2.5, Free: 5.5, Stranded: 0.5, Largest: 4}}, nil
 }
 
 // Shares are of the default queue, Share of any, with who waits in it.
@@ -97,7 +101,7 @@ func (l *fakeLive) Preview(_ context.Context, task api.Work) (api.Preview, error
 	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Workload().Roles[0].Replicas}}, nil
 }
 
-func (l *fakeLive) Move(_ context.Context, _ api.Work, wish MoveWish) (api.Move, error) {
+func (l *fakeLive) Move(_ context.Context, _ api.Work, wish train.MoveWish) (api.Move, error) {
 	if wish.Zone == "full" {
 		return api.Move{}, fault.New(fault.Conflict, "DevicesBusy", fault.T("No room.", "没有空位。"))
 	}
@@ -105,14 +109,14 @@ func (l *fakeLive) Move(_ context.Context, _ api.Work, wish MoveWish) (api.Move,
 	return api.Move{Moving: !wish.Preview, Fits: true, From: api.PlacementOption{Name: "current"}, To: to}, nil
 }
 
-func (l *fakeLive) Probe(_ context.Context, _ *api.TrainingTask, wish FaultWish) (ProbeView, error) {
+func (l *fakeLive) Probe(_ context.Context, _ *api.TrainingTask, wish train.FaultWish) (train.ProbeView, error) {
 	if wish.Kind == "net" {
-		return ProbeView{}, fault.New(fault.Conflict, "Refused", fault.T("Not here.", "此处不行。"))
+		return train.ProbeView{}, fault.New(fault.Conflict, "Refused", fault.T("Not here.", "此处不行。"))
 	}
-	return ProbeView{Rank: wish.Rank, Kind: wish.Kind, Replica: "r", Node: "n", Generation: 1}, nil
+	return train.ProbeView{Rank: wish.Rank, Kind: wish.Kind, Replica: "r", Node: "n", Generation: 1}, nil
 }
 
-func (l *fakeLive) set(taskID string, views ...ReplicaView) {
+func (l *fakeLive) set(taskID string, views ...train.ReplicaView) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.replicas[taskID] = views
@@ -123,7 +127,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	dir, err := os.MkdirTemp("/tmp", "f")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w := &world{t: t, shelf: &shelf{}, live: &fakeLive{replicas: map[string][]ReplicaView{}}}
+	w := &world{t: t, shelf: &shelf{}, live: &fakeLive{replicas: map[string][]train.ReplicaView{}}}
 	ctx, cancel := context.WithCancel(context.Background())
 	etcd, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "e"), UnsafeNoFsync: true})
 	must(t, err)
@@ -146,7 +150,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	w.cfg = cfg
 	w.server, err = New(cfg)
 	must(t, err)
-	w.server.sessions.passwords.cost = cost{64, 1, 1} // tests sign in often
+	w.server.sessions.Passwords.Cost = door.Cost{Memory: 64, Times: 1, Lanes: 1} // tests sign in often
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	w.base = "http://" + l.Addr().String()
@@ -231,7 +235,7 @@ func (w *world) user(name string, role api.UserRole) string {
 
 func (w *world) token(name, user, task string, expires *time.Time) string {
 	w.t.Helper()
-	secret, hash, err := NewSecret(name, rand.Reader)
+	secret, hash, err := door.NewSecret(name, rand.Reader)
 	must(w.t, err)
 	w.put(&api.Token{Meta: api.Meta{Name: name}, Spec: api.TokenSpec{User: user, Hash: hash, Task: task, ExpiresAt: expires}})
 	return secret
@@ -249,13 +253,13 @@ type answerOf struct {
 	status    int
 	header    http.Header
 	raw       []byte
-	Code      int             `json:"code"`
-	Reason    string          `json:"reason"`
-	Message   string          `json:"message"`
-	Hint      string          `json:"hint"`
-	Retryable bool            `json:"retryable"`
-	Fields    []refusedField  `json:"fields"`
-	Data      json.RawMessage `json:"data"`
+	Code      int                 `json:"code"`
+	Reason    string              `json:"reason"`
+	Message   string              `json:"message"`
+	Hint      string              `json:"hint"`
+	Retryable bool                `json:"retryable"`
+	Fields    []rest.RefusedField `json:"fields"`
+	Data      json.RawMessage     `json:"data"`
 }
 
 func (w *world) open(method, path, token string, body io.Reader, headers ...string) *http.Response {
@@ -337,7 +341,7 @@ func manifest(name string, more ...func(*api.TrainingTask)) *api.TrainingTask {
 // submit makes a task as admin.
 func (w *world) submit(name string, more ...func(*api.TrainingTask)) *api.TrainingTask {
 	w.t.Helper()
-	var out submitted
+	var out train.Submitted
 	w.ok("POST", "/api/v1/training-tasks", manifest(name, more...), &out)
 	return out.Task
 }

@@ -24,6 +24,8 @@ var (
 	}
 	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection"}
 	below4    = join(foundation, vocabulary, judgement, ports)
+	// serverKernel is what all rooms of the server share: words, limits, the store, who may do what, and a request.
+	serverKernel = []string{"internal/server/refuse", "internal/server/limit", "internal/server/truth", "internal/server/access", "internal/server/rest"}
 )
 
 // table is the one of the style page, row by row. The first row that names a package counts.
@@ -69,7 +71,25 @@ var table = []row{
 
 	{"5 client", []string{"client"}, join(foundation, vocabulary)},
 	{"5 cli", []string{"internal/cli"}, join(foundation, vocabulary, []string{"client", "internal/sample"})},
-	{"5 server", []string{"internal/server/..."}, join(below4, []string{
+	// The rooms of the server, from the lowest up: each may know those above it in this list, and none knows the server.
+	{"5 server, refusals", []string{"internal/server/refuse"}, join(foundation, vocabulary)},
+	{"5 server, limits", []string{"internal/server/limit"}, foundation},
+	{"5 server, truth", []string{"internal/server/truth"}, join(foundation, vocabulary, ports, []string{"internal/server/refuse"})},
+	{"5 server, access", []string{"internal/server/access"}, join(foundation, vocabulary, ports, []string{"internal/server/refuse", "internal/server/truth"})},
+	{"5 server, requests", []string{"internal/server/rest"}, join(foundation, vocabulary, ports, []string{"internal/server/refuse", "internal/server/access"})},
+	{"5 server, console", []string{"internal/server/console"}, join(foundation, []string{"internal/server/rest"})},
+	{"5 server, door", []string{"internal/server/door"}, join(foundation, vocabulary, ports, serverKernel)},
+	{"5 server, streams", []string{"internal/server/stream"}, join(foundation, vocabulary, ports, serverKernel, []string{"internal/server/door"})},
+	{"5 server, audit and objects", []string{"internal/server/audit", "internal/server/objects", "internal/server/tracker"}, join(below4, serverKernel, []string{"internal/server/door", "internal/server/stream"})},
+	{"5 server, tenants and the cluster", []string{"internal/server/tenant", "internal/server/cluster", "internal/server/report"}, join(below4, serverKernel, []string{
+		"internal/server/door", "internal/server/stream", "internal/server/objects", "internal/server/tracker",
+	})},
+	{"5 server, archives", []string{"internal/server/archive"}, join(below4, serverKernel, []string{"internal/server/stream", "internal/server/tenant"})},
+	{"5 server, training tasks", []string{"internal/server/train"}, join(below4, serverKernel, []string{
+		"internal/server/stream", "internal/server/audit", "internal/server/objects", "internal/server/tracker", "internal/server/tenant", "internal/server/cluster",
+		"internal/server/report", "internal/server/archive",
+	})},
+	{"5 server", []string{"internal/server"}, join(below4, []string{
 		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway",
 	})},
 	// The console's files, nothing more: handed to the server by the assembly.
