@@ -20,6 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
@@ -109,7 +110,7 @@ type part struct {
 	admitted chan struct{}
 	place    *placement.Controller
 	could    *placement.Possible
-	crew     crew // the controllers of all kinds of work
+	crew     kinds.Crew // the controllers of all kinds of work
 	nodes    *node.Controller
 	zones    *zone.Controller
 	api      *server.Server
@@ -218,7 +219,7 @@ func (p *part) assemble() (err error) {
 	p.hub = link.NewHub(link.HubConfig{
 		Keep: p.stored.keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
 		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
 	})
 	if err := p.openPeers(); err != nil {
@@ -233,7 +234,7 @@ func (p *part) assemble() (err error) {
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
-	p.crew.train = train.New(train.Config{
+	p.crew.Train = train.New(train.Config{
 		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.roomForSave,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
@@ -243,7 +244,7 @@ func (p *part) assemble() (err error) {
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 		Recoveries: telemetry.NewRecoveries(cfg.Registry),
 	})
-	p.crew.assemble(work.Config{
+	p.crew.Assemble(work.Config{
 		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
 		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 	})

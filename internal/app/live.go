@@ -157,7 +157,7 @@ func (l *live) Probe(ctx context.Context, t *api.TrainingTask, wish server.Fault
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
 	defer cancel()
-	p, err := l.crew.train.Probe(ctx, t, wish.Rank, wish.Kind)
+	p, err := l.crew.Train.Probe(ctx, t, wish.Rank, wish.Kind)
 	return server.ProbeView{
 		Rank: wish.Rank, Kind: wish.Kind, Replica: string(p.Replica), Node: p.Node, Generation: p.Generation, At: p.At, Text: p.Text,
 	}, err
@@ -205,7 +205,7 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 	var out []server.ReplicaView
 	for _, o := range e.Replicas(taskID) {
 		v := server.ReplicaView{Name: string(o.Name), State: string(o.State), Attached: l.hub.Attached(o.Name)}
-		v.Role, v.Index, v.Attempt = parseName(taskID, o.Name)
+		v.Role, v.Index, v.Attempt = o.Name.Parse(taskID)
 		if !o.Started.IsZero() {
 			v.StartedAt = &o.Started
 		}
@@ -219,27 +219,6 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 	}
 	slices.SortFunc(out, func(a, b server.ReplicaView) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-// parseName undoes engine.NameOf.
-func parseName(taskID string, name engine.Name) (role string, index, attempt int) {
-	parts := strings.Split(strings.TrimPrefix(string(name), taskID+"-"), "-")
-	if len(parts) < 3 {
-		return "", 0, 0
-	}
-	n := len(parts)
-	return strings.Join(parts[:n-2], "-"), atoi(parts[n-2]), atoi(parts[n-1])
-}
-
-func atoi(s string) int {
-	n := 0
-	for _, r := range s {
-		if r < '0' || r > '9' {
-			return 0
-		}
-		n = n*10 + int(r-'0')
-	}
-	return n
 }
 
 // processes is how many replicas this machine runs at 256 MiB each.

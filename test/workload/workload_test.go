@@ -17,7 +17,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
-	"github.com/fermi-cluster/fermi/internal/app"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -29,7 +29,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	app.Register(probe.Row) // for the client, which has the same table
+	kinds.Register(probe.Row) // for the client, which has the same table
 	os.Exit(m.Run())
 }
 

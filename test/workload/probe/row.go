@@ -4,14 +4,14 @@ import (
 	"reflect"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/app"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server"
 )
 
 // Row is all that the program is told of the kind.
-var Row = app.Work{
+var Row = kinds.Work{
 	Row: api.KindInfo{
 		Kind: Kind, Singular: "probe", Plural: "probes", IDPrefix: "probe", Project: true, Phased: true, Users: true, Class: "environment",
 		New: func() api.Object { return &Probe{} },

@@ -6,12 +6,13 @@ import (
 	"os"
 
 	"github.com/fermi-cluster/fermi/internal/app"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/test/workload/probe"
 )
 
 func main() {
-	app.Register(probe.Row)
+	kinds.Register(probe.Row)
 	root := cli.Root(cli.BuildInfo{Version: "probe"})
 	root.AddCommand(app.Commands("probe")...)
 	os.Exit(cli.Execute(context.Background(), root))

@@ -1,4 +1,4 @@
-package app
+package kinds
 
 import (
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -27,15 +27,15 @@ func Register(w Work) {
 	further = append(further, w)
 }
 
-// crew are the controllers of all kinds of work; training is asked for more than its turns.
-type crew struct {
+// Crew are the controllers of all kinds of work; training is asked for more than its turns.
+type Crew struct {
 	*work.Crew
-	train *train.Controller
+	Train *train.Controller
 }
 
-// assemble adds the further kinds to training, and the sweep behind all.
-func (c *crew) assemble(cfg work.Config) {
-	all, log := []work.Keeper{c.train}, cfg.Log
+// Assemble adds the further kinds to training, and the sweep behind all.
+func (c *Crew) Assemble(cfg work.Config) {
+	all, log := []work.Keeper{c.Train}, cfg.Log
 	for _, w := range further {
 		cfg.Log = log.With("part", w.Row.Singular)
 		all = append(all, w.New(cfg))
