@@ -132,7 +132,7 @@ e2e-faults: build ## FERMI_FAULTS (200) seeded faults of many kinds, of Debian's
 
 e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing): bit-exact resume, partial restart, virtual ranks; under a real server too, killed, resized, and without it for FERMI_AWAY (60) seconds
 	@scripts/suite.sh e2e-torch scripts/sdk.sh torch
-	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery ./internal/launch
+	@FERMI_KILLS=$${FERMI_KILLS:-20} FERMI_AWAY=$${FERMI_AWAY:-60} scripts/suite.sh e2e-torch-server go test -v -count=1 -timeout 60m -run TestTorch ./test/recovery ./internal/launch/inspect
 
 e2e-torch2: ## the SDK with PyTorch 2.5 and the safetensors library (3 GB under .cache): DTensor, DCP folders; not part of CI
 	@scripts/suite.sh e2e-torch2 scripts/sdk.sh torch2

@@ -144,7 +144,7 @@ func fillStore(ctx context.Context, dir string) error {
 	}
 	defer e.Close()
 	s := store.New(store.Config{Client: e.Client(), Log: slog.New(slog.DiscardHandler), Clock: clock.Real})
-	paused := &api.Queue{Meta: api.Meta{ID: id.Default.New("queue"), Name: "paused", DisplayName: "paused"}, Spec: api.QueueSpec{Paused: true}}
+	paused := &api.Queue{Meta: api.Meta{ID: id.Default.New("queue"), Name: "paused", DisplayName: "paused"}, Spec: api.QueueSpec{Paused: true, Projects: []string{api.DefaultProject}}}
 	if _, err := s.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(paused)}}); err != nil {
 		return err
 	}

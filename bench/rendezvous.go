@@ -62,9 +62,6 @@ func measureRendezvous(ctx context.Context, r *report) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if err := writeCertificate(dir); err != nil {
-		return err
-	}
 	server, err := startChild(ctx, dir, "server")
 	if err != nil {
 		return err

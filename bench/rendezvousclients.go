@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -17,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 )
 
 // idleLauncher is a launcher whose ranks are there as soon as they are ordered.
@@ -93,12 +93,10 @@ func rendezvousClients(ctx context.Context, role string) error {
 	if _, err := fmt.Sscanf(role, "%d-%d", &from, &to); err != nil {
 		return fmt.Errorf("%q: %w", role, err)
 	}
-	pem, err := os.ReadFile(fileCertificate)
+	target, err := endpoint.Target("127.0.0.1:1", []byte(rendezvousKey)) // whose key to expect; where is in the file of endpoints
 	if err != nil {
 		return err
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(pem)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -115,9 +113,13 @@ func rendezvousClients(ctx context.Context, role string) error {
 		name := engine.NameOf(rendezvousTask, "worker", i, 1)
 		starting <- struct{}{}
 		l := &idleLauncher{index: i, said: link.Ranks{Port: 20000 + i}, arrive: sync.OnceFunc(func() { <-starting })}
+		own, err := endpoint.ClientTLS(target)
+		if err != nil {
+			return err
+		}
 		if l.client, err = link.NewClient(link.ClientConfig{
 			Name: name, Token: tokens.Mint(name), Endpoints: endpoints, State: engine.StateCreated, Spool: noSpool{}, Orders: l,
-			Log: quiet, Clock: clock.Real, Dial: l.dial(link.ClientTLS(pool, rendezvousHost)),
+			Log: quiet, Clock: clock.Real, Dial: l.dial(own),
 		}); err != nil {
 			return err
 		}

@@ -2,17 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,17 +24,15 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history/sqlstore"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 	"github.com/fermi-cluster/fermi/internal/run"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
 
 const (
-	rendezvousTask  = "task-rendezvous"
-	rendezvousHost  = "fermi"
-	rendezvousKey   = "a key of the bench, which nobody else uses"
-	fileCertificate = "server.crt"
-	fileKey         = "server.key"
+	rendezvousTask = "task-rendezvous"
+	rendezvousKey  = "a key of the bench, which nobody else uses"
 )
 
 var rendezvousTaskKey = api.Key{Kind: api.KindTrainingTask, Project: api.DefaultProject, Name: "rendezvous"}
@@ -80,9 +71,9 @@ func rendezvousServer(ctx context.Context, dir string) error {
 		Blob: blobs, Logs: book, Tokens: link.NewTokens([]byte(rendezvousKey)), Log: log, Clock: clock.Real,
 		Notify: func(taskID string, name engine.Name) { w.note(name); control.Notify(taskID, name) },
 		Saved:  func(taskID string, anew bool) { control.Saved(taskID, anew) },
-		ArchiveOf: func(context.Context, string) (string, error) {
+		Fetched: link.Fetched{ArchiveOf: func(context.Context, string) (string, error) {
 			return "", fault.New(fault.NotFound, "NoArchive", fault.T("There is no code.", "没有代码。"))
-		},
+		}},
 	})
 	hands := &idleEngine{hub: w.hub, started: map[engine.Name]bool{}}
 	control = train.New(train.Config{
@@ -117,25 +108,22 @@ func (w *rendezvousWatch) lead(ctx context.Context, epoch store.Epoch, dir strin
 	if o.(*api.TrainingTask).Status.Generation > 0 { // the records of another server, as on disk
 		hands.all()
 	}
-	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, fileCertificate), filepath.Join(dir, fileKey))
-	if err != nil {
-		return err
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(endpointsFile(dir), []byte(l.Addr().String()+"\n"), 0o600); err != nil {
+	target, err := endpoint.Target(l.Addr().String(), []byte(rendezvousKey))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(endpointsFile(dir), []byte(target+"\n"), 0o600); err != nil {
 		return err
 	}
 	w.hub.Lead(epoch.Revision)
 	defer w.hub.Lead(0)
 	fmt.Println("listening")
 	var g run.Group
-	cfg, err := link.ServerTLS(cert, []byte(rendezvousKey))
-	if err != nil {
-		return err
-	}
+	cfg := endpoint.ServerTLS(func() [][]byte { return [][]byte{[]byte(rendezvousKey)} })
 	g.Add("link", func(ctx context.Context) error { return w.hub.Serve(ctx, tls.NewListener(l, cfg)) })
 	g.Add("train", func(ctx context.Context) error { return control.Run(ctx, epoch) })
 	g.Add("watch", w.follow)
@@ -242,14 +230,16 @@ func (e *idleEngine) Stop(_ context.Context, name engine.Name, _ time.Duration) 
 
 func (e *idleEngine) Remove(context.Context, engine.Name) error { return nil }
 
-func (e *idleEngine) Nodes(context.Context) ([]api.Node, error) { return nil, nil }
+func (e *idleEngine) Replica(engine.Name) (engine.Observation, bool) {
+	return engine.Observation{}, false
+}
 
 func (e *idleEngine) Replicas(string) []engine.Observation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	out := make([]engine.Observation, 0, len(e.started))
 	for name, before := range e.started {
-		o := engine.Observation{Name: name, TaskID: rendezvousTask, State: engine.StateCreated}
+		o := engine.Observation{Name: name, TaskID: rendezvousTask, State: engine.StateCreated, Address: "127.0.0.1", LauncherAddress: "127.0.0.1"}
 		if state, ok := e.hub.State(name); before || (ok && state == engine.StateRunning) {
 			o.State, o.Started = engine.StateRunning, benchTime
 		}
@@ -292,27 +282,4 @@ func writeRendezvousTask(ctx context.Context, st *store.Store) (revision int64, 
 		revision = max(revision, at)
 	}
 	return revision, nil
-}
-
-// writeCertificate makes the server's key and certificate.
-func writeCertificate(dir string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	plan := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: rendezvousHost}, DNSNames: []string{rendezvousHost},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, plan, plan, &key.PublicKey, key)
-	if err != nil {
-		return err
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(dir, fileCertificate), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), 0o600),
-		os.WriteFile(filepath.Join(dir, fileKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
 }

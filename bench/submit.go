@@ -128,9 +128,12 @@ func manyAtOnce(ctx context.Context, cl *client.Client, rounds, width int) (samp
 	return all, nil
 }
 
-// secondClient has a token of its own, as another user's program would: requests are limited per token.
+// secondClient is another user's: requests are limited for each user.
 func secondClient(ctx context.Context, cl *client.Client) (*client.Client, error) {
-	made, err := cl.CreateToken(ctx, &api.Token{Meta: api.Meta{Name: "reader"}, Spec: api.TokenSpec{User: "admin"}}, false)
+	if _, err := cl.Create(ctx, &api.User{Meta: api.Meta{Name: "reader"}, Spec: api.UserSpec{Role: api.RoleOperator}}, false); err != nil {
+		return nil, err
+	}
+	made, err := cl.CreateToken(ctx, &api.Token{Meta: api.Meta{Name: "reader"}, Spec: api.TokenSpec{User: "reader"}}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +142,7 @@ func secondClient(ctx context.Context, cl *client.Client) (*client.Client, error
 
 // reads measures get and list while tasks pour into a paused queue at a fixed rate.
 func reads(ctx context.Context, cl, reader *client.Client, how time.Duration, rate int) (gets, lists, submits sample, err error) {
-	q := &api.Queue{Meta: api.Meta{Name: "paused"}, Spec: api.QueueSpec{Paused: true}}
+	q := &api.Queue{Meta: api.Meta{Name: "paused"}, Spec: api.QueueSpec{Paused: true, Projects: []string{api.DefaultProject}}}
 	if _, err := cl.Create(ctx, q, false); err != nil {
 		return nil, nil, nil, err
 	}

@@ -86,7 +86,7 @@ func TestTheDataChangeAdmits(t *testing.T) {
 	s := newStage(t, 2, 4)
 	x := s.beside(10*time.Minute, 1<<40)
 	s.plan()
-	ex, _ := sched.Explain(s.now, s.c, s.q, "x")
+	ex, _ := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
 	if ex.Reason != sched.ReasonData || ex.Change.Kind != sched.ChangeData || ex.Start.Sub(s.now) != 10*time.Minute {
 		t.Fatalf("%+v", ex)
 	}

@@ -47,7 +47,7 @@ func TestOverloadSharesTheDevices(t *testing.T) {
 	if want := []string{"a008", "a009", "b000", "b001", "b002", "b003"}; !slices.Equal(started, want) {
 		t.Errorf("started %v, want %v", started, want)
 	}
-	ex, _ := sched.Explain(s.now, s.c, s.q, "a050")
+	ex, _ := sched.Explain(s.now, s.c, s.q, "a050", 10_000)
 	if i := slices.IndexFunc(ex.Evidence, func(e sched.Evidence) bool { return e.Fact == "OverdueShare" }); i < 0 || ex.Evidence[i].Count < 1 || ex.Evidence[i].Count > 50 {
 		t.Errorf("the explanation does not say that the overdue share: %+v", ex.Evidence)
 	}
@@ -76,7 +76,7 @@ func TestBearableLoadKeepsThePromise(t *testing.T) {
 		s.q.Add(w)
 	}
 	s.plan()
-	ex, _ := sched.Explain(s.now, s.c, s.q, "a")
+	ex, _ := sched.Explain(s.now, s.c, s.q, "a", 10_000)
 	if !slices.ContainsFunc(ex.Evidence, func(e sched.Evidence) bool { return e.Fact == "OverdueFirst" && e.Count == 73 }) {
 		t.Errorf("the explanation does not say that it goes first: %+v", ex.Evidence)
 	}

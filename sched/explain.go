@@ -91,13 +91,14 @@ var Reasons = []struct {
 	{ReasonNodesFull, api.T("CPU, memory or disk are in use", "CPU、内存或磁盘已被占用")},
 }
 
-// Explain says why a workload waits; ok is false when it does not.
-func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool) {
+// Explain says why a workload waits, which may have at most the priority top: no more is advised. ok is false when it does not wait.
+func Explain(now time.Time, c *Cluster, q *Queues, id string, top int) (Explanation, bool) {
 	e, ok := q.waiting[id]
 	if !ok {
 		return Explanation{}, false
 	}
 	x := newExplainer(q.notBefore(now), c, q, e.w)
+	x.top = top
 	ex := x.explain(e)
 	ex.Evidence = append(ex.Evidence, q.overdueEvidence(e)...)
 	if e.class != nil {
@@ -113,12 +114,6 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string) (Explanation, bool
 	return ex, true
 }
 
-// explain is Explain for one that is in no queue yet.
-func explain(c *Cluster, q *Queues, w *Workload) Explanation {
-	x := newExplainer(q.now, c, q, w)
-	return x.explain(x.entry(w))
-}
-
 // explainer looks for the reason of one workload.
 type explainer struct {
 	now   time.Time
@@ -126,10 +121,11 @@ type explainer struct {
 	q     *Queues
 	w     *Workload
 	zones []*zone
+	top   int // the highest priority that may be advised
 }
 
 func newExplainer(now time.Time, c *Cluster, q *Queues, w *Workload) *explainer {
-	return &explainer{now: now, c: c, q: q, w: w, zones: allowed(c, w)}
+	return &explainer{now: now, c: c, q: q, w: w, zones: allowed(c, w), top: api.HighestPriority}
 }
 
 func (x *explainer) explain(e *entry) Explanation {
@@ -150,6 +146,9 @@ func (x *explainer) explain(e *entry) Explanation {
 	}
 	if ex, ok := x.overLimit(); ok {
 		return ex
+	}
+	if held, _, ok := x.w.within(x.c, x.q.tree.Room, false); ok {
+		x.w = held
 	}
 	if x.fits(x.w) {
 		if e.home != nil && x.now.Before(e.home.until) {

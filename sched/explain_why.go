@@ -75,29 +75,28 @@ func (x *explainer) noNodes() Explanation {
 // overLimit names the queue that has no room for the workload at its least size: first one whose
 // limit it could never meet.
 func (x *explainer) overLimit() (Explanation, bool) {
-	w := smallest(x.w)
-	need := x.c.Need(w)
-	queue, resource, ok := x.q.tree.RoomEver(w.Queue, need)
+	_, why, ok := smallest(x.w).within(x.c, x.q.tree.RoomEver, true)
 	if ok {
-		queue, resource, ok = x.q.tree.Room(w.Queue, need)
+		_, why, ok = smallest(x.w).within(x.c, x.q.tree.Room, false)
 	}
 	if ok {
 		return Explanation{}, false
 	}
+	queue, resource, need := why.queue, why.resource, why.need
 	used, limit := x.q.tree.Limit(queue, resource)
 	unit := x.unitOf(resource)
 	ex := Explanation{
 		Reason: ReasonQueueLimit,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[5]s and uses %[3]s; this needs %[4]s.", "队列 %[1]s 最多可用 %[2]s %[6]s，已用 %[3]s；该任务需要 %[4]s。",
-			queue, plain(resource, limit), plain(resource, used), plain(resource, need[resource]), single(units(resource, limit), unit.EN), unit.ZH),
+			queue, plain(resource, limit), plain(resource, used), plain(resource, need), single(units(resource, limit), unit.EN), unit.ZH),
 		Evidence: []Evidence{
 			{Fact: "Used", Text: api.T("%[1]s used, and kept for those about to start", "%[2]s已用及为即将启动者保留", unit.EN, unit.ZH), Count: units(resource, used)},
 			{Fact: "Limit", Text: api.T("%[1]s at most", "%[2]s上限", single(units(resource, limit), unit.EN), unit.ZH), Count: units(resource, limit)},
-			{Fact: "Needed", Text: api.T("%[1]s needed", "%[2]s所需", single(units(resource, need[resource]), unit.EN), unit.ZH), Count: units(resource, need[resource])},
+			{Fact: "Needed", Text: api.T("%[1]s needed", "%[2]s所需", single(units(resource, need), unit.EN), unit.ZH), Count: units(resource, need)},
 		},
-		Impossible: need[resource] > limit,
+		Impossible: need > limit,
 	}
-	ex.Change = x.withinLimit(queue, resource, used+need[resource])
+	ex.Change = x.withinLimit(queue, resource, used+need)
 	ex.Action = ex.Change.Text()
 	return ex, true
 }
@@ -133,21 +132,23 @@ func (x *explainer) soon(e *entry) Explanation {
 	}
 	if best, _, ok := x.q.best(x.q.lane(x.w.Queue)); ok && best.entries[0] != e {
 		first := best.entries[0].w
-		ch := Change{Kind: ChangePriority, Value: int64(first.Priority) + 1}
-		return Explanation{
+		ex := Explanation{
 			Reason:   ReasonBehind,
 			Message:  api.T("It fits, and %s of the same queue goes first.", "资源充足，但同队列中的 %s 排在前面。", first.ID),
 			Evidence: []Evidence{{Fact: "Waiting", Text: waitText, Count: x.q.Waiting(x.w.Queue)}},
-			Change:   ch, Action: ch.Text(),
+			Action:   api.T("Wait until those that go first have started.", "等待排在前面的任务启动。"),
 		}
+		if ch := (Change{Kind: ChangePriority, Value: int64(first.Priority) + 1}); first.Priority < x.top {
+			ex.Change, ex.Action = ch, ch.Text()
+		}
+		return ex
 	}
 	return Explanation{Reason: ReasonScheduling, Message: api.T("It fits; it is about to be placed.", "资源充足，即将调度。")}
 }
 
 // reserved is for one that fits only where others are expected.
 func (x *explainer) reserved(e *entry) Explanation {
-	t := x.turn()
-	blockers := t.blockers(e)
+	blockers := x.turn().blockers(e)
 	ex := Explanation{
 		Reason:   ReasonReserved,
 		Message:  api.T("The room is kept for gangs that go first.", "空位已为排在前面的任务预留。"),
@@ -161,9 +162,7 @@ func (x *explainer) reserved(e *entry) Explanation {
 		r := blockers[0]
 		ex.Message = api.T("The room is kept for %s until %s.", "空位已为 %s 预留至 %s。", r.ID, r.Start.UTC().Format("2006-01-02 15:04:05"))
 	}
-	if ch := (Change{Kind: ChangePriority, Value: int64(top)}); x.admits(ch.Apply(x.w)) {
-		ex.Change = ch
-	} else {
+	if ex.Change = (Change{Kind: ChangePriority, Value: int64(top)}); top > x.top || !x.admits(ex.Change.Apply(x.w)) {
 		ex.Change = x.smallestChange()
 	}
 	ex.Action = ex.Change.Text()

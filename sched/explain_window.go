@@ -38,30 +38,20 @@ func (w Window) Explain(now time.Time) Explanation {
 		en, zh = "green", "低碳"
 	}
 	ex.Message = api.Text{
-		EN: fmt.Sprintf("Waiting for the %s window: %s if it started now, %s if it starts at %s UTC.", en, w.amount(w.Now), w.amount(w.Then), at),
-		ZH: fmt.Sprintf("等待%s时段：现在启动需 %s，%s（UTC）启动需 %s。", zh, w.amount(w.Now), at, w.amount(w.Then)),
+		EN: fmt.Sprintf("Waiting for the %s window: %s if it started now, %s if it starts at %s UTC.", en, cost.Amount(w.Now, w.For, w.Currency), cost.Amount(w.Then, w.For, w.Currency), at),
+		ZH: fmt.Sprintf("等待%s时段：现在启动需 %s，%s（UTC）启动需 %s。", zh, cost.Amount(w.Now, w.For, w.Currency), at, cost.Amount(w.Then, w.For, w.Currency)),
 	}
 	unit := w.Currency
 	if w.For == api.DeferGreen {
 		unit = "g CO₂"
 	}
 	ex.Evidence = []Evidence{
-		{Fact: "Now", Text: api.T("%s for the whole run if it started now", "%s，若现在启动（全程）", unit), Count: whole(w.Now)},
-		{Fact: "Then", Text: api.T("%s for the whole run in the window", "%s，若在该时段启动（全程）", unit), Count: whole(w.Then)},
+		{Fact: "Now", Text: api.T("%s for the whole run if it started now", "%s，若现在启动（全程）", unit), Count: w.Now.Whole()},
+		{Fact: "Then", Text: api.T("%s for the whole run in the window", "%s，若在该时段启动（全程）", unit), Count: w.Then.Whole()},
 		{Fact: "Minutes", Text: api.T("minutes until then", "分钟后开始"), Count: int(math.Ceil(w.Start.Sub(now).Minutes()))},
 	}
 	return ex
 }
-
-// amount is for people.
-func (w Window) amount(n cost.Nano) string {
-	if w.For == api.DeferGreen {
-		return fmt.Sprintf("%.1f kg CO₂", n.Float()/1000)
-	}
-	return cost.Money(n.Float(), w.Currency)
-}
-
-func whole(n cost.Nano) int { return int(math.Round(n.Float())) }
 
 // homing is for one that waits for room where its data lies.
 func (x *explainer) homing(e *entry) Explanation {

@@ -107,18 +107,19 @@ func (k *known) keepFew() {
 
 // beyondLimit is for one that is larger than a queue's whole limit.
 func (x *explainer) beyondLimit() (Refusal, bool) {
-	w := smallest(x.w)
-	need := x.c.Need(w)
-	queue, resource, ok := x.q.tree.RoomEver(w.Queue, need)
+	_, why, ok := smallest(x.w).within(x.c, x.q.tree.RoomEver, true)
 	if ok {
+		if held, _, all := x.w.within(x.c, x.q.tree.RoomEver, true); all {
+			x.w = held
+		}
 		return Refusal{}, false
 	}
-	_, limit := x.q.tree.Limit(queue, resource)
-	unit := x.unitOf(resource)
+	_, limit := x.q.tree.Limit(why.queue, why.resource)
+	unit := x.unitOf(why.resource)
 	return Refusal{
 		Reason: ReasonQueueLimit, Wrong: WrongQueue,
 		Message: api.T("Queue %[1]s may use at most %[2]s %[4]s; this needs %[3]s.", "队列 %[1]s 最多可用 %[2]s %[5]s；该任务需要 %[3]s。",
-			queue, plain(resource, limit), plain(resource, need[resource]), unit.EN, unit.ZH),
+			why.queue, plain(why.resource, limit), plain(why.resource, why.need), unit.EN, unit.ZH),
 		Hint: api.T("Ask for less, use another queue, or have its limit raised.", "请减少用量，换用其他队列，或请管理员提高上限。"),
 	}, true
 }

@@ -115,7 +115,7 @@ func TestNotImpossible(t *testing.T) {
 			t.Errorf("%s: refused: %+v", name, r)
 		}
 		s.q.Add(x)
-		if ex, _ := sched.Explain(s.now, s.c, s.q, "x"); ex.Reason != reason || ex.Impossible {
+		if ex, _ := sched.Explain(s.now, s.c, s.q, "x", 10_000); ex.Reason != reason || ex.Impossible {
 			t.Errorf("%s: %+v", name, ex)
 		}
 	}
@@ -187,7 +187,7 @@ func TestClockGoesBack(t *testing.T) {
 	if res := s.plan(); len(res.Decisions)+len(res.Evictions) != 0 || !res.Wake.IsZero() && res.Wake.Before(late) {
 		t.Errorf("%+v", res)
 	}
-	if ex, ok := sched.Explain(s.now, s.c, s.q, "b"); !ok || ex.Reason != sched.ReasonDevicesBusy || !ex.Start.IsZero() && ex.Start.Before(late) {
+	if ex, ok := sched.Explain(s.now, s.c, s.q, "b", 10_000); !ok || ex.Reason != sched.ReasonDevicesBusy || !ex.Start.IsZero() && ex.Start.Before(late) {
 		t.Errorf("%+v", ex)
 	}
 	s.end("a")

@@ -57,8 +57,8 @@ func Migrate(now time.Time, c *Cluster, q *Queues, id string) (Migration, bool) 
 
 // enough says that what is free in all would do, and its queue has room.
 func (x *explainer) enough() bool {
-	w, r := smallest(x.w), x.largest()
-	if _, _, ok := x.q.tree.Room(w.Queue, x.c.Need(w)); !ok {
+	r := x.largest()
+	if _, _, ok := smallest(x.w).within(x.c, x.q.tree.Room, false); !ok {
 		return false
 	}
 	return x.freeDevices(r.Need) >= int64(atLeast(r))*int64(r.Need.Devices)*int64(r.Need.share())

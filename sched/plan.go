@@ -224,8 +224,8 @@ func (t *turn) start(e *entry, at Assignment) {
 	if err := t.c.Hold(w.ID, w.Roles, at); err != nil {
 		panic("sched: placed what can't be held: " + err.Error())
 	}
-	if !e.told.at.IsZero() {
-		t.q.foresight.add(e.told, t.now)
+	if !e.told.At.IsZero() {
+		t.q.foresight.Add(e.told, t.now)
 	}
 	t.q.unwait(w.ID)
 	t.q.run(t.now, t.c, w, at, t.now, e.urgent)
@@ -247,10 +247,11 @@ func (t *turn) room(e *entry) (Assignment, bool) {
 }
 
 func (t *turn) roomFor(e *entry, w *Workload, shape string) (Assignment, bool) {
-	if t.noRoom[shape] {
-		return nil, false
+	held, _, ok := w.within(t.c, t.q.tree.Room, false)
+	if held != w && ok {
+		w, shape = held, shape+held.shape()
 	}
-	if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); !ok {
+	if !ok || t.noRoom[shape] {
 		return nil, false
 	}
 	at, ok := place(t.c, w)

@@ -106,12 +106,12 @@ func (t *turn) serveClaims() {
 		t.q.unclaim(e)
 		w := smallest(e.w)
 		_, paused := t.q.tree.Paused(w.Queue)
-		if t.q.tree.RoomNow(w.Queue, t.c.Need(w)) && !paused {
+		if !paused {
 			at, ok := c.At, t.c.roomAt(w, c.At)
 			if !ok {
 				at, ok = t.placeBeside(w, t.firm())
 			}
-			if ok {
+			if ok && t.q.tree.RoomNow(w.Queue, w.takes(t.c, at)) {
 				t.start(e, at)
 				continue
 			}
@@ -233,7 +233,7 @@ func (t *turn) preempt(e *entry) bool {
 }
 
 func (t *turn) claim(e *entry, w *Workload, at Assignment, chosen []*victim) {
-	c := &claim{Reservation: *newReservation(w, at, e.rank()), entry: e, pending: map[string]bool{}, need: t.c.Need(w)}
+	c := &claim{Reservation: *newReservation(w, at, e.rank()), entry: e, pending: map[string]bool{}, need: w.takes(t.c, at)}
 	c.firm = true
 	t.q.tree.Coming(w.Queue, c.need, +1)
 	c.Start, c.Early, c.Late = t.now.Add(t.p.Grace), t.now, t.now.Add(2*t.p.Grace)
@@ -336,10 +336,11 @@ func (h *hunt) least(all []*victim) ([]*victim, Assignment) {
 
 // starts says whether w would start now, and where.
 func (h *hunt) starts() (Assignment, bool) {
-	if _, _, ok := h.q.tree.Room(h.w.Queue, h.need); !ok {
+	held, _, ok := h.w.within(h.c, h.q.tree.Room, false)
+	if !ok {
 		return nil, false
 	}
-	return h.placeBeside(h.w, h.firm)
+	return h.placeBeside(held, h.firm)
 }
 
 // drop lifts a victim, if with those already lifted it still may be asked.
@@ -356,7 +357,7 @@ func (h *hunt) drop(v *victim) bool {
 	if v.shrink {
 		at := least(v.r)
 		h.c.put(w.ID, &hold{roles: w.Roles, at: at})
-		v.need = minus(v.r.need, h.c.Need(resized(w, at)))
+		v.need = minus(v.r.need, resized(w, at).takes(h.c, at))
 	}
 	h.q.tree.Try(w.Queue, v.need, -1)
 	h.out = append(h.out, v)

@@ -37,7 +37,7 @@ type Queues struct {
 
 	reserved  []*Reservation
 	claims    []*claim
-	foresight foresight
+	foresight predict.Foresight
 
 	patience time.Time // when somebody who waits for room beside its data no longer does
 	swept    uint64    // the cluster's freed count when the refused were last made ready
@@ -109,7 +109,7 @@ type entry struct {
 	// urgent: when it was last looked at it went first because it was overdue.
 	urgent bool
 	work   int64 // counted in its lane's overdueWork
-	told   telling
+	told   predict.Telling
 
 	home   *homing // it waits for room where its data lies
 	state  entryState

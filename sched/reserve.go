@@ -10,6 +10,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/sched/order"
+	"github.com/fermi-cluster/fermi/sched/predict"
 )
 
 // Reservation is where and when a gang that waits is expected to start. Later ones may use its
@@ -76,7 +77,8 @@ func (t *turn) reserve(e *entry, w *Workload) {
 	case t.forecasts >= maxForecasts:
 		return
 	}
-	if _, _, ok := q.tree.Room(w.Queue, t.c.Need(w)); !ok {
+	w, _, ok := w.within(t.c, q.tree.Room, false)
+	if !ok {
 		return
 	}
 	t.forecasts++
@@ -92,8 +94,8 @@ func (t *turn) reserve(e *entry, w *Workload) {
 	q.reserved = append(q.reserved, r)
 	slices.SortStableFunc(q.reserved, func(a, b *Reservation) int { return a.rank.Compare(b.rank) })
 	q.reserved = q.reserved[:min(len(q.reserved), t.p.Reservations)]
-	if e.told.at.IsZero() && slices.Contains(q.reserved, r) {
-		e.told = telling{t.now, r.Start.Sub(t.now)}
+	if e.told.At.IsZero() && slices.Contains(q.reserved, r) {
+		e.told = predict.Telling{At: t.now, Wait: r.Start.Sub(t.now)}
 	}
 }
 
@@ -305,7 +307,7 @@ func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
 	} else {
 		r.Start, r.Early, r.Late = t.now, t.now, t.now
 	}
-	if early, late, ok := t.q.foresight.marks(r.Start.Sub(t.now)); ok {
+	if early, late, ok := t.q.foresight.Marks(r.Start.Sub(t.now)); ok {
 		wait := r.Start.Sub(t.now)
 		r.Early, r.Late = t.now.Add(min(early, wait)), t.now.Add(max(late, wait))
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Resize changes how many replicas of an elastic gang there are. One that grows is applied already;
-// UndoResize takes it back. One that shrinks for another is a wish: say Resized when it was done.
+// Resized with Was takes it back. One that shrinks for another is a wish: say Resized when it was done.
 type Resize struct {
 	ID      string
 	At, Was Assignment
@@ -90,16 +90,11 @@ func Resized(now time.Time, c *Cluster, q *Queues, id string, at Assignment) err
 	sized := resized(w, at)
 	q.tree.Refund(now, w.Queue, r.need)
 	q.weigh(r, -1)
-	r.At, r.need, r.devices, r.resized, r.leaving = at, c.Need(sized), devicesOf(sized), now, false
+	r.At, r.need, r.devices, r.resized, r.leaving = at, sized.takes(c, at), devicesOf(sized), now, false
 	q.weigh(r, +1)
 	q.tree.Charge(now, w.Queue, r.need)
 	q.gone(r)
 	return nil
-}
-
-// UndoResize takes back a growth that could not be committed.
-func UndoResize(now time.Time, c *Cluster, q *Queues, r Resize) error {
-	return Resized(now, c, q, r.ID, r.Was)
 }
 
 // grow gives what nobody waits for to elastic gangs that have stood for a quantum as they are.
@@ -141,16 +136,17 @@ func (t *turn) larger(r *run) (Assignment, bool) {
 			}
 			return 0
 		})
-		need := t.c.Need(one)
 		for len(at[i]) < atMost(&w.Roles[i]) {
-			if _, _, ok := t.q.tree.Room(w.Queue, need); !ok {
-				break
-			}
 			one.Allow, one.Avoid = t.c.besides(w, at)
-			more, ok := place(t.c, one)
+			allowed, _, ok := one.within(t.c, t.q.tree.Room, false)
 			if !ok {
 				break
 			}
+			more, ok := place(t.c, allowed)
+			if !ok {
+				break
+			}
+			need := one.takes(t.c, more)
 			id := fmt.Sprintf("\x00grow %d", len(held))
 			if t.c.Hold(id, one.Roles, more) != nil {
 				break

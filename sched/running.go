@@ -47,7 +47,7 @@ func (q *Queues) run(now time.Time, c *Cluster, w *Workload, at Assignment, sinc
 	}
 	sized := resized(w, at)
 	r := &run{
-		Running: Running{Workload: w, At: at, Since: since}, at: len(q.runs), need: c.Need(sized), devices: devicesOf(sized),
+		Running: Running{Workload: w, At: at, Since: since}, at: len(q.runs), need: sized.takes(c, at), devices: devicesOf(sized),
 		before: p.ran, evicted: p.evicted, resized: since, estimate: q.estimate(w), overdue: overdue,
 		since: w.Submitted.Add(p.ran),
 	}

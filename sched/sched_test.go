@@ -136,7 +136,7 @@ func TestPausedQueueAndExplanations(t *testing.T) {
 		t.Helper()
 		q.Add(w)
 		defer q.Remove(w.ID)
-		got, ok := sched.Explain(now, c, q, w.ID)
+		got, ok := sched.Explain(now, c, q, w.ID, api.HighestPriority)
 		if !ok || got.Reason != want {
 			t.Errorf("%s: got %+v, want %s", w.ID, got, want)
 		}

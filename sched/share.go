@@ -2,11 +2,10 @@ package sched
 
 import (
 	"cmp"
-	"iter"
 	"maps"
-	"slices"
 
 	"github.com/fermi-cluster/fermi/sched/fair"
+	"github.com/fermi-cluster/fermi/sched/order"
 )
 
 // Share is how a queue stands, with those below it.
@@ -44,7 +43,7 @@ func (q *Queues) Share(queue string, most int) (Share, bool) {
 			}
 		}
 	}
-	for _, e := range first(waits, most, func(a, b *entry) int { return cmp.Or(a.rank().Compare(b.rank()), cmp.Compare(a.w.ID, b.w.ID)) }) {
+	for _, e := range order.First(waits, most, func(a, b *entry) int { return cmp.Or(a.rank().Compare(b.rank()), cmp.Compare(a.w.ID, b.w.ID)) }) {
 		s.Waits = append(s.Waits, e.w.ID)
 	}
 	runs := func(yield func(Running) bool) {
@@ -54,7 +53,7 @@ func (q *Queues) Share(queue string, most int) (Share, bool) {
 			}
 		}
 	}
-	s.Runs = first(runs, most, func(a, b Running) int {
+	s.Runs = order.First(runs, most, func(a, b Running) int {
 		return cmp.Or(cmp.Compare(devicesOf(b.Workload), devicesOf(a.Workload)), cmp.Compare(a.Workload.ID, b.Workload.ID))
 	})
 	return s, true
@@ -85,20 +84,6 @@ func (q *Queues) below(queue string) map[string]bool {
 	v, _ := q.tree.View(queue, func(string) bool { return false })
 	for _, child := range v.Children {
 		maps.Copy(out, q.below(child))
-	}
-	return out
-}
-
-// first are the least of many, in order, with one look at each.
-func first[T any](all iter.Seq[T], most int, compare func(a, b T) int) []T {
-	var out []T
-	for x := range all {
-		if len(out) == most && (most == 0 || compare(x, out[most-1]) >= 0) {
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(out, x, compare)
-		out = slices.Insert(out, at, x)
-		out = out[:min(len(out), most)]
 	}
 	return out
 }

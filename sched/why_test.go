@@ -224,7 +224,7 @@ func TestWhy(t *testing.T) {
 			if _, waits := s.q.Get("x"); !waits {
 				s.q.Add(x)
 			}
-			ex, ok := sched.Explain(s.now, s.c, s.q, "x")
+			ex, ok := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
 			if !ok || ex.Reason != r.Reason {
 				t.Fatalf("%+v", ex)
 			}
@@ -239,6 +239,30 @@ func TestWhy(t *testing.T) {
 	}
 	if len(whys) != len(sched.Reasons) {
 		t.Error("the list of reasons is not whole:", len(whys), len(sched.Reasons))
+	}
+}
+
+// What a project may not give is not advised: neither the priority before others, nor the one before a reservation.
+func TestWhyAdvisesNoForbiddenPriority(t *testing.T) {
+	for _, reason := range []string{sched.ReasonBehind, sched.ReasonReserved} {
+		s := newStage(t, 2, 4)
+		x := whys[reason](s)
+		s.q.Add(x)
+		free, ok := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
+		if !ok || free.Reason != reason || free.Change.Kind != sched.ChangePriority {
+			t.Fatalf("%+v", free)
+		}
+		need := int(free.Change.Value)
+		if same, _ := sched.Explain(s.now, s.c, s.q, "x", need); same.Change != free.Change {
+			t.Errorf("%s: %d is allowed and not advised: %+v", reason, need, same)
+		}
+		ex, ok := sched.Explain(s.now, s.c, s.q, "x", need-1)
+		if !ok || ex.Reason != reason || ex.Change.Kind == sched.ChangePriority || strings.Contains(ex.Action.EN, "priority") || ex.Action.EN == "" || ex.Action.ZH == "" {
+			t.Errorf("%s: up to %d: %+v", reason, need-1, ex)
+		}
+		if made := sched.ExplainNew(s.c, s.q, x, need-1); made.Change.Kind == sched.ChangePriority {
+			t.Errorf("%s: %+v", reason, made)
+		}
 	}
 }
 
@@ -285,7 +309,7 @@ func BenchmarkExplain(b *testing.B) {
 	}
 	s.plan()
 	for b.Loop() {
-		if ex, ok := sched.Explain(s.now, s.c, s.q, "wait00007"); !ok || ex.Reason != sched.ReasonDevicesBusy {
+		if ex, ok := sched.Explain(s.now, s.c, s.q, "wait00007", api.HighestPriority); !ok || ex.Reason != sched.ReasonDevicesBusy {
 			b.Fatal(ex)
 		}
 	}
@@ -309,7 +333,7 @@ func TestLimitsAreToldInPlainUnits(t *testing.T) {
 		x := s.task("x", 1, c.replicas, 4)
 		x.Roles[0].Need.CPU, x.Roles[0].Need.Memory, x.Roles[0].Need.DeviceType = 1000, 1<<30, "A100"
 		s.q.Add(x)
-		ex, _ := sched.Explain(s.now, s.c, s.q, "x")
+		ex, _ := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
 		if ex.Reason != sched.ReasonQueueLimit || ex.Message.EN != c.en || ex.Message.ZH != c.zh || !strings.Contains(ex.Action.EN, c.action) {
 			t.Errorf("%s\n%+v", c.en, ex)
 		}

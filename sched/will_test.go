@@ -71,7 +71,7 @@ func (s *stage) starts(want ...string) sched.Result {
 
 func (s *stage) explains(id, want string) {
 	s.t.Helper()
-	got, ok := sched.Explain(s.now, s.c, s.q, id)
+	got, ok := sched.Explain(s.now, s.c, s.q, id, 10_000)
 	if !ok || got.Reason != want || got.Message.EN == "" || got.Message.ZH == "" {
 		s.t.Errorf("%s: %+v, want %s", id, got, want)
 	}
@@ -333,7 +333,7 @@ func TestElasticStartsSmallGrowsAndShrinksBeforeAnybodyIsKilled(t *testing.T) {
 	if len(res.Resizes) != 1 || len(res.Resizes[0].At[0]) != 4 || res.Resizes[0].For != "" {
 		t.Fatalf("grew to %+v", res.Resizes)
 	}
-	if err := sched.UndoResize(s.now, s.c, s.q, res.Resizes[0]); err != nil {
+	if err := sched.Resized(s.now, s.c, s.q, res.Resizes[0].ID, res.Resizes[0].Was); err != nil {
 		t.Fatal(err)
 	}
 	s.end("other")

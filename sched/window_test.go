@@ -137,9 +137,9 @@ func TestHeldBackAndTheRest(t *testing.T) {
 	s.c.SetZone(nightly("z", "04:00", 0.5))
 	x := s.deferrable("x", api.DeferCheap, time.Hour)
 	s.q.Add(x)
-	before, _ := sched.Explain(s.now, s.c, s.q, "x")
+	before, _ := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
 	s.plan()
-	ex, _ := sched.Explain(s.now, s.c, s.q, "x")
+	ex, _ := sched.Explain(s.now, s.c, s.q, "x", api.HighestPriority)
 	if ex.Message != before.Message || ex.Change.Kind != sched.ChangeDefer || !ex.Start.Equal(s.now.Add(4*time.Hour)) {
 		t.Errorf("%+v", ex)
 	}

@@ -117,7 +117,7 @@ func whole() map[Kind]Object {
 			Spec:   QueueSpec{true, 1000, "root", map[string]int{"A100": 8}, 2, map[string]int{"A100": 16}, []string{"lab"}},
 			Status: QueueStatus{3, 4},
 		},
-		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}, 1000, &ProjectLimits{1, 2, 3, 4, 5, 6}, []string{"owner"}, []string{"team"}}, Status: ProjectStatus{1900000000, 1, &ProjectUsage{1, 2, 3, 4, 5, 6}}},
+		KindProject: &Project{Meta: meta(MustInfo(KindProject), "默认项目"), Spec: ProjectSpec{"说明", "default", []string{"admin"}, 1000, &ProjectLimits{1, 2, 3, 4, 5, 6, 7}, []string{"owner"}, []string{"team"}}, Status: ProjectStatus{1900000000, 1, &ProjectUsage{1, 2, 3, 4, 5, 6, 7}}},
 		KindUser:    &User{Meta: meta(MustInfo(KindUser), "管理员"), Spec: UserSpec{RoleAdmin, true}, Status: UserStatus{"$argon2id$", &at, 2}},
 		KindToken:   &Token{Meta: meta(MustInfo(KindToken), "令牌"), Spec: TokenSpec{"admin", "00", &at, "task-1", ScopeTasks, []string{"default"}, UseSession, "user-1.2", &at, &at}},
 	}

@@ -28,6 +28,9 @@ func DefaultPriority(kind Kind) int {
 	return PriorityClasses[row.Class]
 }
 
+// HighestPriority is the largest that any work can have.
+const HighestPriority = maxPriority
+
 // TopPriority is the highest that work of a kind may have in the project: its own class always,
 // more as far as an operator allowed.
 func (p *Project) TopPriority(kind Kind) int { return max(DefaultPriority(kind), p.Spec.MaxPriority) }

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	engineLocal      = "local"
+	EngineLocal      = "local" // processes on the machines of the servers
 	engineKubernetes = "kubernetes"
 	maxLatencyMs     = 60_000
 	maxGbps          = 1e6
@@ -25,7 +25,7 @@ const (
 // Default fills what the operator left out.
 func (z *Zone) Default() {
 	if z.Spec.Engine == "" {
-		z.Spec.Engine = engineLocal
+		z.Spec.Engine = EngineLocal
 	}
 	if !z.Spec.Price.IsZero() && z.Spec.Price.Currency == "" {
 		z.Spec.Price.Currency = DefaultCurrency
@@ -65,7 +65,7 @@ func (z *Zone) Validate() []fault.Field {
 	s := &z.Spec
 	f.word("spec.region", s.Region, true)
 	switch s.Engine {
-	case engineLocal:
+	case EngineLocal:
 	case engineKubernetes:
 		f.notBuilt("spec.engine", "zones on Kubernetes", "Kubernetes 可用区")
 	default:

@@ -25,6 +25,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
@@ -32,12 +33,14 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/control/zone"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/engine/localengine"
+	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
+	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/run"
 	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/server"
@@ -62,7 +65,7 @@ type Config struct {
 	Hosts        []string
 	Etcd         store.Outside // embedded when it has no endpoints
 	EtcdPrefix   string
-	PeerListen   string // where the other servers of an outside etcd dial us
+	Doors        conf.Doors
 	Zone         string // that this server stands in, to measure the way to others; "" is unknown
 	Past         Past
 	Checkpoints  record.SharedTier // zero: checkpoints stay on the nodes
@@ -104,7 +107,7 @@ type part struct {
 	shared  func() (ckpt.Store, error) // for checkpoints; nil, nil: there is none
 	checks  *checks
 	tenants *tenant.Register
-	stored  *stored
+	stored  *quota.Book
 	walls   func() walls
 	// admitted is closed when it is known where replicas reach the API.
 	admitted chan struct{}
@@ -114,7 +117,7 @@ type part struct {
 	nodes    *node.Controller
 	zones    *zone.Controller
 	api      *server.Server
-	engine   atomic.Pointer[localengine.Engine] // nil while not leading
+	engine   current.Engine
 	started  atomic.Bool
 	collect  func()                          // ends what collectLater began
 	cert     *tls.Certificate                // nil on plain HTTP
@@ -215,12 +218,16 @@ func (p *part) openRest(ctx context.Context) (err error) {
 // assemble hands the parts to each other.
 func (p *part) assemble() (err error) {
 	cfg := p.cfg
-	p.stored = newStored(p)
+	p.stored = quota.New(quota.Config{
+		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Work: p.workByID, Server: id.Default.Random(12), Log: cfg.Log,
+		Images: func(uid int) int64 { return rootfs.Charged(filepath.Join(cfg.Shared, "engine", record.DirImages), uid) },
+	})
 	p.hub = link.NewHub(link.HubConfig{
-		Keep: p.stored.keep,
+		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Train.Saved(taskID, anew) }, ArchiveOf: p.archiveOf, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, ManifestOf: p.manifestOf, Current: p.currentReplica,
-		Answer: p.answer, Tails: p.logs, Peered: p.outside(),
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Train.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
+		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf},
+		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
 	if err := p.openPeers(); err != nil {
 		return err
@@ -235,22 +242,22 @@ func (p *part) assemble() (err error) {
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
 	p.crew.Train = train.New(train.Config{
-		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.roomForSave,
+		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.RoomForSave,
 		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
 			return p.place.Away(ctx, t, node, kind)
 		},
 
-		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real,
+		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real,
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 		Recoveries: telemetry.NewRecoveries(cfg.Registry),
 	})
 	p.crew.Assemble(work.Config{
-		Store: p.store, History: p.history, Engine: (*current)(p), Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
+		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
 		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 	})
 	p.nodes = node.New(node.Config{
-		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Inventory: p.inventory,
-		Version: cfg.Version, Launchers: p.launchers,
+		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.engine.Nodes,
+		Version: cfg.Version, Launchers: p.engine.All,
 	})
 	p.zones = zone.New(zone.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "zone")})
 	var contact func() error
@@ -281,8 +288,9 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	var base run.Group
 	base.Add("store", p.store.Run)
 	base.Add("logbook", p.logs.Run)
-	base.Add("stored", p.stored.run)
+	base.Add("stored", p.stored.Run)
 	base.Add("link", p.serveLink)
+	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.tokens) })
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
 	}
@@ -350,24 +358,18 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		return nil
 	case <-p.admitted:
 	}
-	eng, err := localengine.New(localengine.Config{
-		Dir: filepath.Join(p.cfg.Shared, "engine"), Exe: p.cfg.Exe, Endpoints: p.endpointsFile(), Mint: p.tokens.Mint, Epoch: epoch.Revision,
-		OnChange: func(o engine.Observation) {
-			p.nodes.Changed(o)
-			p.crew.Notify(o.TaskID, o.Name)
-		},
-		Hide: p.private(), Owner: p.soleOwner(), Tiers: p.tiersOf, Network: p.walls().network, DeviceFiles: deviceFiles,
-		ImageUID: p.imageUID(ctx), Folders: p.cfg.Folders,
-		Log: p.cfg.Log.With("part", "engine"), Clock: clock.Real,
-	})
+	eng, err := p.engines(ctx, epoch)
 	if err != nil {
 		return err
 	}
-	p.engine.Store(eng)
-	defer p.engine.Store(nil)
+	defer p.engine.Take(eng)()
+	feed := engine.NewFeed()
+	defer feed.Close()
+	eng.Watch(feed)
 	p.claimUIDs(ctx)
 	var g run.Group
 	g.Add("engine", eng.Run)
+	g.Add("engine's feed", func(ctx context.Context) error { return follow(ctx, feed, p.nodes, &p.crew) })
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
 	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
@@ -392,26 +394,10 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	return err
 }
 
-// launchers are all on this machine; false while they are looked for.
-func (p *part) launchers() ([]engine.Observation, bool) {
-	e := p.engine.Load()
-	if e == nil {
-		return nil, false
-	}
-	select {
-	case <-e.Ready():
-		return e.Replicas(""), true
-	default:
-		return nil, false
-	}
-}
-
 // notify is the hub's word that a replica changed: the engine reads its records again, then the
 // task gets a turn.
 func (p *part) notify(taskID string, name engine.Name) {
-	if e := p.engine.Load(); e != nil {
-		e.Poke(name)
-	}
+	p.engine.Poke(name)
 	p.crew.Notify(taskID, name)
 }
 
@@ -430,7 +416,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 	if err := p.logs.Delete(ctx, taskID); err != nil {
 		return err
 	}
-	defer p.stored.ledger.Drop(taskID)
+	defer p.stored.Forget(taskID)
 	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
 }
 

@@ -87,7 +87,7 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	return Serve(ctx, Config{
 		Name: fmt.Sprintf("%s-%d", host, os.Getpid()), Data: s.Data, Shared: s.Shared, Listen: s.Listen,
 		Etcd:       store.Outside{Endpoints: s.EtcdEndpoints, CA: s.EtcdCA, Cert: s.EtcdCert, Key: s.EtcdKey},
-		EtcdPrefix: s.EtcdPrefix, PeerListen: s.PeerListen, Zone: s.Zone,
+		EtcdPrefix: s.EtcdPrefix, Doors: s.Doors, Zone: s.Zone,
 		TLSCert: s.TLSCert, TLSKey: s.TLSKey, SelfSigned: s.TLSSelfSigned, Hosts: s.Hosts, Past: Past{s.HistoryURL, s.HistoryPasswordFile},
 		Checkpoints: record.SharedTier{
 			Place: s.Checkpoints, Endpoint: s.CheckpointsEndpoint, Region: s.CheckpointsRegion, Credentials: s.CheckpointsCredentials, Rate: int64(s.CheckpointsRate) << 20,
@@ -209,18 +209,19 @@ func restoreCommand() *cobra.Command {
 
 // launchCommand is what the engine starts; people don't.
 func launchCommand(version string) *cobra.Command {
-	var dir string
+	var c launch.Config
 	cmd := &cobra.Command{
 		Use: "launch", Hidden: true, Short: cli.Both("Run beside one replica (started by the engine)", "在副本旁运行（由引擎启动）"), Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			token, err := tokenFromFD(3)
-			if err != nil {
+			var err error
+			if c.Token, err = tokenFromFD(3); err != nil {
 				return err
 			}
-			return launch.Run(cmd.Context(), launch.Config{Dir: dir, Token: token, Readings: inventory.Read, Stores: openTiers, Version: version})
+			c.Readings, c.Stores, c.Version = inventory.Read, openTiers, version
+			return launch.Run(cmd.Context(), c)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "the replica's folder")
+	cmd.Flags().StringVar(&c.Dir, "dir", "", "the replica's folder")
 	_ = cmd.MarkFlagRequired("dir")
 	return cmd
 }

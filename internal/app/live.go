@@ -15,46 +15,12 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
-	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 	"github.com/fermi-cluster/fermi/internal/server"
 	"github.com/fermi-cluster/fermi/sched"
 )
-
-// current is the engine of this leadership, behind the engine port.
-type current part
-
-var errNotLeading = fault.New(fault.Unavailable, "NotLeading", fault.T("This server does not lead.", "本服务不是主节点。"))
-
-func (c *current) Start(ctx context.Context, r engine.Replica) error {
-	if e := c.engine.Load(); e != nil {
-		return e.Start(ctx, r)
-	}
-	return errNotLeading
-}
-
-func (c *current) Stop(ctx context.Context, name engine.Name, grace time.Duration) error {
-	if e := c.engine.Load(); e != nil {
-		return e.Stop(ctx, name, grace)
-	}
-	return errNotLeading
-}
-
-func (c *current) Remove(ctx context.Context, name engine.Name) error {
-	if e := c.engine.Load(); e != nil {
-		return e.Remove(ctx, name)
-	}
-	return errNotLeading
-}
-
-func (c *current) Replicas(taskID string) []engine.Observation {
-	if e := c.engine.Load(); e != nil {
-		return e.Replicas(taskID)
-	}
-	return nil
-}
-
-func (c *current) Nodes(ctx context.Context) ([]api.Node, error) { return c.cfg.Inventory(ctx) }
 
 // live answers what only the leader knows: from memory, or by asking it.
 type live part
@@ -100,7 +66,7 @@ func (l *live) Capacity(ctx context.Context) ([]server.CapacityView, error) {
 	}
 	types, ok := l.place.Capacities()
 	if !ok {
-		return nil, errNotLeading
+		return nil, current.ErrNotLeading
 	}
 	out := make([]server.CapacityView, len(types))
 	for i, t := range types {
@@ -174,7 +140,7 @@ func (l *live) Shares(ctx context.Context) ([]api.QueueShare, error) {
 	}
 	out, ok := l.place.Shares()
 	if !ok {
-		return nil, errNotLeading
+		return nil, current.ErrNotLeading
 	}
 	return out, nil
 }
@@ -187,7 +153,7 @@ func (l *live) Share(ctx context.Context, queue string) (api.QueueShare, error) 
 	}
 	out, ok := l.place.Share(queue)
 	if !ok {
-		return out, errNotLeading
+		return out, current.ErrNotLeading
 	}
 	return out, nil
 }
@@ -198,12 +164,8 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 	if asked, err := (*part)(l).ask(ctx, askReplicas, taskID, &told); asked {
 		return told, err
 	}
-	e := l.engine.Load()
-	if e == nil {
-		return nil, nil
-	}
 	var out []server.ReplicaView
-	for _, o := range e.Replicas(taskID) {
+	for _, o := range l.engine.Replicas(taskID) {
 		v := server.ReplicaView{Name: string(o.Name), State: string(o.State), Attached: l.hub.Attached(o.Name)}
 		v.Role, v.Index, v.Attempt = o.Name.Parse(taskID)
 		if !o.Started.IsZero() {
@@ -230,8 +192,6 @@ func processes() int {
 	return max(1, int(uint64(info.Totalram)*uint64(info.Unit)>>28))
 }
 
-func (p *part) endpointsFile() string { return filepath.Join(p.cfg.Shared, "link.endpoints") }
-
 // serveLink opens the socket that launchers dial and makes it known to them.
 func (p *part) serveLink(ctx context.Context) error {
 	path := filepath.Join(p.cfg.Data, "link.sock")
@@ -249,33 +209,8 @@ func (p *part) serveLink(ctx context.Context) error {
 	if err := os.Chmod(path, 0o600); err != nil {
 		return err
 	}
-	if err := addEndpoint(p.endpointsFile(), "unix://"+path); err != nil {
+	if err := endpoint.Add(filepath.Join(p.cfg.Shared, "link.endpoints"), "", "unix://"+path); err != nil {
 		return err
 	}
 	return p.hub.Serve(ctx, l)
-}
-
-// addEndpoint puts a target into the file once; other servers of this machine do the same.
-func addEndpoint(file, target string) error {
-	f, err := os.OpenFile(file+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return err
-	}
-	old, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	lines := strings.Fields(string(old))
-	if slices.Contains(lines, target) {
-		return nil
-	}
-	tmp := file + ".new"
-	if err := os.WriteFile(tmp, []byte(strings.Join(append(lines, target), "\n")+"\n"), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, file)
 }

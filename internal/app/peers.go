@@ -37,8 +37,8 @@ func (p *part) openPeers() (err error) {
 	if !p.outside() {
 		return nil
 	}
-	if p.peerL, err = net.Listen("tcp", p.cfg.PeerListen); err != nil {
-		return fault.New(fault.Conflict, "AddressInUse", fault.T("Can't listen on %s for the other servers.", "无法在 %s 上监听其他服务。", p.cfg.PeerListen)).
+	if p.peerL, err = net.Listen("tcp", p.cfg.Doors.Peers); err != nil {
+		return fault.New(fault.Conflict, "AddressInUse", fault.T("Can't listen on %s for the other servers.", "无法在 %s 上监听其他服务。", p.cfg.Doors.Peers)).
 			WithHint(fault.T("Choose another address with --peer-listen.", "可用 --peer-listen 换一个地址。")).Because(err)
 	}
 	p.peers, err = link.NewPeers(link.PeersConfig{
@@ -116,6 +116,7 @@ func asTask(work api.Work, err error) (*api.TrainingTask, error) {
 // The questions that servers ask the leader.
 const (
 	askCapacity = "capacity"
+	askSpec     = "spec"
 	askPreview  = "preview"
 	askShare    = "share"
 	askShares   = "shares"
@@ -220,6 +221,8 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 		out, err = (*live)(p).Drained(ctx, about)
 	case askReplicas:
 		out, err = (*live)(p).Replicas(ctx, about)
+	case askSpec:
+		out, err = (*live)(p).spec(ctx, about)
 	case askShares:
 		out, err = (*live)(p).Shares(ctx)
 	case askShare:
@@ -249,7 +252,7 @@ func (p *part) ask(ctx context.Context, kind, about string, into any) (asked boo
 
 // askWith is ask with something that the name alone does not say.
 func (p *part) askWith(ctx context.Context, kind, about string, body, into any) (asked bool, err error) {
-	if p.peers == nil || p.engine.Load() != nil {
+	if p.peers == nil || p.engine.Leads() {
 		return false, nil
 	}
 	var data []byte

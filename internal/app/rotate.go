@@ -467,14 +467,12 @@ func (p *part) dropSecretKey(ctx context.Context) error {
 
 // dropLinkKeys takes away keys of the link whose last replica has ended. Only the leader knows.
 func (p *part) dropLinkKeys(ctx context.Context) error {
-	eng := p.engine.Load()
 	old, err := p.retired()
-	if err != nil || len(old) == 0 || eng == nil {
+	if err != nil || len(old) == 0 {
 		return err
 	}
-	select {
-	case <-eng.Ready():
-	default:
+	replicas, found := p.engine.All()
+	if !found {
 		return nil
 	}
 	oldest := time.Time{} // when the oldest attempt that still lives began
@@ -495,7 +493,7 @@ func (p *part) dropLinkKeys(ctx context.Context) error {
 			return true
 		})
 	}
-	for _, r := range eng.Replicas("") { // also of tasks that have ended: their logs are on their way
+	for _, r := range replicas { // also of tasks that have ended: their logs are on their way
 		if at := p.placedAt(r.TaskID); at.IsZero() {
 			note(time.Unix(1, 0)) // nobody knows: perhaps from before
 		} else {

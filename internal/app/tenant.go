@@ -14,7 +14,6 @@ import (
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
-	"github.com/fermi-cluster/fermi/internal/engine/localengine"
 	"github.com/fermi-cluster/fermi/internal/engine/network"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/inside"
@@ -58,13 +57,13 @@ func (p *part) tryWalls() ([]string, *network.Network, error) {
 		return nil, nil, err
 	}
 	defer space.Close()
-	missing, err := inside.Probe(cmp.Or(p.cfg.FirstUID, localengine.FirstAuto), p.private(), p.cfg.Data, space.Descriptor())
+	missing, err := inside.Probe(firstUID(p.cfg), p.private(), p.cfg.Data, space.Descriptor())
 	if err != nil {
 		return nil, nil, err
 	}
-	replicas := filepath.Join(p.cfg.Shared, "engine", "replicas")
+	replicas := filepath.Join(engineDir(p.cfg), "replicas")
 	n, err := network.Open(network.Config{
-		Dir: filepath.Join(p.cfg.Shared, "engine", "network"), Pool: cmp.Or(p.cfg.Network, conf.NetworkAuto), Log: p.cfg.Log.With("part", "network"),
+		Dir: filepath.Join(engineDir(p.cfg), "network"), Pool: cmp.Or(p.cfg.Network, conf.NetworkAuto), Log: p.cfg.Log.With("part", "network"),
 		Alive: func(replica string) bool {
 			_, err := os.Lstat(filepath.Join(replicas, replica))
 			return !errors.Is(err, fs.ErrNotExist)
@@ -98,7 +97,7 @@ func (p *part) uid(ctx context.Context, project string, fence store.Epoch) (int,
 func (p *part) uids() tenant.Config {
 	c := tenant.Config{Store: p.store, First: p.cfg.FirstUID, Last: p.cfg.LastUID - 1, Burn: p.burnUID} // the last keeps the images
 	if p.cfg.FirstUID == 0 {
-		c.Take = p.book().Take
+		c.Take = uidBook(p.cfg).Take
 	}
 	return c
 }
@@ -115,16 +114,12 @@ func (p *part) imageUID(ctx context.Context) int {
 	used, err := tenant.Used(ctx, p.store, 0)
 	uid := 0
 	if err == nil {
-		uid, err = p.book().Images(used)
+		uid, err = uidBook(p.cfg).Images(used)
 	}
 	if err != nil {
 		p.cfg.Log.Warn("no uid is set aside for images; tasks with one are refused", "error", err)
 	}
 	return uid
-}
-
-func (p *part) book() localengine.UIDBook {
-	return localengine.UIDBook{Dir: p.cfg.UIDBook, Data: p.cfg.Shared}
 }
 
 // claimUIDs writes into the machine's book what the projects have already, so that no other instance gives it to
@@ -137,7 +132,7 @@ func (p *part) claimUIDs(ctx context.Context) {
 	if err != nil || len(used) == 0 {
 		return
 	}
-	clashes, err := p.book().Claim(used)
+	clashes, err := uidBook(p.cfg).Claim(used)
 	if err != nil {
 		p.cfg.Log.Warn("the uids of projects were not written into the machine's book", "error", err)
 	}
@@ -146,22 +141,10 @@ func (p *part) claimUIDs(ctx context.Context) {
 	}
 }
 
-func (p *part) burnUID(least int) (int, error) {
-	if e := p.engine.Load(); e != nil {
-		return e.BurnUID(least)
-	}
-	return 0, fault.New(fault.Unavailable, "NotLeading", fault.T("This server does not lead.", "本服务器不是主节点。"))
-}
-
 // inventory is the nodes with what is true of tenants on the machine that runs their processes.
 func (p *part) inventory(ctx context.Context) ([]api.Node, error) {
 	nodes, err := p.cfg.Inventory(ctx)
 	tenancy, why := p.walls().say()
-	if e := p.engine.Load(); e != nil && e.Exposed() > 0 {
-		n := e.Exposed()
-		old := fault.T("Replicas that an earlier version started still use the machine's network, until they end (%d).", "由旧版本启动的副本仍在使用本机网络，直至其结束（%d 个）。", n)
-		why = fault.Text{EN: strings.TrimSpace(why.EN + " " + old.EN), ZH: why.ZH + old.ZH}
-	}
 	nodes = slices.Clone(nodes)
 	for i := range nodes {
 		s := &nodes[i].Status

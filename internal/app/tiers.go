@@ -91,7 +91,7 @@ func readKeys(path string) (id, secret, token string, err error) {
 	return k.ID, k.Secret, k.Token, nil
 }
 
-// nodeDisk is the folder of a node's checkpoints on its own disk: all nodes of the local engine are here.
+// nodeDisk is the folder of a node's checkpoints on its own disk: all nodes of the host engine are here.
 func (p *part) nodeDisk(node string) string { return filepath.Join(p.cfg.Shared, "checkpoints", node) }
 
 // tiersOf is what a launcher on a node is told.

@@ -107,6 +107,7 @@ var storeLimits = []struct {
 	{"outputs", "bytes of outputs that it may keep", "产出", func(l *api.ProjectLimits) *api.Bytes { return &l.Outputs }},
 	{"archives", "bytes of uploaded code that it may keep", "代码包", func(l *api.ProjectLimits) *api.Bytes { return &l.Archives }},
 	{"checkpoints", "bytes of checkpoints that it may keep in the shared store", "共享存储中的检查点", func(l *api.ProjectLimits) *api.Bytes { return &l.Checkpoints }},
+	{"images", "bytes of images that it may have on each node", "每个节点上的镜像", func(l *api.ProjectLimits) *api.Bytes { return &l.Images }},
 }
 
 // projectSetCommand changes what an operator says about a project; flags that are not given change nothing.
@@ -133,12 +134,10 @@ func (a *app) projectSetCommand() *cobra.Command {
 		var limits api.ProjectLimits
 		var bad faults
 		for _, l := range storeLimits {
-			if !flags.Changed("max-" + l.name) {
-				continue
+			if n, err := api.ParseBytes(*bytes[l.name]); flags.Changed("max-" + l.name) {
+				bad.check("--max-"+l.name, err)
+				*l.of(&limits) = n
 			}
-			n, err := api.ParseBytes(*bytes[l.name])
-			bad.check("--max-"+l.name, err)
-			*l.of(&limits) = n
 		}
 		if len(bad) > 0 {
 			return fault.From(usage(cmd, fault.T("The command line has mistakes.", "命令行参数有误。"))).WithFields(bad...)
@@ -193,6 +192,7 @@ func (s *session) describeKept(d *sheetWriter, p *api.Project) {
 	d.add("Outputs", "产出", of(u.Outputs, l.Outputs))
 	d.add("Archives", "代码包", of(u.Archives, l.Archives))
 	d.add("Checkpoints", "检查点", of(u.Checkpoints, l.Checkpoints))
+	d.add("Images on a node", "每节点镜像", of(u.Images, l.Images))
 	d.add("Tasks", "任务", of(u.Objects, l.Objects))
 	d.add("Secrets", "密钥", of(u.Secrets, l.Secrets))
 	d.add("Highest priority", "最高优先级", fmt.Sprint(p.TopPriority(api.KindTrainingTask)))

@@ -18,6 +18,12 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
+// Doors are addresses that only Fermi's own programs dial.
+type Doors struct {
+	Peers     string // for the other servers
+	Launchers string // for launchers that are not on this machine; "": none is
+}
+
 // Settings is everything `fermi up` and `fermi server` can be told.
 type Settings struct {
 	Data          string
@@ -30,7 +36,7 @@ type Settings struct {
 	EtcdCert      string
 	EtcdKey       string
 	EtcdPrefix    string
-	PeerListen    string
+	Doors         Doors
 	Zone          string
 	LogLevel      string
 	LogFormat     string
@@ -82,7 +88,8 @@ var table = []entry{
 	{"etcd.cert", "", "certificate file with which etcd knows this server; read again for each connection", func(s *Settings) value { return (*text)(&s.EtcdCert) }},
 	{"etcd.key", "", "key file of etcd.cert", func(s *Settings) value { return (*text)(&s.EtcdKey) }},
 	{"etcd.prefix", "/fermi/v1/", "beginning of every key, for several clusters in one etcd outside", func(s *Settings) value { return (*text)(&s.EtcdPrefix) }},
-	{"peer.listen", "127.0.0.1:0", "address where the other servers reach this one (mutual TLS by the shared link.key)", func(s *Settings) value { return (*text)(&s.PeerListen) }},
+	{"peer.listen", "127.0.0.1:0", "address where the other servers reach this one (mutual TLS by the shared link.key)", func(s *Settings) value { return (*text)(&s.Doors.Peers) }},
+	{"link.listen", "", "address where launchers reach this server that are not on its machine (TLS by link.key); none where empty", func(s *Settings) value { return (*text)(&s.Doors.Launchers) }},
 	{"zone", "", "zone this server stands in: it measures the latency to servers of other zones", func(s *Settings) value { return (*text)(&s.Zone) }},
 	{"history.url", "", "postgres://USER@HOST/DATABASE?sslmode=verify-full of a PostgreSQL for history; SQLite in shared when empty", func(s *Settings) value { return (*address)(&s.HistoryURL) }},
 	{"history.password.file", "", "file with the password for history.url; without it PGPASSFILE and PGPASSWORD count", func(s *Settings) value { return (*text)(&s.HistoryPasswordFile) }},

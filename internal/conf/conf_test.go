@@ -39,7 +39,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantBook: "/var/lib/fermi", EtcdPrefix: "/fermi/v1/", PeerListen: "127.0.0.1:0", CheckpointsRegion: "us-east-1", CheckpointsRate: 256}
+	want := &Settings{Data: "/home/li/.fermi", Listen: "127.0.0.1:7070", LogLevel: "info", LogFormat: "text", ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantBook: "/var/lib/fermi", EtcdPrefix: "/fermi/v1/", Doors: Doors{Peers: "127.0.0.1:0"}, CheckpointsRegion: "us-east-1", CheckpointsRate: 256}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)
 	}
@@ -56,7 +56,7 @@ func TestOrder(t *testing.T) {
 	}
 	want := &Settings{
 		Data: "/file", Listen: "127.0.0.1:3", LogLevel: "debug", LogFormat: "json", Demo: true, Processes: 12,
-		ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantBook: "/var/lib/fermi", EtcdEndpoints: []string{"https://a:1", "https://b:1"}, EtcdPrefix: "/fermi/v1/", PeerListen: "127.0.0.1:0", CheckpointsRegion: "us-east-1", CheckpointsRate: 256,
+		ArchiveAfter: 10 * time.Minute, Quantum: 10 * time.Minute, Network: NetworkAuto, TenantBook: "/var/lib/fermi", EtcdEndpoints: []string{"https://a:1", "https://b:1"}, EtcdPrefix: "/fermi/v1/", Doors: Doors{Peers: "127.0.0.1:0"}, CheckpointsRegion: "us-east-1", CheckpointsRate: 256,
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Settings{})); diff != "" {
 		t.Error(diff)

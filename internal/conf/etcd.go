@@ -50,11 +50,11 @@ func (s *Settings) etcd() []fault.Field {
 	if p := s.EtcdPrefix; !strings.HasPrefix(p, "/") || !strings.HasSuffix(p, "/") || len(p) < 3 || len(p) > 256 || strings.Contains(p, "//") {
 		add("etcd.prefix", "%s is not a prefix such as /fermi/v1/, with a slash at both ends.", "%s 不是合法的前缀，应形如 /fermi/v1/，首尾均为斜杠。", strconv.Quote(p))
 	}
-	host, port, err := net.SplitHostPort(s.PeerListen)
+	host, port, err := net.SplitHostPort(s.Doors.Peers)
 	if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
-		add("peer.listen", "%s is not an address such as 10.0.0.7:7071.", "%s 不是合法的地址，例如 10.0.0.7:7071。", strconv.Quote(s.PeerListen))
+		add("peer.listen", "%s is not an address such as 10.0.0.7:7071.", "%s 不是合法的地址，例如 10.0.0.7:7071。", strconv.Quote(s.Doors.Peers))
 	} else if host == "" || host == "0.0.0.0" || host == "::" {
-		add("peer.listen", "%s names no address; the other servers must be able to dial it.", "%s 未指明地址；其他服务需要能够拨通它。", strconv.Quote(s.PeerListen))
+		add("peer.listen", "%s names no address; the other servers must be able to dial it.", "%s 未指明地址；其他服务需要能够拨通它。", strconv.Quote(s.Doors.Peers))
 	}
 	if s.Zone != "" && !zoneName.MatchString(s.Zone) {
 		add("zone", "%s is not the name of a zone such as beijing-1.", "%s 不是合法的可用区名称，例如 beijing-1。", strconv.Quote(s.Zone))

@@ -75,6 +75,14 @@ func (s *Settings) doors() []fault.Field {
 			add(f.key, "There is no file %s.", "文件 %s 不存在。", strconv.Quote(f.path))
 		}
 	}
+	if at := s.Doors.Launchers; at != "" {
+		host, port, err := net.SplitHostPort(at)
+		if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+			add("link.listen", "%s is not an address such as 10.0.0.7:7072.", "%s 不是合法的地址，例如 10.0.0.7:7072。", strconv.Quote(at))
+		} else if host == "" || host == "0.0.0.0" || host == "::" {
+			add("link.listen", "%s names no address; launchers must be able to dial it.", "%s 未指明地址；启动器需要能够拨通它。", strconv.Quote(at))
+		}
+	}
 	for _, l := range []struct {
 		key, addr string
 		required  bool

@@ -135,6 +135,13 @@ type Observation struct {
 	// it does not say: it is of a time when launchers did not.
 	Launched bool
 	Version  string
+	// Address is where other replicas reach its processes, LauncherAddress where they reach its launcher; both without
+	// a port, "" while not known. What the launcher itself reports over the link goes before.
+	Address         string
+	LauncherAddress string
+	// Ready says that its processes can be reached at Address: they were started and have not ended. An engine that
+	// probes its replicas says so only after the probe has passed.
+	Ready bool
 }
 
 // Exit is how it ended.
@@ -174,19 +181,47 @@ const (
 	ReasonDiskLimit    = "DiskLimitExceeded"
 )
 
-// Engine starts and stops replicas on the nodes of its zones. Safe for concurrent use.
+// Engine starts and stops replicas on the nodes of its zones: what controllers need of it. Safe for concurrent use.
 type Engine interface {
 	// Start creates the replica and its launcher if absent; a replica that exists in any state
 	// is left alone. An error means that it may or may not exist: call again.
 	Start(ctx context.Context, r Replica) error
 	// Stop asks the launcher to end the tree: SIGTERM, grace, SIGKILL. Returns at once; the end
 	// comes as an observation. Unknown or ended replicas are fine. A replica not yet started
-	// then never starts.
+	// then never starts. An order counts while its leader leads: the next one repeats what it wants.
 	Stop(ctx context.Context, name Name, grace time.Duration) error
-	// Remove forgets a replica that is Done and deletes its folder. Unknown is fine.
+	// Remove forgets a replica that is Done and deletes what it left. Unknown is fine.
 	Remove(ctx context.Context, name Name) error
-	// Replicas lists what is known of a task's replicas, all attempts; "" is all tasks.
+	// Replica is what is known of one; false: nothing.
+	Replica(name Name) (Observation, bool)
+	// Replicas lists what is known of a task's replicas, all attempts, by name; "" is all tasks.
 	Replicas(taskID string) []Observation
-	// Nodes is the inventory of this engine's real machines (Meta.Name, Spec, Status filled).
-	Nodes(ctx context.Context) ([]api.Node, error)
+}
+
+// Adapter is an Engine with its life: what construction makes, one for each leadership. A new leader makes a new one over the
+// same replicas; whatever the one before it had begun is found again, and its later orders count for nothing.
+type Adapter interface {
+	Engine
+	// Run finds again what runs, then follows it and reports nodes, until ctx ends; it leaves all replicas running. Call it
+	// once. An error, such as a leader of a later epoch, means that this adapter is of no more use.
+	Run(ctx context.Context) error
+	// Ready is closed when everything that runs was found again. Start, Stop and Remove wait for it.
+	Ready() <-chan struct{}
+	// Watch tells the feed all that is known now, then every change, until the feed is closed.
+	Watch(f *Feed)
+	// Nodes lists the machines that the engine reports (Meta.Name, Spec, Status filled), by name. whole is false while not
+	// all of them are known: nothing follows from the absence of one.
+	Nodes() (list []api.Node, whole bool)
+}
+
+// Briefed is an Adapter whose launchers may have no folder of ours: what a replica is, and what its place adds to that, is asked
+// for over the link. Spec gives it as JSON of record.Spec; fault NotFound where the replica is not known.
+type Briefed interface {
+	Spec(ctx context.Context, name Name) ([]byte, error)
+}
+
+// Prompted is an Adapter that learns of changes late by itself: it looks at a replica again when somebody says that
+// it changed. Poke never blocks.
+type Prompted interface {
+	Poke(name Name)
 }

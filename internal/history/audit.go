@@ -28,6 +28,33 @@ func AuditRow(scan func(...any) error, fromNanos func(int64) time.Time) (e Audit
 	return e, err
 }
 
+// AuditHeadQuery gives rows for AuditHeadRow.
+const AuditHeadQuery = `SELECT number, hash, anchor_rows, anchor_hash, anchor_time FROM audit_head`
+
+// AuditHeadRow reads the newest entry of the chain.
+func AuditHeadRow(scan func(...any) error, fromNanos func(int64) time.Time) (h api.AuditHead, err error) {
+	var at int64
+	err = scan(&h.Number, &h.Hash, &h.Anchor.Rows, &h.Anchor.Hash, &at)
+	h.Anchor.Time = fromNanos(at)
+	return h, err
+}
+
+// RollAudit is the hash over entries that are older than the chain, and how many they are. The rows are those of AuditRow, oldest first, of whichever database.
+func RollAudit(rows interface {
+	Next() bool
+	Scan(...any) error
+	Err() error
+}, fromNanos func(int64) time.Time) (hash string, n int, err error) {
+	for hash = api.NoAuditHash; rows.Next(); n++ {
+		e, err := AuditRow(rows.Scan, fromNanos)
+		if err != nil {
+			return "", 0, err
+		}
+		hash = api.RollAudit(hash, &e)
+	}
+	return hash, n, rows.Err()
+}
+
 // AuditRefused is the outcome of a query for everything that was refused.
 const AuditRefused = "refused"
 

@@ -3,7 +3,6 @@ package launch
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -17,36 +16,21 @@ const diskGrace = 5 * time.Second
 // holdDisk begins to hold the replica's folder (code, outputs, temporary files, home, logs, what it writes
 // over its image) to resources.ephemeralDisk. Where none was asked for, a tenant may not fill the disk that
 // others write to; who owns the machine may, and nil is returned.
-func (l *launcher) holdDisk() *disk.Watch {
-	switch limit := l.replica.Resources.EphemeralDisk; {
+func (r *runner) holdDisk() *disk.Watch {
+	switch limit := r.wall.Replica.Resources.EphemeralDisk; {
 	case limit > 0:
-		return disk.New(l.dir, int64(limit), l.clock, l.everybody)
-	case l.tenant.UID != 0:
-		return disk.Loose(l.dir, l.clock, l.everybody)
+		return disk.New(r.wall.Dir, int64(limit), r.clock, r.wall.Everybody)
+	case r.wall.Tenant.UID != 0:
+		return disk.Loose(r.wall.Dir, r.clock, r.wall.Everybody)
 	}
 	return nil
 }
 
-// everybody is the processes of the replica, the launcher too.
-func (l *launcher) everybody() (pids []int) {
-	if l.group != nil {
-		pids, _ = l.group.Pids()
-		return pids
-	}
-	stats := readAll()
-	for pid := range stats {
-		if descends(pid, os.Getpid(), stats) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // watchDisk tells the warden when the folder holds too much, until ctx ends.
-func (l *launcher) watchDisk(ctx context.Context, w *disk.Watch) {
+func (r *runner) watchDisk(ctx context.Context, w *disk.Watch) {
 	defer w.Close()
 	used, err := w.Run(ctx)
-	limit := l.replica.Resources.EphemeralDisk
+	limit := r.wall.Replica.Resources.EphemeralDisk
 	var text fault.Text
 	switch {
 	case errors.Is(err, disk.ErrTooDeep):
@@ -60,10 +44,10 @@ func (l *launcher) watchDisk(ctx context.Context, w *disk.Watch) {
 		text = fault.T("It keeps %v on the node's disk, more than its limit of %v; ask for more (resources.ephemeralDisk), or write less.",
 			"其在节点磁盘上的数据为 %v，超过上限 %v；请申请更多（resources.ephemeralDisk）或减少写入。", roundBytes(used), limit)
 	}
-	l.log.Warn("the replica is over its disk limit", "used", used, "limit", w.Limit(), "error", err)
-	l.spool.notice("%s", both(text))
+	r.log.Warn("the replica is over its disk limit", "used", used, "limit", w.Limit(), "error", err)
+	r.spool.Notice("%s", text.Pack())
 	select {
-	case l.overDisk <- both(text):
+	case r.overDisk <- text.Pack():
 	case <-ctx.Done():
 	}
 }

@@ -24,7 +24,11 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
-	"github.com/fermi-cluster/fermi/internal/launch/steward"
+	"github.com/fermi-cluster/fermi/internal/launch/inspect"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
+	"github.com/fermi-cluster/fermi/internal/launch/setup"
+	"github.com/fermi-cluster/fermi/internal/launch/shm"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -32,7 +36,8 @@ const canary = "a secret that only root may read"
 
 // estate is a launcher of a tenant with a real steward, and what it must not touch.
 type estate struct {
-	*launcher
+	*setup.Enclosure
+	saves  *keeper.Keeper
 	w      *world
 	secret string            // a file of root's
 	before map[string]string // owners and modes of everything of root's
@@ -47,17 +52,22 @@ func tenantLauncher(t *testing.T, change func(*engine.Replica)) *estate {
 	if err := os.WriteFile(e.secret, []byte(canary), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &launcher{
-		dir: r.dir, replica: r.spec, tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, folders: w.folders, clock: clock.Real, log: slog.New(slog.DiscardHandler),
-		ranks: newRanks(1, func(link.Ranks) {}), folder: newFolder(),
-	}
-	l.steward = steward.New(l.startHelper)
-	t.Cleanup(l.dismiss)
-	t.Cleanup(l.dropSharedMemory)
-	if err := errors.Join(l.makeFolders(), l.makeSharedMemory()); err != nil {
+	log := slog.New(slog.DiscardHandler)
+	home := &setup.Home{Dir: r.dir, Replica: r.spec, Tenant: record.Tenant{UID: testUID, Hide: []string{w.dir}}, Folders: w.folders}
+	e.Enclosure = setup.Enclose(home, nil, log)
+	e.saves = keeper.New(keeper.Config{
+		Replica: r.spec, Ranks: rankset.New(rankset.Config{Ranks: 1, Tell: func(link.Ranks) {}}), Slots: home.Slots, Code: home.Code, Steward: home.Steward, Clock: clock.Real, Log: log,
+	})
+	t.Cleanup(e.Dismiss)
+	t.Cleanup(func() {
+		if err := home.DropMemory(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := errors.Join(home.MakeFolders(), home.MakeMemory()); err != nil {
 		t.Fatal(err)
 	}
-	e.launcher, e.before = l, manifest(t, w.dir)
+	e.before = manifest(t, w.dir)
 	return e
 }
 
@@ -102,7 +112,7 @@ func (e *estate) untouched(t *testing.T) {
 // nothing of others.
 func TestHostileSlots(t *testing.T) {
 	e := tenantLauncher(t, nil)
-	mine := filepath.Join(e.memory, "mine")
+	mine := filepath.Join(e.Memory, "mine")
 	world := filepath.Join("/dev/shm", "fermi-test-"+filepath.Base(e.w.dir)) // on the same file system: a hard link is possible
 	copySlot(t, world, 6, bytes.Repeat([]byte{7}, 64))
 	t.Cleanup(func() { os.Remove(world) })
@@ -110,7 +120,7 @@ func TestHostileSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slot := filepath.Join(e.memory, slotName(0, 0))
+	slot := filepath.Join(e.Memory, shm.Name(0, 0))
 	for name, put := range map[string]func() error{
 		"link to a secret": func() error { return os.Symlink(e.secret, slot) },
 		"link to a slot":   func() error { return os.Symlink(world, slot) },
@@ -130,18 +140,18 @@ func TestHostileSlots(t *testing.T) {
 				}
 			}
 			began := time.Now()
-			if s, err := e.slots().own(0, stateOf{0, 6}, 1); err == nil {
+			if s, err := e.Slots().Own(0, shm.State{Rank: 0, Step: 6}, 1); err == nil {
 				s.Close()
 				t.Error("it was read")
 			}
-			if s, err := e.slots().with(0, 6); err == nil {
+			if s, err := e.Slots().With(0, 6); err == nil {
 				s.Close()
 				t.Error("it was read")
 			}
-			if err := e.slots().change(0, 0, func(f *os.File) error { return ckpt.Wipe(f) }); err == nil {
+			if err := e.Slots().Change(0, 0, func(f *os.File) error { return ckpt.Wipe(f) }); err == nil {
 				t.Error("it was opened for writing")
 			}
-			e.checkSlots(link.Generation{Number: 2, World: 1, Restore: 6})
+			e.saves.Check(link.Generation{Number: 2, World: 1, Restore: 6})
 			if time.Since(began) > 10*time.Second {
 				t.Error("it hung")
 			}
@@ -153,7 +163,7 @@ func TestHostileSlots(t *testing.T) {
 	if err := os.RemoveAll(slot); err != nil {
 		t.Fatal(err)
 	}
-	f, err := e.slots().folder.Replace("mine", 0o600)
+	f, err := e.Slots().Folder.Replace("mine", 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +186,7 @@ func TestHostileFolder(t *testing.T) {
 	e := tenantLauncher(t, func(s *engine.Replica) {
 		s.Code, s.CheckpointFolder = &api.Code{Folder: "home/work"}, "ckpt"
 	})
-	e.folders = []api.NamedFolder{{Name: "home", Path: home}}
+	e.Folders = []api.NamedFolder{{Name: "home", Path: home}}
 	others := filepath.Join(home, "others") // in the granted folder, but another's
 	work := filepath.Join(home, "work")
 	if err := errors.Join(os.Chmod(home, 0o755), os.Mkdir(others, 0o755), os.WriteFile(filepath.Join(others, "f"), []byte(canary), 0o600),
@@ -186,12 +196,12 @@ func TestHostileFolder(t *testing.T) {
 	ckptDir := filepath.Join(work, "ckpt")
 	slot := filesSlot(t, "step-7", "restored")
 	place := func() error {
-		folder, err := e.savesFolder()
+		folder, err := e.saves.Folder.Open()
 		if err == nil {
 			err = folder.Make()
 		}
 		if err == nil {
-			_, err = e.placeFiles(slot, folder)
+			_, err = e.saves.Folder.Place(slot, folder)
 		}
 		return err
 	}
@@ -202,7 +212,7 @@ func TestHostileFolder(t *testing.T) {
 		if err := place(); err == nil {
 			t.Errorf("files were put at %s", to)
 		}
-		if w, err := e.watcher(1); err == nil && w != nil {
+		if w, err := e.saves.Folder.Watcher(1); err == nil && w != nil {
 			if list, _ := w.Look(); len(list) > 0 {
 				t.Errorf("%s is watched: %v", to, list)
 			}
@@ -232,7 +242,7 @@ func TestHostileFolder(t *testing.T) {
 	})
 	for range 150 {
 		_ = place()
-		if w, err := e.watcher(1); err == nil && w != nil {
+		if w, err := e.saves.Folder.Watcher(1); err == nil && w != nil {
 			list, _ := w.Look()
 			for _, entry := range list {
 				if slices.ContainsFunc(entry.Files, func(f watch.File) bool { return strings.Contains(f.Path, "token") }) {
@@ -269,17 +279,17 @@ func TestHostileFolder(t *testing.T) {
 // TestHostileFacts: pipes where packages and interpreters are looked for are waited for by nobody.
 func TestHostileFacts(t *testing.T) {
 	e := tenantLauncher(t, nil)
-	code := filepath.Join(e.dir, record.DirCode)
+	code := filepath.Join(e.Dir, record.DirCode)
 	pipe, link := filepath.Join(code, "pipe"), filepath.Join(code, "link")
 	if err := errors.Join(unix.Mkfifo(pipe, 0o666), os.Chmod(pipe, 0o666), os.Symlink(e.w.dir, link)); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	factsOf(e.steward, []string{"python3"}, []string{"PATH=" + code + ":" + defaultPath, "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.dir)
-	if _, err := e.steward.Text(pipe, 10); err == nil || time.Since(began) > 10*time.Second {
+	inspect.FactsOf(e.Steward, []string{"python3"}, []string{"PATH=" + code + ":/usr/bin:/bin", "PYTHONPATH=" + pipe + ":" + link + ":/proc/self/fd:" + strings.Repeat(pipe+":", 200)}, e.Dir)
+	if _, err := e.Steward.Text(pipe, 10); err == nil || time.Since(began) > 10*time.Second {
 		t.Error(err, time.Since(began))
 	}
-	if names, err := e.steward.Names(link, 10); err == nil && slices.Contains(names, "admin.token") {
+	if names, err := e.Steward.Names(link, 10); err == nil && slices.Contains(names, "admin.token") {
 		t.Error("the data folder was seen")
 	}
 	e.untouched(t)
@@ -288,14 +298,14 @@ func TestHostileFacts(t *testing.T) {
 // TestStewardComesBack: killed at any moment it is started anew; the tenant's processes can't see it.
 func TestStewardComesBack(t *testing.T) {
 	e := tenantLauncher(t, nil)
-	out := e.steward.In(filepath.Join(e.dir, record.DirOutput))
+	out := e.Steward.In(filepath.Join(e.Dir, record.DirOutput))
 	for i := range 3 {
 		f, err := out.OpenFile("f"+strings.Repeat("x", i), os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.Close()
-		pid := e.helpers.all()[len(e.helpers.all())-1].PID
+		pid := e.Helpers()[len(e.Helpers())-1].PID
 		status, err := os.ReadFile(filepath.Join("/proc", itoa(pid), "status"))
 		if err != nil {
 			t.Fatal(err)
@@ -312,7 +322,7 @@ func TestStewardComesBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(e.helpers.all()); n > 3 {
+	if n := len(e.Helpers()); n > 3 {
 		t.Errorf("%d helpers", n)
 	}
 }

@@ -25,6 +25,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 )
 
 // withImage makes a walled replica one that runs in an image, of which the node's folder is w.dir/images.
@@ -190,6 +191,43 @@ func TestNoImage(t *testing.T) {
 	}
 	if got := strings.Join(r.lines(), "\n"); strings.Contains(got, "started") {
 		t.Error(got)
+	}
+}
+
+// TestImageBeyondTheLimit: a project that may not have an image so large on this node is told the rule, and nothing is started; with
+// a higher limit the image is charged to it.
+func TestImageBeyondTheLimit(t *testing.T) {
+	w := newWorld(t)
+	image := shellImage(t, nil)
+	images := filepath.Join(w.dir, "images")
+	run := func(most int64) (*replica, engine.Exit) {
+		r := w.withImage(image, nil, "sh", "-c", "echo started")
+		var ends record.Link
+		if _, err := record.Read(r.dir, record.FileEndpoint, &ends); err != nil {
+			t.Fatal(err)
+		}
+		ends.ImageMost = most
+		if err := record.Write(r.dir, record.FileEndpoint, ends); err != nil {
+			t.Fatal(err)
+		}
+		return r, r.run()
+	}
+	r, exit := run(64 << 10)
+	if exit.Reason != engine.ReasonStartFailed || !strings.Contains(exit.Message, "may have at most 64Ki of images on a node") || !strings.Contains(exit.Message, "--max-images") || !strings.Contains(exit.Message, "镜像上限") {
+		t.Errorf("%+v", exit)
+	}
+	if got := strings.Join(r.lines(), "\n"); strings.Contains(got, "started") {
+		t.Error(got)
+	}
+	if n := rootfs.Charged(images, testUID); n != 0 {
+		t.Errorf("%d bytes are charged", n)
+	}
+	r, exit = run(1 << 30)
+	if got := strings.Join(r.lines(), "\n"); !strings.Contains(got, "started") {
+		t.Errorf("%+v: %s", exit, got)
+	}
+	if n := rootfs.Charged(images, testUID); n < 1<<20 {
+		t.Errorf("%d bytes are charged", n)
 	}
 }
 

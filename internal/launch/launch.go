@@ -15,15 +15,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
-	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
-	"github.com/fermi-cluster/fermi/internal/launch/steward"
+	"github.com/fermi-cluster/fermi/internal/launch/keeper"
+	"github.com/fermi-cluster/fermi/internal/launch/orderbook"
+	"github.com/fermi-cluster/fermi/internal/launch/output"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
+	"github.com/fermi-cluster/fermi/internal/launch/retry"
+	"github.com/fermi-cluster/fermi/internal/launch/setup"
+	"github.com/fermi-cluster/fermi/internal/launch/spool"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -31,6 +35,8 @@ import (
 type Config struct {
 	Dir   string // the replica's folder
 	Token string // for the link; read from a file descriptor, never from the environment
+	// Orders are where it finds what to do; nil: Dir.
+	Orders Orders
 	// Log is the launcher's own; nil: launcher.log in Dir.
 	Log   *slog.Logger
 	Clock clock.Clock // nil: the wall clock
@@ -39,66 +45,29 @@ type Config struct {
 	// Readings asks the driver for devices; nil: there is nobody to ask.
 	Readings engine.Readings
 	// Stores opens the places that checkpoints go to; nil: they stay in memory.
-	Stores Stores
+	Stores keeper.Stores
 	// Version is the program's, for the record.
 	Version string
 }
 
-// launcher is the state of one Run.
+// tools are what everybody in a launcher works with.
+type tools struct {
+	client *link.Client
+	spool  *spool.Spool
+	clock  clock.Clock
+	log    *slog.Logger
+}
+
+// launcher is one Run: the records, the link, signals, and the hand-over.
 type launcher struct {
-	dir       string
-	replica   engine.Replica
-	token     string
-	log       *slog.Logger
-	clock     clock.Clock
-	group     *cgroup.Group
-	patience  time.Duration // Config.GiveUp
-	readings  engine.Readings
-	version   string
-	spool     *spool
-	epochs    string // record.Link.Epochs
-	client    *link.Client
-	stop      *stopper
-	secrets   map[api.SecretRef]string // set before the process starts
-	creds     credentials              // likewise
-	gitTries  int                      // of prepare alone
-	tenant    record.Tenant            // zero: the process is who we are
-	folders   []api.NamedFolder        // record.Link.Folders
-	steward   *steward.Steward         // whatever touches a path that the tenant named, or can change
-	helpers   helpers                  // its processes
-	images    string                   // record.Link.Images
-	settled   func() (place, error)    // waits for place
-	place     place                    // of live, before anything is opened for ranks
-	imageUID  int                      // record.Link.ImageUID
-	image     *rootfs.Image            // of prepare, before the first process starts; nil: the node's own system
-	ranks     *ranks
-	peers     *peers         // nil: states are kept here alone
-	socket    *rankSocket    // of prepare, before the first process starts
-	memory    string         // $FERMI_SHM, likewise
-	last      *reservation   // the port of the running generation, should we lead it
-	next      *reservation   // of the one after it
-	ported    int64          // the generation that last is of
-	serve     *reservation   // $FERMI_PORT
-	own       []*reservation // of the recipe's processes
-	rehearsal rehearsal
-	standby   *standby // nil: none
-	open      Stores
-	folder    *saves                       // that the script saves to, where the task names one
-	resume    string                       // $FERMI_RESUME_FROM; "": none
-	flush     chan chan struct{}           // to the one that persists: settle what is committed, and close it
-	stores    func() map[string]ckpt.Store // by tier
-	said      int64                        // the generation that was ordered last
-
-	goWritten sync.WaitGroup   // of later orders
-	deadline  <-chan time.Time // of the whole attempt; nil: none
-	timed     bool             // deadline was set
-	spent     spent
-
-	orders   *orders
+	tools
+	home   *setup.Home
+	orders Orders
+	words  *commands
+	// giveUp is closed when the hand-over has waited long enough.
+	giveUp   chan struct{}
+	patience time.Duration // Config.GiveUp
 	children chan struct{} // a child ended
-	overDisk chan string   // it holds more on disk than it may: why it is ended
-	probes   chan link.Probe
-	giveUp   chan struct{} // closed: the hand-over has waited long enough
 
 	mu          sync.Mutex
 	handingOver bool
@@ -124,7 +93,9 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	cfg.Dir = dir
+	if cfg.Dir = dir; cfg.Orders == nil {
+		cfg.Orders = orderbook.Open(dir)
+	}
 	lock, err := takeLock(ctx, cfg)
 	if errors.Is(err, record.ErrLocked) {
 		return nil
@@ -144,11 +115,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
-	l := &launcher{
-		dir: cfg.Dir, patience: cfg.GiveUp, readings: cfg.Readings, version: cfg.Version, open: cfg.Stores, token: cfg.Token, log: cfg.Log, clock: cfg.Clock, stop: newStopper(),
-		folder: newFolder(), orders: newOrders(), flush: make(chan chan struct{}), children: make(chan struct{}, 1), overDisk: make(chan string), probes: make(chan link.Probe, 1), giveUp: make(chan struct{}),
-	}
-	if err := l.run(ctx); err != nil {
+	l := &launcher{tools: tools{clock: cfg.Clock, log: cfg.Log}, home: &setup.Home{Dir: cfg.Dir}, orders: cfg.Orders, giveUp: make(chan struct{}), patience: cfg.GiveUp, children: make(chan struct{}, 1)}
+	if err := l.run(ctx, cfg); err != nil {
 		l.log.Error("launcher ended", "error", err)
 		return err
 	}
@@ -171,65 +139,53 @@ func takeLock(ctx context.Context, cfg Config) (*os.File, error) {
 }
 
 // run decides from the records which life this is.
-func (l *launcher) run(ctx context.Context) error {
-	var ends record.Link
-	for file, v := range map[string]any{record.FileReplica: &l.replica, record.FileEndpoint: &ends} {
-		if ok, err := record.Read(l.dir, file, v); err != nil || !ok {
-			return fmt.Errorf("replica folder without %s: %w", file, err)
-		}
-	}
-	l.epochs, l.images, l.imageUID, l.folders = ends.Epochs, ends.Images, ends.ImageUID, ends.Folders
-	l.steward = steward.New(nil)
-	if l.tenant = ends.Tenant; l.tenant.UID != 0 {
-		l.steward = steward.New(l.startHelper)
-		// Behind the wall the way through a link may be closed.
-		real, err := filepath.EvalSymlinks(l.dir)
-		if err != nil {
-			return err
-		}
-		l.dir = real
-	}
-	if len(l.replica.Command) == 0 {
-		return errors.New("replica without a command")
-	}
-	if record.Exists(l.dir, record.FileDone) {
-		return nil
+func (l *launcher) run(ctx context.Context, cfg Config) error {
+	ends, err := l.settle()
+	if err != nil || record.Exists(l.home.Dir, record.FileDone) {
+		return err
 	}
 	var exit engine.Exit
-	exited, err := record.Read(l.dir, record.FileExit, &exit)
+	exited, err := record.Read(l.home.Dir, record.FileExit, &exit)
 	if err != nil {
 		return err
 	}
-	if !exited && (record.Exists(l.dir, record.FileGo) || record.Exists(l.dir, record.FileStart)) {
+	said, before, err := l.orders.Said()
+	if err != nil {
+		return err
+	}
+	if !exited && (before || record.Exists(l.home.Dir, record.FileStart)) {
 		// A launcher before us was told to start and is gone: whether it did, only the engine can
 		// find out. A second start is the one thing that must never happen.
 		return errors.New("an earlier launcher was lost after its go; the engine must settle this replica")
 	}
+	group, gerr := cgroup.Load(l.home.Dir)
+	wall := setup.Enclose(l.home, group, l.log)
+	defer wall.Dismiss()
+	var settled func() error
 	if !exited {
-		l.settled = l.settleIn(ends.Network)
+		wall.GetReady()
+		settled = wall.Settle(ends.Network)
 	}
-	defer l.dismiss()
-	if l.group, err = cgroup.Load(l.dir); err != nil {
-		l.log.Warn("cgroup unknown; processes are found by descent", "error", err)
+	if gerr != nil {
+		l.log.Warn("cgroup unknown; processes are found by descent", "error", gerr)
 	}
-	l.spool, err = openSpool(filepath.Join(l.dir, record.FileLog), l.clock, l.log)
+	l.spool, err = spool.Open(filepath.Join(l.home.Dir, record.FileLog), l.clock, l.log)
 	if err != nil {
 		return err
 	}
-	defer l.spool.f.Close()
-	if err := l.connect(ends, exited); err != nil {
+	defer l.spool.F.Close()
+	l.words = newCommands(newStopper(l.orders, l.home.Replica.StopGrace.Std(), l.log))
+	if err := l.connect(cfg.Token, ends.Endpoints, said.Epoch, exited); err != nil {
 		return err
 	}
-	l.ranks = newRanks(max(l.replica.Ranks, 1), l.client.Ranks)
-	l.ranks.log = l.log
-	l.ranks.files = l.replica.CheckpointFolder != ""
-	if l.replica.Peer && !exited {
-		if l.peers, err = openPeers(len(l.ranks.held), l.log, l.ranks.copied); err != nil {
+	r := l.newRunner(cfg, wall, ends)
+	if l.home.Replica.Peer && !exited {
+		stop, err := r.saves.OpenPeers()
+		if err != nil {
 			return err
 		}
-		defer l.peers.listener.Close()
+		defer stop()
 	}
-	l.stores = sync.OnceValue(func() map[string]ckpt.Store { return l.openStores(l.open, ends.Tiers) })
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -238,9 +194,9 @@ func (l *launcher) run(ctx context.Context) error {
 	stopSignals := l.catchSignals(ctx, &wg)
 	defer stopSignals()
 	self := record.Self()
-	self.Cgroup, self.Version = l.cgroupPath(), l.version
+	self.Cgroup, self.Version = wall.GroupPath(), cfg.Version
 	// After this the engine can signal us; a stop it wished before is found by live.
-	if err := record.Write(l.dir, record.FileLauncher, self); err != nil {
+	if err := record.Write(l.home.Dir, record.FileLauncher, self); err != nil {
 		return err
 	}
 	linkDone := make(chan struct{})
@@ -249,24 +205,59 @@ func (l *launcher) run(ctx context.Context) error {
 		_ = l.client.Run(ctx)
 	})
 	if !exited {
-		return l.whole(ctx, linkDone)
+		return l.whole(ctx, linkDone, r, settled)
 	}
 	l.client.Exited(exit)
-	l.spool.close()
+	l.spool.Close()
 	outs := l.outputs(nil)
-	return l.handOver(ctx, linkDone, outs, outs.scan())
+	return l.handOver(ctx, linkDone, outs, outs.Scan())
+}
+
+// settle reads what the replica is and where it lives.
+func (l *launcher) settle() (ends record.Link, err error) {
+	if l.home.Replica, ends, err = l.orders.Spec(); err != nil {
+		return ends, err
+	}
+	l.home.Folders = ends.Folders
+	if l.home.Tenant = ends.Tenant; l.home.Tenant.UID != 0 {
+		// Behind the wall the way through a link may be closed.
+		real, err := filepath.EvalSymlinks(l.home.Dir)
+		if err != nil {
+			return ends, err
+		}
+		l.home.Dir = real
+	}
+	if len(l.home.Replica.Command) == 0 {
+		return ends, errors.New("replica without a command")
+	}
+	return ends, nil
+}
+
+// newRunner puts together who runs the generations; it starts nothing.
+func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link) *runner {
+	n := max(l.home.Replica.Ranks, 1)
+	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
+	saves := keeper.New(keeper.Config{
+		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers,
+		Wanted: l.words.wants, Stops: l.words.stop, Clock: l.clock, Log: l.log,
+	})
+	l.words.ranks, l.words.saves = ranks, saves
+	return &runner{
+		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
+		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: make(chan string),
+	}
 }
 
 // whole is the usual life: live, then hand over.
-func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}) error {
-	outs := l.outputs(l.spool.notice)
-	exit := l.live(ctx, outs)
-	l.dropSecrets()
-	found := outs.scan()
-	l.spool.close()
+func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runner, settled func() error) error {
+	outs := l.outputs(l.spool.Notice)
+	exit := r.live(ctx, outs, settled)
+	r.supplies.DropSecrets()
+	found := outs.Scan()
+	l.spool.Close()
 	exit.At = l.clock.Now()
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, maxRetry) {
-		err := record.Write(l.dir, record.FileExit, exit)
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, retry.Most) {
+		err := record.Write(l.home.Dir, record.FileExit, exit)
 		if err == nil {
 			break
 		}
@@ -283,64 +274,28 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}) error {
 	return l.handOver(ctx, linkDone, outs, found)
 }
 
-func (l *launcher) connect(ends record.Link, exited bool) (err error) {
-	var said record.Go
-	if _, err := record.Read(l.dir, record.FileGo, &said); err != nil {
-		return err
-	}
+func (l *launcher) connect(token, endpoints string, epoch int64, exited bool) (err error) {
 	state := engine.StateCreated
 	if exited {
 		state = engine.StateExited
 	}
 	l.client, err = link.NewClient(link.ClientConfig{
-		Name: l.replica.Name, Token: l.token, Endpoints: ends.Endpoints, Epoch: said.Epoch, State: state,
-		Spool: l.spool, Orders: l, Log: l.log, Clock: l.clock,
+		Name: l.home.Replica.Name, Token: token, Endpoints: endpoints, Epoch: epoch, State: state,
+		Spool: l.spool, Orders: l.words, Log: l.log, Clock: l.clock,
 	})
 	return err
 }
 
-func (l *launcher) cgroupPath() string {
-	if l.group == nil || len(l.group.Paths) == 0 {
-		return ""
-	}
-	return l.group.Paths[0]
-}
-
 // outputs finds the folders again, also in a second life.
-func (l *launcher) outputs(note func(string, ...any)) *outputs {
-	sources := []source{{folder: l.steward.In(filepath.Join(l.dir, record.DirOutput))}}
-	if base, err := l.codeBase(); err == nil {
-		if dir, ok := logsFolder(base.at(), l.replica.WorkingDir, l.replica.OutputLogs); ok {
-			sources = append(sources, source{l.steward.In(dir), "logs/"})
+func (l *launcher) outputs(note func(string, ...any)) *output.Set {
+	sources := []output.Source{{Folder: l.home.Steward.In(filepath.Join(l.home.Dir, record.DirOutput))}}
+	if base, sub, err := l.home.Code(); err == nil {
+		if dir, ok := output.LogsFolder(filepath.Join(base, sub), l.home.Replica.WorkingDir, l.home.Replica.OutputLogs); ok {
+			sources = append(sources, output.Source{Folder: l.home.Steward.In(dir), Prefix: "logs/"})
 		}
 	}
-	return newOutputs(sources, l.client, l.clock, l.log, note)
+	return output.New(sources, l.client, l.clock, l.log, note)
 }
-
-// Go is the leader's word, from the link.
-func (l *launcher) Go(epoch int64, g link.Generation) {
-	if g.Preflight != nil {
-		l.rehearsal.begin(*g.Preflight)
-		return
-	}
-	if l.peers != nil {
-		l.peers.meet(g)
-	}
-	l.orders.give(order{epoch, g})
-	l.ranks.tellRoles(g)
-	l.ranks.tellInterval(g)
-	l.ranks.freeze(g.Number, g.Frozen, g.Save)
-}
-
-// Watermark is the leader's word, from the link.
-func (l *launcher) Watermark(w link.Watermark) {
-	if kept, ok := l.ranks.watermark(w); ok && l.peers != nil {
-		l.peers.keep(w.Generation, kept)
-	}
-}
-
-// Stop is the leader's order, from the link.
-func (l *launcher) Stop(grace time.Duration) { l.stop.ask(grace) }
 
 // catchSignals makes the launcher deaf to what a terminal sends, and turns SIGTERM into a stop.
 // Notify, not Ignore: an ignored signal would stay ignored in the user's process.
@@ -379,14 +334,14 @@ func (l *launcher) terminate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.handingOver {
-		if l.wishedStop() {
+		if l.words.stop.Look() {
 			return
 		}
-		if record.AnyStop(l.dir) {
+		if l.orders.AnyStop() {
 			l.log.Warn("a stop ordered by a leader whose time is over was ignored")
 			return
 		}
-		l.stop.ask(l.replica.StopGrace.Std())
+		l.words.stop.ask(l.home.Replica.StopGrace.Std())
 		return
 	}
 	if !l.givingUp {
@@ -395,27 +350,8 @@ func (l *launcher) terminate() {
 	}
 }
 
-// wishedStop obeys the order of the leader of the current epoch, if there is one.
-func (l *launcher) wishedStop() bool {
-	epoch, err := record.CurrentEpoch(l.epochs)
-	if err != nil {
-		l.log.Warn("the current epoch can't be read; nobody's stop counts until it can", "error", err)
-		return false
-	}
-	var wish record.Stop
-	ok, err := record.Read(l.dir, record.StopFile(epoch), &wish)
-	if err != nil {
-		l.log.Warn("the order to stop can't be read; taken as a stop", "error", err)
-		wish.Grace = l.replica.StopGrace.Std()
-	} else if !ok {
-		return false
-	}
-	l.stop.ask(wish.Grace)
-	return true
-}
-
 // handOver brings what is left to a server, for as long as that takes, and says done.
-func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs *outputs, found map[string]mark) error {
+func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs *output.Set, found map[string]output.Mark) error {
 	l.mu.Lock()
 	l.handingOver = true
 	l.mu.Unlock()
@@ -424,25 +360,33 @@ func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs 
 	uploaded := make(chan struct{})
 	go func() {
 		defer close(uploaded)
-		_ = outs.finish(upload, found)
+		_ = outs.Finish(upload, found)
 	}()
 	why := ""
-	select {
-	case <-both2(ctx, uploaded, l.client.Shipped()):
-	case <-l.giveUp:
-		why = "told to end while the server was away"
-	case <-ctx.Done():
+	for files, log := (<-chan struct{})(uploaded), l.client.Shipped(); files != nil || log != nil; {
+		select {
+		case <-files:
+			files = nil
+			continue
+		case <-log:
+			log = nil
+			continue
+		case <-l.giveUp:
+			why = "told to end while the server was away"
+		case <-ctx.Done():
+		}
+		break
 	}
 	cancel()
 	<-uploaded
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	files, bytes, incomplete := outs.total(found)
+	files, bytes, incomplete := outs.Total(found)
 	size, _ := l.spool.Size()
 	done := record.Done{OutputFiles: files, OutputBytes: bytes, LogBytes: min(size, l.client.Durable()), At: l.clock.Now()}
 	done.Incomplete = joinReasons(why, incomplete, l.lostLines())
-	if err := record.Write(l.dir, record.FileDone, done); err != nil {
+	if err := record.Write(l.home.Dir, record.FileDone, done); err != nil {
 		return err
 	}
 	l.client.Done(done.LogBytes, files, bytes)
@@ -455,7 +399,7 @@ func (l *launcher) handOver(ctx context.Context, linkDone <-chan struct{}, outs 
 }
 
 func (l *launcher) lostLines() string {
-	if n := l.spool.lost(); n > 0 {
+	if n := l.spool.Lost(); n > 0 {
 		return fmt.Sprintf("the disk was full: %d lines of output were dropped", n)
 	}
 	return ""
@@ -470,20 +414,4 @@ func joinReasons(list ...string) string {
 		s += r
 	}
 	return s
-}
-
-// both2 is closed when both are; never after ctx ended.
-func both2(ctx context.Context, a, b <-chan struct{}) <-chan struct{} {
-	ch := make(chan struct{})
-	go func() {
-		for _, c := range []<-chan struct{}{a, b} {
-			select {
-			case <-c:
-			case <-ctx.Done():
-				return
-			}
-		}
-		close(ch)
-	}()
-	return ch
 }

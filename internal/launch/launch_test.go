@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 )
 
 func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
@@ -285,7 +286,7 @@ func TestNoZombies(t *testing.T) {
 	r.goes()
 	eventually(t, "up", func() bool { return slices.Contains(r.lines(), "O:up") })
 	eventually(t, "no zombies", func() bool {
-		for _, st := range readAll() {
+		for _, st := range process.ReadAll() {
 			if st.PPID == l.cmd.Process.Pid && st.State == 'Z' {
 				return false
 			}

@@ -25,6 +25,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/launch/deed"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -104,7 +105,7 @@ func (w *world) serve() {
 	s := &server{book: logbook.New(logbook.Config{Blob: w.store, Log: quiet, Clock: clock.Real})}
 	s.hub = link.NewHub(link.HubConfig{
 		Blob: w.store, Logs: s.book, Tokens: w.tokens, Log: quiet, Clock: clock.Real,
-		ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil },
+		Fetched:   link.Fetched{ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil }},
 		SecretsOf: func(context.Context, string, string) (map[api.SecretRef]string, error) { return w.secrets, nil },
 	})
 	s.hub.Lead(w.epoch)
@@ -224,9 +225,9 @@ func (r *replica) killMarked() {
 // marked are the living processes of this replica, without the launcher's helpers.
 func (r *replica) marked() []int {
 	var pids []int
-	for pid, st := range readAll() {
+	for pid, st := range process.ReadAll() {
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if st.State != 'Z' && !strings.HasPrefix(string(line), deed.Argv0) && marked(pid, []byte("FERMI_REPLICA="+string(r.spec.Name))) {
+		if st.State != 'Z' && !strings.HasPrefix(string(line), deed.Argv0) && process.Marked(pid, []byte("FERMI_REPLICA="+string(r.spec.Name))) {
 			pids = append(pids, pid)
 		}
 	}

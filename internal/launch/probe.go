@@ -9,8 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fermi-cluster/fermi/internal/engine/cgroup"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -30,18 +32,10 @@ const (
 	nodeWait = 300 * time.Millisecond // for the answer to get out
 )
 
-// Probe is the leader's word, from the link. The warden answers it.
-func (l *launcher) Probe(p link.Probe) {
-	select {
-	case l.probes <- p:
-	default: // one at a time is enough: who asks too often hears nothing
-	}
-}
-
 // probe does what was asked and answers.
 func (w *warden) probe(p link.Probe) {
 	text, refused := w.obey(p)
-	w.l.client.Probed(link.Probed{ID: p.ID, Refused: refused, Text: text, At: w.l.clock.Now()})
+	w.r.client.Probed(link.Probed{ID: p.ID, Refused: refused, Text: text, At: w.r.clock.Now()})
 	if p.Kind == probeNode && refused == (fault.Text{}) {
 		time.AfterFunc(nodeWait, func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL) })
 	}
@@ -49,7 +43,7 @@ func (w *warden) probe(p link.Probe) {
 
 func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	local := p.Rank - w.g.FirstRank
-	if p.Generation != w.g.Number || local < 0 || local >= w.procs.n || w.reaper.ends[local] != nil {
+	if p.Generation != w.g.Number || local < 0 || local >= w.procs.N || w.reaper.Ends[local] != nil {
 		return "", fault.T("Rank %d does not run any more.", "rank %d 已不在运行。", p.Rank)
 	}
 	pid := w.rankPID(local)
@@ -59,21 +53,21 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 	}
 	switch p.Kind {
 	case probeProfile:
-		w.drag.rest()
-		return w.profile(local, pid), refused
+		w.drag.Rest()
+		return w.witness.profile(local, pid), refused
 	case probeKill:
 		err = proc.Signal(unix.SIGKILL)
 	case probeStop:
-		w.drag.end() // it would let it run again
+		w.drag.End() // it would let it run again
 		err = proc.Signal(unix.SIGSTOP)
 	case probeSlow:
-		err = w.drag.begin(proc)
+		err = w.drag.Begin(proc)
 	case probeOOM:
-		return "", w.fillMemory(pid)
+		return "", fillMemory(w.r.wall.Group, pid)
 	case probeNode: // after the answer
 	case probeNet:
 		var cut int
-		if cut, err = sever(pid); err == nil && cut == 0 {
+		if cut, err = process.Sever(pid); err == nil && cut == 0 {
 			return "", fault.T("Rank %d has no connection that could be cut.", "rank %d 没有可切断的连接。", p.Rank)
 		}
 	default:
@@ -87,8 +81,8 @@ func (w *warden) obey(p link.Probe) (text string, refused fault.Text) {
 
 // fillMemory takes the memory of the replica's group until the kernel kills in it: the rank first, which is
 // made the dearest. What takes it is of the tree, and ends with it.
-func (w *warden) fillMemory(rank int) (refused fault.Text) {
-	if w.l.group.MemoryLimit() == 0 {
+func fillMemory(group *cgroup.Group, rank int) (refused fault.Text) {
+	if group.MemoryLimit() == 0 {
 		return fault.T("Nothing holds the replica to a memory limit of its own, so the whole machine would run out; set resources.memory, on a node that is no demo.",
 			"该副本没有实际生效的内存上限，整机会耗尽内存；请设置 resources.memory，并使用非演示节点。")
 	}
@@ -112,21 +106,19 @@ func (w *warden) fillMemory(rank int) (refused fault.Text) {
 // rankPID is the process of a local rank: the one that connected, or the first of the tree with its
 // number; 0: none.
 func (w *warden) rankPID(local int) int {
-	if pid := w.l.ranks.connected()[local]; pid != 0 {
+	if pid := w.r.ranks.Progress.Connected()[local]; pid != 0 {
 		return pid
 	}
-	for pid, i := range w.reaper.main {
-		if i == local {
-			return pid
-		}
+	if pid := w.reaper.PIDOf(local); pid != 0 {
+		return pid
 	}
-	if w.procs.tree == nil {
+	if w.procs.Tree == nil {
 		return 0 // behind the standby's wall, and it never connected
 	}
 	mark := []byte("FERMI_RANK=" + strconv.Itoa(w.g.FirstRank+local))
-	for _, m := range w.tree.members() {
-		if m.stat.PPID == w.procs.tree.PID && marked(m.proc.PID, mark) {
-			return m.proc.PID
+	for _, m := range w.tree.Members() {
+		if m.Stat.PPID == w.procs.Tree.PID && process.Marked(m.Proc.PID, mark) {
+			return m.Proc.PID
 		}
 	}
 	return 0

@@ -1,17 +1,10 @@
 package launch
 
 import (
-	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"os"
-	"slices"
 	"testing"
-	"time"
-
-	"github.com/fermi-cluster/fermi/internal/ckpt"
-	"github.com/fermi-cluster/fermi/internal/launch/steward"
-	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // copySlot puts a state of so many bytes into a slot, without sums, as the Python SDK does.
@@ -31,83 +24,5 @@ func copySlot(t *testing.T, path string, step uint64, data []byte) {
 	file := append(append(append(h, make([]byte, 4096-len(h))...), data...), tree...)
 	if err := os.WriteFile(path, append(file, 0, 0, 0, 0), 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestSealed: a rank copies, the launcher sums, and what counts is what it could read. A word of an ended generation
-// touches no slot.
-func TestSealed(t *testing.T) {
-	told := make(chan link.Ranks, 100)
-	r, memory := newRanks(1, func(s link.Ranks) { told <- s }), t.TempDir()
-	r.seenIn(slotsIn(memory))
-	r.begin(link.Generation{Number: 4, World: 1})
-	r.started(4000)
-	a := connect(t, r)
-	a.say(`{"hello":{"pid":1,"rank":0,"generation":4,"version":"x"}}`)
-	if got := a.hear(); got != `{"welcome":{"generation":4,"restore":null,"offers":true,"at":true}}` {
-		t.Fatal(got)
-	}
-	copySlot(t, slotPath(memory, 0, 0), 6, bytes.Repeat([]byte{7}, 64))
-	a.say(`{"copied":{"step":5,"slot":1,"bytes":64}}`) // there is none: nothing comes of it
-	a.say(`{"copied":{"step":6,"slot":0,"bytes":64}}`)
-	if got := a.hear(); got != `{"watermark":{"step":6}}` {
-		t.Fatal(got)
-	}
-	s, err := ckpt.OpenSlot(slotPath(memory, 0, 0))
-	if err != nil || s.Header.Step != 6 {
-		t.Fatal(s, err)
-	}
-	s.Close()
-	copySlot(t, slotPath(memory, 0, 1), 7, bytes.Repeat([]byte{7}, 64))
-	late := &rankConn{of: 3}
-	r.seal(late, &wordCopied{Step: 7, Slot: 1})
-	if s, err := ckpt.OpenSlot(slotPath(memory, 0, 1)); err == nil {
-		s.Close()
-		t.Fatal("a word of an ended generation made a slot whole")
-	}
-	for deadline := time.After(time.Minute); ; {
-		select {
-		case s := <-told:
-			if slices.Equal(s.Held, []int64{6}) {
-				return
-			}
-		case <-deadline:
-			t.Fatal("never told")
-		}
-	}
-}
-
-// TestDamagedInMemory: what a generation goes on from is read before its ranks start; a slot with a flipped bit is emptied.
-func TestDamagedInMemory(t *testing.T) {
-	l := &launcher{ranks: newRanks(1, func(link.Ranks) {}), memory: t.TempDir(), steward: steward.New(nil)}
-	l.log = l.ranks.log
-	path := slotPath(l.memory, 0, 2)
-	copySlot(t, path, 6, bytes.Repeat([]byte{7}, 64))
-	if err := ckpt.SealSlot(path, 6); err != nil {
-		t.Fatal(err)
-	}
-	l.checkSlots(link.Generation{Number: 5, World: 1, Restore: 6})
-	s, err := ckpt.OpenSlot(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw[4100] ^= 4
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l.checkSlots(link.Generation{Number: 6, World: 1, Restore: 5}) // it is another one's business
-	if s, err = ckpt.OpenSlot(path); err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	l.checkSlots(link.Generation{Number: 6, World: 1, Restore: 6})
-	if s, err = ckpt.OpenSlot(path); err == nil {
-		s.Close()
-		t.Fatal("a damaged state was left")
 	}
 }

@@ -8,33 +8,20 @@ import (
 
 // standBy makes a spare ready: it counts, and is charged, from now on, and its interpreter imports while
 // nobody waits for it. Which ranks it will have, if any, it is told by the first order.
-func (l *launcher) standBy() {
-	l.begun(os.Getpid())
+func (r *runner) standBy() {
+	r.begun(os.Getpid())
 	g := link.Generation{Hold: true, World: 1}
-	if e := l.replica.Elastic; e != nil {
+	if e := r.wall.Replica.Elastic; e != nil {
 		g.World = e.World
 	}
-	s, err := l.stageOf(g)
+	s, err := r.stage(g)
 	if err == nil {
-		err = l.writeRecipe(s.replica, "") // its folder is behind the wall that the ranks will share
+		err = r.wall.WriteRecipe(s.Replica, "") // its folder is behind the wall that the ranks will share
 	}
 	if err != nil {
-		l.log.Warn("the spare has no standby", "error", err) // its first order will say why
+		r.log.Warn("the spare has no standby", "error", err) // its first order will say why
 		return
 	}
-	l.keepStandby(g, s.replica, s.dir, s.env, s.each[0], l.starter())
-	if l.standby != nil {
-		go l.tellWarm(l.standby) // ends with the standby
-	}
-}
-
-// tellWarm tells the leader when the imports are done, and when they are lost.
-func (l *launcher) tellWarm(s *standby) {
-	select {
-	case <-s.ready:
-		l.ranks.warm(true)
-		<-s.gone
-		l.ranks.warm(false)
-	case <-s.gone:
-	}
+	r.standby.Keep(g.Hold, s.Replica, s.Dir, s.Env, s.Each[0], r.wall.Starter())
+	r.standby.TellWarm(r.ranks.Report.Warm)
 }

@@ -15,6 +15,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -59,12 +60,12 @@ func scripted(t *testing.T, make func(func(*engine.Replica), ...string) *replica
 	if err := os.Chmod(folder, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if errOwnNice != nil {
-		t.Fatal(errOwnNice)
+	if process.ErrOwnNice != nil {
+		t.Fatal(process.ErrOwnNice)
 	}
 	r = make(func(s *engine.Replica) {
 		s.Ranks, s.Standby, s.Code = 2, wish, &api.Code{Folder: folder}
-		s.Env = []api.EnvVar{{Name: "NICE", Value: strconv.Itoa(ownNice)}}
+		s.Env = []api.EnvVar{{Name: "NICE", Value: strconv.Itoa(process.OwnNice)}}
 	}, slices.Concat([]string{python}, options, []string{"train.py", "a b"})...)
 	return r, folder
 }
@@ -204,29 +205,6 @@ func TestStopIsHeard(t *testing.T) {
 		}
 		if e := r.exit(); e.Code != 0 || e.Reason != engine.ReasonStopped {
 			t.Errorf("%+v", e)
-		}
-	})
-}
-
-// TestParseStandby: words of a standby are checked, whoever wrote them.
-func TestParseStandby(t *testing.T) {
-	for line, good := range map[string]bool{
-		`{"ready":{}}`: true, `{"forked":{"id":1,"pids":[7]}}`: true, `{"refused":{"id":null,"why":"x"}}`: true, `{"refused":{"id":3,"why":"x"}}`: true,
-		`{}`: false, ``: false, `[]`: false, `{"forked":{"id":1,"pids":[7,1]}}`: false, `{"forked":{"id":1,"pids":[-1]}}`: false, `{"forked":{"id":1,"pid":7}}`: false,
-		`{"ready":{},"forked":{"id":1,"pids":[7]}}`: false, `{"ready":{}} x`: false, `{"other":{}}`: false,
-	} {
-		if _, err := parseStandby([]byte(line)); (err == nil) != good {
-			t.Errorf("%s: %v", line, err)
-		}
-	}
-}
-
-func FuzzStandbyWord(f *testing.F) {
-	f.Add([]byte(`{"forked":{"id":1,"pids":[7]}}`))
-	f.Add([]byte(`{"refused":{"id":null,"why":"x"}}`))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		if w, err := parseStandby(line); err == nil && w.Forked != nil && slices.ContainsFunc(w.Forked.PIDs, func(pid int) bool { return pid <= 1 }) {
-			t.Errorf("%s", line)
 		}
 	})
 }

@@ -1,7 +1,7 @@
 package launch
 
 import (
-	"slices"
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -9,6 +9,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/diagnose"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -21,199 +22,72 @@ import (
 // restart can be slower than a full one. A variable, so that tests on a slow machine can wait for longer.
 var leaveGrace = 2 * time.Second
 
-// parting notes what a rank says of leaving.
-func (r *ranks) parting(c *rankConn, w word) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case w.Can != nil:
-		c.can = w.Can.Leave
-	case w.Left != nil && c.can && w.Left.Generation == r.now.Number:
-		c.left, c.why = true, w.Left.Why
-		poke(r.moved)
-	}
-}
-
-// these are the local ranks of which one connection is so.
-func (r *ranks) these(is func(*rankConn) bool) map[int]bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := map[int]bool{}
-	for c := range r.conns {
-		if is(c) {
-			out[c.local] = true
-		}
-	}
-	return out
-}
-
-func (r *ranks) ableToLeave() map[int]bool { return r.these(func(c *rankConn) bool { return c.can }) }
-func (r *ranks) haveLeft() map[int]bool    { return r.these(func(c *rankConn) bool { return c.left }) }
-
-// hangs says that ranks make no progress: then none will leave either.
-func (r *ranks) hangs() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.said.Hung) > 0
-}
-
-// leave tells the ranks to leave their generation.
-func (r *ranks) leave() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	word := &wordLeave{r.now.Number}
-	for c := range r.conns {
-		if c.can {
-			c.post(func(out *rankOutbox) { out.leave = word })
-		}
-	}
-}
-
-// staying is who is of the next generation: the processes of the ranks that left. The connections of
-// all others end; mu held.
-func (r *ranks) staying() map[int]int {
-	pids := map[int]int{}
-	for c := range r.conns {
-		if c.stays = c.left; !c.left {
-			c.close()
-			continue
-		}
-		c.left = false
-		pids[c.local] = r.stall.pulses[c.local].pid
-	}
-	return pids
-}
-
-// hangUp lets no rank stay.
-func (r *ranks) hangUp() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.conns {
-		c.left = false
-	}
-}
-
-// place gives those who stay their place; each is what their variables would be.
-func (r *ranks) place(each [][]string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.conns {
-		if !c.stays {
-			continue
-		}
-		c.stays, c.of = false, r.now.Number
-		word := &wordPlace{
-			Generation: r.now.Number, Rank: r.now.FirstRank + c.local, World: r.now.World,
-			MasterAddr: lookupIn(each[c.local], "MASTER_ADDR"), MasterPort: lookupIn(each[c.local], "MASTER_PORT"),
-			Group: lookupIn(each[c.local], "GROUP_RANK"), Groups: lookupIn(each[c.local], "GROUP_WORLD_SIZE"), Pin: slices.Clone(r.pinned),
-		}
-		if restore := r.now.Restore; restore > 0 {
-			word.Restore = &restore
-		}
-		roles := r.roles
-		c.post(func(out *rankOutbox) { out.place, out.roles = word, roles })
-	}
-}
-
-// dead are the local ranks that have ended.
-func (w *warden) dead() (list []int) {
-	for i, ws := range w.reaper.ends {
-		if ws != nil {
-			list = append(list, i)
-		}
-	}
-	return list
-}
-
 // part has the ranks leave instead of killing them. False: they can't, or it is too late.
 func (w *warden) part() bool {
 	if w.parting {
 		return true
 	}
-	recipe := w.l.replica.Recipe
-	if w.ending || w.why != "" || w.reaper.left == 0 || w.l.ranks.hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
+	recipe := w.r.wall.Replica.Recipe
+	if w.ending || w.why != "" || w.reaper.Left == 0 || w.r.ranks.Progress.Hangs() || recipe != nil && (recipe.Bare || recipe.Table > 0) {
 		return false
 	}
-	if o := w.l.orders.after(w.g.Number); o != nil && !w.fits(o.g) {
+	if o := w.r.words.inbox.after(w.g.Number); o != nil && !fits(w.g, o.g) {
 		return false
 	}
-	able := w.l.ranks.ableToLeave()
-	for i, ws := range w.reaper.ends {
+	able := w.r.ranks.Conns.AbleToLeave()
+	for i, ws := range w.reaper.Ends {
 		if ws == nil && !able[i] || ws != nil && !ws.Signaled() && ws.ExitStatus() == 0 {
 			return false
 		}
 	}
-	w.l.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.left)
-	w.parting, w.pressed, w.late = true, false, w.l.clock.After(leaveGrace)
-	w.l.ranks.leave()
+	w.r.log.Info("ranks are told to leave", "generation", w.g.Number, "ranks", w.reaper.Left)
+	w.parting, w.pressed, w.late = true, false, w.r.clock.After(leaveGrace)
+	w.r.ranks.Conns.Leave()
 	return true
 }
 
 // fits says that the ranks keep their numbers: what else depends on them they can't be told.
-func (w *warden) fits(g link.Generation) bool {
-	return g.World == w.g.World && g.FirstRank == w.g.FirstRank && g.Origin == nil // they have their slots open
+func fits(now, next link.Generation) bool {
+	return next.World == now.World && next.FirstRank == now.FirstRank && next.Origin == nil // they have their slots open
 }
 
 // unasked sees ranks that left by themselves: a collective failed though no process of ours did. If nobody
 // opens another generation for that in a moment, it is the failure.
 func (w *warden) unasked() {
-	left := w.l.ranks.haveLeft()
-	if len(left) == 0 || w.parting || w.ending || w.reaper.first >= 0 || w.superseded {
+	left := w.r.ranks.Conns.HaveLeft()
+	if len(left) == 0 || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		w.alone = nil
 		return
 	}
 	if w.alone == nil {
-		w.alone = w.l.clock.After(culpritGrace)
+		w.alone = w.r.clock.After(culpritGrace)
 	}
 }
 
 // abandoned tells of such a rank as of one that died of another.
 func (w *warden) abandoned() {
 	w.alone = nil
-	local, why, ok := w.l.ranks.firstLeft()
-	if !ok || w.parting || w.ending || w.reaper.first >= 0 || w.superseded {
+	local, why, ok := w.r.ranks.Conns.FirstLeft()
+	if !ok || w.parting || w.ending || w.reaper.First >= 0 || w.superseded {
 		return
 	}
 	if !w.g.Hold {
-		w.l.ranks.dismiss() // nobody opens another one: they end with their own last words
+		w.r.ranks.Conns.Dismiss() // nobody opens another one: they end with their own last words
 		return
 	}
 	rank := w.g.FirstRank + local
-	evidence := diagnose.Evidence{Rank: rank, Code: 1, Reason: engine.ReasonNonZero, Words: w.l.spool.masked(why)}
+	evidence := diagnose.Evidence{Rank: rank, Code: 1, Reason: engine.ReasonNonZero, Words: w.r.spool.Masked(why)}
 	rule := causes().Cause(evidence)
-	w.l.log.Info("a rank left by itself", "rank", rank, "generation", w.g.Number, "cause", rule.ID)
-	w.l.ranks.failed(&link.RankExit{
-		Rank: rank, Code: 1, Reason: engine.ReasonNonZero, At: w.l.clock.Now(),
+	w.r.log.Info("a rank left by itself", "rank", rank, "generation", w.g.Number, "cause", rule.ID)
+	w.r.ranks.Failed(&link.RankExit{
+		Rank: rank, Code: 1, Reason: engine.ReasonNonZero, At: w.r.clock.Now(),
 		Diagnosis: engine.Diagnosis{
-			Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.l.ranks.stepOf(local),
+			Cause: rule.ID, Fingerprint: diagnose.Fingerprint(evidence, rule), Line: diagnose.Line(evidence, rule), Step: w.r.ranks.Progress.StepOf(local),
 		},
 	})
 	if !w.part() {
 		w.cut()
 	}
-}
-
-// dismiss hangs up on those that left: an SDK that is given no place raises what made it leave.
-func (r *ranks) dismiss() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.conns {
-		if c.left {
-			c.close()
-		}
-	}
-}
-
-// firstLeft is the lowest local rank that left, and its last words.
-func (r *ranks) firstLeft() (local int, why string, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.conns {
-		if c.left && (!ok || c.local < local) {
-			local, why, ok = c.local, c.why, true
-		}
-	}
-	return local, why, ok
 }
 
 // tooLate kills who has not left in time: from now on they are among the dead.
@@ -227,15 +101,15 @@ func (w *warden) tooLate() {
 		w.giveUpParting()
 		return
 	}
-	w.pressed, w.late = true, w.l.clock.After(leaveGrace)
+	w.pressed, w.late = true, w.r.clock.After(leaveGrace)
 	for _, i := range missing {
-		w.l.log.Warn("a rank did not leave in time and is killed", "rank", w.g.FirstRank+i, "generation", w.g.Number)
+		w.r.log.Warn("a rank did not leave in time and is killed", "rank", w.g.FirstRank+i, "generation", w.g.Number)
 		p, err := record.Describe(w.rankPID(i))
 		if err == nil {
 			err = p.Signal(unix.SIGKILL)
 		}
 		if err != nil {
-			w.l.log.Warn("it can't be; all are", "error", err)
+			w.r.log.Warn("it can't be; all are", "error", err)
 			w.giveUpParting()
 			return
 		}
@@ -244,8 +118,8 @@ func (w *warden) tooLate() {
 
 // missing are the local ranks that live and have not left.
 func (w *warden) missing() (list []int) {
-	left := w.l.ranks.haveLeft()
-	for i, ws := range w.reaper.ends {
+	left := w.r.ranks.Conns.HaveLeft()
+	for i, ws := range w.reaper.Ends {
 		if ws == nil && !left[i] {
 			list = append(list, i)
 		}
@@ -260,24 +134,24 @@ func (w *warden) giveUpParting() {
 }
 
 // stay begins the next generation with those who left, once all that live did and the order is there.
-func (w *warden) stay() {
-	if !w.parting || w.reaper.left == 0 || len(w.missing()) > 0 {
+func (w *warden) stay(ctx context.Context) {
+	if !w.parting || w.reaper.Left == 0 || len(w.missing()) > 0 {
 		return
 	}
-	o := w.l.orders.after(w.g.Number)
+	o := w.r.words.inbox.after(w.g.Number)
 	if o == nil {
 		return
 	}
-	if !w.fits(o.g) {
+	if !fits(w.g, o.g) {
 		w.giveUpParting()
 		return
 	}
 	w.lookAway()
 	err := w.join(o)
-	w.lookOn()
+	w.lookOn(ctx)
 	if err != nil {
-		w.l.log.Warn("the ranks that left can't go on", "error", err)
-		w.l.endStandby()
+		w.r.log.Warn("the ranks that left can't go on", "error", err)
+		w.r.standby.End()
 		w.superseded = true
 		w.giveUpParting()
 	}
@@ -285,81 +159,69 @@ func (w *warden) stay() {
 
 // join is the next generation in the processes of the last, with new ones for the dead.
 func (w *warden) join(o *order) error {
-	l, g, dead := w.l, o.g, w.dead()
-	if err := l.recordGo(o); err != nil {
+	r, g, dead := w.r, o.g, w.reaper.Dead()
+	if err := r.recordGo(o); err != nil {
 		return err
 	}
-	s, err := l.prepareRanks(g)
+	s, err := r.prepareRanks(g)
 	if err != nil {
 		return err
 	}
-	l.ranks.place(s.each)
+	r.ranks.Place(s.Each)
 	w.sweep()
 	for _, i := range dead {
-		start := l.starter()
-		if l.standby.usable() {
-			start = l.standby.fork
+		start := r.wall.Starter()
+		if ready := r.standby.Usable(); ready != nil {
+			start = ready.Fork
 		}
-		p, err := spawn(s.replica, s.dir, s.env, s.each[i:i+1], i, l.sink(g), start)
+		p, err := process.Spawn(s.Replica, s.Dir, s.Env, s.Each[i:i+1], i, r.sink(g), start)
 		if err != nil {
 			return err
 		}
-		w.procs.replace(i, g.FirstRank+i, p)
-		w.reaper.add(p, l.hear(p))
+		w.procs.Replace(i, g.FirstRank+i, p)
+		w.reaper.Add(p, p.Hear(r.children))
 	}
-	l.log.Info("ranks stayed", "generation", g.Number, "stayed", w.procs.n-len(dead), "new", len(dead))
-	l.said, w.g = g.Number, g
+	r.log.Info("ranks stayed", "generation", g.Number, "stayed", w.procs.N-len(dead), "new", len(dead))
+	r.said, w.g = g.Number, g
 	w.renew()
-	l.runs()
-	l.keepStandby(g, s.replica, s.dir, s.env, s.each[0], l.starter())
-	w.tree.spare = l.standby.spares()
+	r.runs()
+	r.standby.Keep(g.Hold, s.Replica, s.Dir, s.Env, s.Each[0], r.wall.Starter())
+	w.tree.Spare = r.standby.Spares()
 	return nil
 }
 
-// replace puts a rank's new process in the place of the old one's.
-func (p *processes) replace(local, rank int, by *processes) {
-	p.pumps = slices.DeleteFunc(p.pumps, func(old *pump) bool {
-		if old.rank == rank {
-			old.finish()
-		}
-		return old.rank == rank
-	})
-	p.pumps, p.tails[local] = append(p.pumps, by.pumps...), by.tails[0]
-	p.joined = append(p.joined, by)
-}
-
-// renew forgets what was of the last generation.
+// renew begins a generation: what was of the last is forgotten.
 func (w *warden) renew() {
-	w.superseded, w.resting, w.parting, w.patient = false, false, false, false
-	w.culprit, w.late, w.alone = nil, nil, nil
-	w.failures, w.leftThen = map[int]failure{}, -1
-	w.reaper.first, w.reaper.settled = -1, false
-	w.oomBefore, w.forksBefore = w.tree.oomKills(), w.tree.forksRefused()
+	w.superseded, w.resting = false, false
+	w.suspicion = suspicion{failures: map[int]failure{}, leftThen: -1}
+	w.departure = departure{}
+	w.reaper.First, w.reaper.Settled = -1, false
+	w.before = before{ooms: w.tree.OOMKills(), forks: w.tree.ForksRefused()}
 }
 
 // sweep kills what the dead left behind: whoever is not of a rank that stays, by descent or session.
 func (w *warden) sweep() {
-	stats := readAll()
+	stats := process.ReadAll()
 	pids, sessions := map[int]bool{}, map[int]bool{}
-	for _, pid := range w.l.ranks.connected() {
+	for _, pid := range w.r.ranks.Progress.Connected() {
 		pids[pid] = true
 		if sid, err := unix.Getsid(pid); err == nil {
 			sessions[sid] = true
 		}
 	}
-	for _, m := range w.tree.members() {
-		if _, ours := w.reaper.main[m.proc.PID]; ours || pids[m.proc.PID] {
+	for _, m := range w.tree.Members() {
+		if w.reaper.Knows(m.Proc.PID) || pids[m.Proc.PID] {
 			continue
 		}
-		if sid, err := unix.Getsid(m.proc.PID); err != nil || sessions[sid] {
+		if sid, err := unix.Getsid(m.Proc.PID); err != nil || sessions[sid] {
 			continue // it has ended, or is of one that stays
 		}
 		kept := false
 		for pid := range pids {
-			kept = kept || descends(m.proc.PID, pid, stats)
+			kept = kept || process.Descends(m.Proc.PID, pid, stats)
 		}
 		if !kept {
-			_ = m.proc.Signal(unix.SIGKILL)
+			_ = m.Proc.Signal(unix.SIGKILL)
 		}
 	}
 }

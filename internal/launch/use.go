@@ -7,57 +7,16 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/launch/rankset"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
-const (
-	usePause  = 30 * time.Second // what is used is only shown
-	readEvery = 30 * time.Second // the driver is asked for devices
-	maxSaving = 8                // saves of a rank under way: it has three slots
-)
-
-// meter measures what a generation uses from its beginning on.
-type meter struct {
-	began time.Time
-	spent time.Duration // by the launcher's tree before
-}
-
-// metered begins to measure; nil for who runs in another's cgroup, whose use it can't be told from.
-func (l *launcher) metered(t *tree) *meter {
-	if l.replica.Inside != "" {
-		return nil
-	}
-	m := &meter{l.clock.Now(), l.spent.cpu}
-	if t.group != nil {
-		if cpu, _, _, err := t.group.Usage(); err == nil {
-			m.spent = cpu
-		}
-	}
-	return m
-}
-
-// note tells what was used so far.
-func (m *meter) note(r *ranks, u link.Usage) {
-	if m == nil || !u.At.After(m.began) {
-		return
-	}
-	r.uses(func(use *link.Use) {
-		use.CPU, use.Seconds, use.Memory = max((u.CPU-m.spent).Seconds(), 0), u.At.Sub(m.began).Seconds(), u.RSS
-	})
-}
-
-// uses changes what is told of use.
-func (r *ranks) uses(change func(*link.Use)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.said.Use)
-	r.later(usePause)
-}
+const readEvery = 30 * time.Second // the driver is asked for devices
 
 // watchDevices asks the driver again and again, until ctx ends. A driver that hangs is not waited for.
-func (l *launcher) watchDevices(ctx context.Context) {
-	devices := l.replica.Devices
-	if l.readings == nil || len(devices) == 0 || slices.ContainsFunc(devices, func(d api.Device) bool { return d.Virtual }) {
+func (r *runner) watchDevices(ctx context.Context) {
+	devices := r.wall.Replica.Devices
+	if r.readings == nil || len(devices) == 0 || slices.ContainsFunc(devices, func(d api.Device) bool { return d.Virtual }) {
 		return
 	}
 	done := make(chan []engine.Reading, 1)
@@ -65,10 +24,10 @@ func (l *launcher) watchDevices(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.clock.After(readEvery):
+		case <-r.clock.After(readEvery):
 		}
 		go func() {
-			list, _ := l.readings(devices)
+			list, _ := r.readings(devices)
 			done <- list
 		}()
 		select {
@@ -78,33 +37,7 @@ func (l *launcher) watchDevices(ctx context.Context) {
 			if len(list) == 0 {
 				return // no driver: nor will there be
 			}
-			l.ranks.uses(func(use *link.Use) { addReadings(use, list, readEvery) })
+			r.ranks.Report.Uses(func(use *link.Use) { rankset.AddReadings(use, list, readEvery) })
 		}
-	}
-}
-
-// addReadings counts a sample for all the time since the last one.
-func addReadings(use *link.Use, list []engine.Reading, span time.Duration) {
-	use.Devices, use.DeviceMemory, use.DeviceTotal = len(list), 0, 0
-	for _, r := range list {
-		use.Busy += min(max(r.Busy, 0), 1) * span.Seconds()
-		use.Watched += span.Seconds()
-		use.DeviceMemory += max(r.Used, 0)
-		use.DeviceTotal += max(r.Total, 0)
-	}
-}
-
-// saving notes that a rank began to save a step; mu held.
-func (r *ranks) saving(i int, step int64) {
-	r.said.Saves.Begun++
-	r.begun[i] = append(r.begun[i], step)
-	r.begun[i] = r.begun[i][max(0, len(r.begun[i])-maxSaving):]
-}
-
-// whole notes that a step is; one that nobody said was begun came from a peer, or was there before. mu held.
-func (r *ranks) whole(i int, step int64) {
-	if at := slices.Index(r.begun[i], step); at >= 0 {
-		r.said.Saves.Whole++
-		r.begun[i] = slices.Delete(r.begun[i], at, at+1)
 	}
 }

@@ -166,7 +166,7 @@ func (h *Hub) PutOutput(stream linkpb.Link_PutOutputServer) error {
 	if slot == nil {
 		_, err = io.Copy(io.Discard, body)
 	} else {
-		err = h.keep(ctx, parts.TaskID, KeptOutputs, head.GetSize()-slot.old.size, func() error {
+		err = h.cfg.keep(ctx, parts.TaskID, KeptOutputs, head.GetSize()-slot.old.size, func() error {
 			_, err := h.cfg.Blob.Put(ctx, key, body)
 			return err
 		})

@@ -206,22 +206,3 @@ func FuzzOutputPath(f *testing.F) {
 		}
 	})
 }
-
-func TestParseEndpoints(t *testing.T) {
-	in := "# servers\n\nunix:///run/f/link.sock\n127.0.0.1:7071\n[::1]:7071\nhost\nunix://rel\nhttp://x:1\nhost:port\n:80\n  b:2  \n"
-	want := []string{"unix:///run/f/link.sock", "127.0.0.1:7071", "[::1]:7071", "b:2"}
-	if d := cmp.Diff(want, ParseEndpoints([]byte(in))); d != "" {
-		t.Error(d)
-	}
-}
-
-func FuzzParseEndpoints(f *testing.F) {
-	f.Add([]byte("unix:///a\n127.0.0.1:1\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, s := range ParseEndpoints(data) {
-			if network, addr, err := splitTarget(s); err != nil || addr == "" || network == "" {
-				t.Fatalf("%q: %v", s, err)
-			}
-		}
-	})
-}

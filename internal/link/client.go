@@ -1,10 +1,8 @@
 package link
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"hash/fnv"
 	"io"
 	"log/slog"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -55,7 +54,7 @@ type ClientConfig struct {
 	Orders    Orders
 	Log       *slog.Logger
 	Clock     clock.Clock
-	// Dial makes a connection to a server, as with TLS; nil: a plain one.
+	// Dial makes the connection to a server, for who has his own way; nil: unix sockets are dialled plainly, all else over TLS.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
@@ -81,9 +80,15 @@ type Client struct {
 	shippedCh chan struct{} // closed when shipped
 	doneCh    chan struct{} // closed when done was sent and taken
 
-	bulkMu     sync.Mutex
-	bulk       *grpc.ClientConn
-	bulkTarget string
+	road   endpoint.Road
+	second second
+}
+
+// second is the connection for bulk.
+type second struct {
+	mu     sync.Mutex
+	conn   *grpc.ClientConn // nil: none
+	target string           // of the last one
 }
 
 // facts are the newest of each thing to say; a session remembers which it has said.
@@ -112,9 +117,6 @@ const (
 	// prints line by line: the next one then waits for gather.
 	small  = 64 << 10
 	gather = 3 * time.Millisecond
-
-	maxEndpoints     = 64
-	maxEndpointsFile = 64 << 10
 )
 
 // NewClient checks the name; it dials nothing yet.
@@ -220,7 +222,7 @@ func (c *Client) poke() {
 // each round that found nobody comes a growing, jittered pause. It returns when ctx ended or Done
 // was heard.
 func (c *Client) Run(ctx context.Context) error {
-	defer c.closeBulk()
+	defer c.second.close()
 	pause, turn, greet := minPause, c.firstTurn(), greetFor
 	for {
 		welcomed := false
@@ -282,52 +284,11 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // endpoints reads the file; a server that comes or goes rewrites it.
 func (c *Client) endpoints() []string {
-	f, err := os.Open(c.cfg.Endpoints)
+	list, err := endpoint.Read(c.cfg.Endpoints)
 	if err != nil {
 		c.cfg.Log.Debug("no endpoints", "error", err)
-		return nil
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxEndpointsFile))
-	if err != nil {
-		c.cfg.Log.Debug("no endpoints", "error", err)
-		return nil
-	}
-	return ParseEndpoints(data)
-}
-
-// ParseEndpoints reads one target a line: "unix:///run/link.sock" or "127.0.0.1:7071"; blank lines
-// and those with # are skipped, as is whatever is no target.
-func ParseEndpoints(data []byte) []string {
-	var list []string
-	for line := range bytes.Lines(data) {
-		s := strings.TrimSpace(string(line))
-		if s == "" || s[0] == '#' {
-			continue
-		}
-		if _, _, err := splitTarget(s); err == nil && len(list) < maxEndpoints {
-			list = append(list, s)
-		}
 	}
 	return list
-}
-
-// splitTarget gives what net.Dial wants.
-func splitTarget(target string) (network, address string, err error) {
-	if p, ok := strings.CutPrefix(target, "unix://"); ok && strings.HasPrefix(p, "/") {
-		return "unix", p, nil
-	}
-	host, port, ok := strings.Cut(target, ":")
-	if i := strings.LastIndexByte(target, ':'); ok && strings.HasPrefix(target, "[") {
-		host, port = target[:i], target[i+1:]
-	}
-	if !ok || host == "" || strings.ContainsAny(target, "/ \t") {
-		return "", "", fmt.Errorf("%q is no target", target)
-	}
-	if _, err := number(port); err != nil {
-		return "", "", fmt.Errorf("%q has no port", target)
-	}
-	return "tcp", target, nil
 }
 
 // cutText shortens s to at most n bytes without cutting a character.

@@ -107,7 +107,7 @@ func (c *Client) withBulk(call func(*grpc.ClientConn) error) error {
 	}
 	err = call(conn)
 	if err != nil && !Permanent(err) {
-		c.dropBulk(conn)
+		c.second.drop(conn)
 	}
 	return err
 }
@@ -117,12 +117,12 @@ func (c *Client) bulkConn() (*grpc.ClientConn, error) {
 	target := c.target
 	c.mu.Unlock()
 	list := c.endpoints()
-	c.bulkMu.Lock()
-	defer c.bulkMu.Unlock()
-	if c.bulk != nil {
-		return c.bulk, nil
+	c.second.mu.Lock()
+	defer c.second.mu.Unlock()
+	if c.second.conn != nil {
+		return c.second.conn, nil
 	}
-	target = pickTarget(list, target, c.bulkTarget)
+	target = pickTarget(list, target, c.second.target)
 	if target == "" {
 		return nil, errors.New("no endpoint")
 	}
@@ -130,7 +130,7 @@ func (c *Client) bulkConn() (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.bulk, c.bulkTarget = conn, target
+	c.second.conn, c.second.target = conn, target
 	return conn, nil
 }
 
@@ -152,20 +152,20 @@ func pickTarget(list []string, welcomed, last string) string {
 	return next
 }
 
-func (c *Client) dropBulk(conn *grpc.ClientConn) {
-	c.bulkMu.Lock()
-	defer c.bulkMu.Unlock()
-	if c.bulk == conn {
-		c.bulk = nil
+func (s *second) drop(conn *grpc.ClientConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == conn {
+		s.conn = nil
 	}
 	conn.Close()
 }
 
-func (c *Client) closeBulk() {
-	c.bulkMu.Lock()
-	defer c.bulkMu.Unlock()
-	if c.bulk != nil {
-		c.bulk.Close()
-		c.bulk = nil
+func (s *second) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		s.conn.Close()
+		s.conn = nil
 	}
 }

@@ -29,7 +29,7 @@ type Logs interface {
 	Finish(ctx context.Context, taskID, replica string) (durable int64, err error)
 }
 
-// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Saved, Current, SecretsOf, SecretsUsed and ManifestOf must be given.
+// HubConfig is what a Hub needs. All but MaxOutputBytes, Notify, Saved, Current, SecretsOf and SecretsUsed must be given.
 type HubConfig struct {
 	Blob   blob.Store
 	Logs   Logs
@@ -42,9 +42,7 @@ type HubConfig struct {
 	// Saved is called (it must not block) when a launcher's ranks may hold another step; anew: it may
 	// have missed what it was told before.
 	Saved func(taskID string, anew bool)
-	// ArchiveOf says which code archive a task's replicas may fetch, "" for none; so that a token
-	// reaches only its own code.
-	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
+	Fetched
 	// Current says nothing where a replica is of the attempt that its task runs now: only such a one
 	// is given code and secrets. Fault Forbidden where that is over; nil: all are current.
 	Current func(ctx context.Context, p Parts) error
@@ -52,8 +50,6 @@ type HubConfig struct {
 	SecretsOf func(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error)
 	// SecretsUsed hears which values a replica gets, before it gets them; nil: nobody asks.
 	SecretsUsed func(ctx context.Context, replica Parts, remote string, refs []api.SecretRef)
-	// ManifestOf gives the record of a checkpoint that a task may restore; nil where none is kept.
-	ManifestOf func(ctx context.Context, taskID string, from Origin) ([]byte, error)
 	// Answer says what only the leader knows, as JSON; nil where there are no other servers.
 	Answer func(ctx context.Context, kind, about string, body []byte) ([]byte, error)
 	// Tails gives other servers what is in memory of a task's log; nil where there are none.
@@ -67,6 +63,17 @@ type HubConfig struct {
 	MaxOutputBytes int64
 }
 
+// Fetched is what launchers may ask for; only ArchiveOf must be given.
+type Fetched struct {
+	// SpecOf gives what a replica is and what its place adds to that, as JSON; nil: launchers have it in their folder.
+	SpecOf func(ctx context.Context, name engine.Name) ([]byte, error)
+	// ArchiveOf says which code archive a task's replicas may fetch, "" for none; so that a token
+	// reaches only its own code.
+	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
+	// ManifestOf gives the record of a checkpoint that a task may restore; nil where none is kept.
+	ManifestOf func(ctx context.Context, taskID string, from Origin) ([]byte, error)
+}
+
 // Kept is what bytes are that are kept for a task.
 type Kept string
 
@@ -77,16 +84,16 @@ const (
 )
 
 // keep asks for room, stores, and gives the room back when that failed.
-func (h *Hub) keep(ctx context.Context, taskID string, what Kept, bytes int64, store func() error) error {
-	if h.cfg.Keep == nil {
+func (c *HubConfig) keep(ctx context.Context, taskID string, what Kept, bytes int64, store func() error) error {
+	if c.Keep == nil {
 		return store()
 	}
-	if err := h.cfg.Keep(ctx, taskID, what, bytes); err != nil {
+	if err := c.Keep(ctx, taskID, what, bytes); err != nil {
 		return err
 	}
 	err := store()
 	if err != nil {
-		_ = h.cfg.Keep(ctx, taskID, what, -bytes)
+		_ = c.Keep(ctx, taskID, what, -bytes)
 	}
 	return err
 }

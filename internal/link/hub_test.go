@@ -89,7 +89,7 @@ func (w *world) serve(name string, epoch int64, logs Logs) *server {
 			w.notified[n]++
 			w.mu.Unlock()
 		},
-		ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil },
+		Fetched: Fetched{ArchiveOf: func(context.Context, string) (string, error) { return w.archive, nil }},
 	}
 	if w.config != nil {
 		w.config(&cfg)

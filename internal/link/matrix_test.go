@@ -47,6 +47,16 @@ var calls = map[protoreflect.Name]struct {
 			return err
 		},
 	},
+	"FetchSpec": { // everybody gets at most what it is itself
+		map[standing]codes.Code{isEarlier: codes.PermissionDenied, isFinished: codes.PermissionDenied},
+		func(m *linkMatrix, v visitor) error {
+			chunks, err := pulled(m.api.FetchSpec(v.context(m.t.Context()), &linkpb.FetchSpecRequest{}))
+			if err == nil && (len(chunks) != 1 || string(chunks[0].GetData()) != "spec of "+string(v.as)) || err != nil && len(chunks) > 0 {
+				m.t.Errorf("%s was given %v", v.name, chunks)
+			}
+			return err
+		},
+	},
 	"FetchArchive": { // of the target's code
 		map[standing]codes.Code{isEarlier: codes.PermissionDenied, isForeign: codes.PermissionDenied, isFinished: codes.PermissionDenied},
 		func(m *linkMatrix, v visitor) error {

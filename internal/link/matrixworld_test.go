@@ -111,6 +111,7 @@ func newLinkMatrix(t *testing.T) *linkMatrix {
 	}
 	m.config = func(cfg *HubConfig) {
 		cfg.ArchiveOf = func(_ context.Context, task string) (string, error) { return m.digests[task], nil }
+		cfg.SpecOf = func(_ context.Context, name engine.Name) ([]byte, error) { return []byte("spec of " + name), nil }
 		cfg.ManifestOf = func(_ context.Context, task string, from Origin) ([]byte, error) {
 			if task != from.TaskID || from.Name != testCheckpoint {
 				return nil, fault.New(fault.Forbidden, "NotItsCheckpoint", fault.T("Another task's.", "属于另一任务。"))

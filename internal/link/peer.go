@@ -310,7 +310,7 @@ func (h *Hub) keepLog(p *peer, d *linkpb.LogData) error {
 	var durable int64
 	if len(d.GetData()) > 0 {
 		if err := h.persist(p, func() error {
-			return h.keep(p.ctx, task, KeptLogs, int64(len(d.GetData())), func() (err error) {
+			return h.cfg.keep(p.ctx, task, KeptLogs, int64(len(d.GetData())), func() (err error) {
 				durable, err = h.cfg.Logs.Append(p.ctx, task, key, d.GetOffset(), d.GetData())
 				return err
 			})

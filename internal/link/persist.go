@@ -1,11 +1,8 @@
 package link
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"regexp"
 
@@ -205,42 +202,20 @@ func (h *Hub) FetchManifest(req *linkpb.FetchManifestRequest, stream linkpb.Link
 	if err != nil {
 		return toStatus(err)
 	}
-	for len(raw) > 0 {
-		n := min(len(raw), chunkBytes)
-		if err := stream.Send(&linkpb.Chunk{Data: raw[:n]}); err != nil {
-			return err
-		}
-		raw = raw[n:]
-	}
-	return nil
+	return sendChunks(stream, raw)
 }
 
 // FetchManifest brings the record of a checkpoint; fault NotFound where the server has none. After
 // another error that is not Permanent it may be called again.
-func (c *Client) FetchManifest(ctx context.Context, from Origin) ([]byte, error) {
-	var out bytes.Buffer
-	err := c.withBulk(func(conn *grpc.ClientConn) error {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		stream, err := linkpb.NewLinkClient(conn).FetchManifest(ctx, &linkpb.FetchManifestRequest{Origin: from.message()})
-		if err != nil {
-			return err
-		}
-		for {
-			chunk, err := stream.Recv()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if out.Write(chunk.GetData()); out.Len() > MaxManifest {
-				return errors.New("the record of a checkpoint is too large")
-			}
-		}
+func (c *Client) FetchManifest(ctx context.Context, from Origin) (raw []byte, err error) {
+	err = c.withBulk(func(conn *grpc.ClientConn) (err error) {
+		raw, err = collect(ctx, func(ctx context.Context) (grpc.ServerStreamingClient[linkpb.Chunk], error) {
+			return linkpb.NewLinkClient(conn).FetchManifest(ctx, &linkpb.FetchManifestRequest{Origin: from.message()})
+		})
+		return err
 	})
 	if status.Code(err) == codes.NotFound {
 		err = fault.New(fault.NotFound, "NoCheckpoint", fault.T("The server knows of no such checkpoint.", "服务器没有该检查点的记录。")).Because(err)
 	}
-	return out.Bytes(), err
+	return raw, err
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/fermi-cluster/fermi/internal/link/endpoint"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -42,17 +43,17 @@ const quiet = 20 * time.Second
 // dial makes a connection that is given up at the first failure: when and where to dial again is
 // decided in Run, not by gRPC.
 func (c *Client) dial(target string) (*grpc.ClientConn, error) {
-	network, address, err := splitTarget(target)
+	to, err := endpoint.Split(target)
 	if err != nil {
 		return nil, err
 	}
-	connect := c.cfg.Dial
-	if connect == nil {
-		connect = (&net.Dialer{Timeout: silenceLimit}).DialContext
+	connect, err := c.road.To(to, c.cfg.Dial)
+	if err != nil {
+		return nil, err
 	}
-	return grpc.NewClient("passthrough:///"+address,
+	return grpc.NewClient("passthrough:///"+to.Address,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := connect(ctx, network, address)
+			conn, err := connect(ctx, to.Network, to.Address)
 			if err != nil {
 				return nil, err
 			}

@@ -27,10 +27,49 @@ func PairTLS(secret []byte, use string) (*tls.Config, error) {
 
 // RingTLS is PairTLS with a secret that may change: handshakes use the first that secrets gives, and take the
 // other side at its word for any of them.
-func RingTLS(secrets func() [][]byte, use string) *tls.Config {
+func RingTLS(secrets func() [][]byte, use string) *tls.Config { return pairTLS(ring(secrets, use)) }
+
+// ShownTLS is a server's side where the other one has no key: it shows that it holds the first of the secrets, to whoever knows
+// its PublicKey, and asks for nothing.
+func ShownTLS(secrets func() [][]byte, use string) *tls.Config {
+	certs := ring(secrets, use)
+	return &tls.Config{MinVersion: tls.VersionTLS13, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		all, err := certs()
+		if err != nil {
+			return nil, err
+		}
+		return all[0], nil
+	}}
+}
+
+// PublicKey is what ShownTLS shows.
+func PublicKey(secret []byte, use string) (ed25519.PublicKey, error) {
+	cert, err := pairOf(secret, use)
+	if err != nil {
+		return nil, err
+	}
+	return cert.PrivateKey.(ed25519.PrivateKey).Public().(ed25519.PublicKey), nil
+}
+
+// PinnedTLS is the side of one who knows the PublicKey: it speaks to nobody else.
+func PinnedTLS(pin ed25519.PublicKey) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, //nolint:gosec // names and authorities mean nothing here; the key does, and VerifyConnection looks at it
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			if pub, ok := cs.PeerCertificates[0].PublicKey.(ed25519.PublicKey); !ok || !pub.Equal(pin) {
+				return errors.New("the other side is not whom it should be")
+			}
+			return nil
+		},
+	}
+}
+
+// ring gives the certificates of secrets that may change.
+func ring(secrets func() [][]byte, use string) func() ([]*tls.Certificate, error) {
 	var mu sync.Mutex
 	made := map[string]*tls.Certificate{} // a handshake need not make one
-	return pairTLS(func() (out []*tls.Certificate, err error) {
+	return func() (out []*tls.Certificate, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		now := map[string]*tls.Certificate{}
@@ -46,7 +85,7 @@ func RingTLS(secrets func() [][]byte, use string) *tls.Config {
 		}
 		made = now
 		return out, nil
-	})
+	}
 }
 
 // pairTLS shows the first certificate, and takes the keys of all.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/seal"
-	"github.com/fermi-cluster/fermi/internal/server/tenant"
 )
 
 // keptBytes is what projects keep, in memory.
@@ -27,7 +27,7 @@ func (y *keptBytes) KeepArchive(p *api.Project, bytes int64) error {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if most, used := p.StorageLimits().Archives, api.Bytes(y.archives[p.Meta.Name]); used+api.Bytes(bytes) > most {
-		return tenant.OverLimit(p.Meta.Name, "archives", used, api.Bytes(bytes), most)
+		return quota.OverLimit(p.Meta.Name, "archives", used, api.Bytes(bytes), most)
 	}
 	y.archives[p.Meta.Name] += bytes
 	return nil
@@ -35,7 +35,7 @@ func (y *keptBytes) KeepArchive(p *api.Project, bytes int64) error {
 
 func (y *keptBytes) RoomForCheckpoint(p *api.Project, bytes int64) error {
 	if most := p.StorageLimits().Checkpoints; api.Bytes(bytes) > most {
-		return tenant.OverLimit(p.Meta.Name, "checkpoints", 0, api.Bytes(bytes), most)
+		return quota.OverLimit(p.Meta.Name, "checkpoints", 0, api.Bytes(bytes), most)
 	}
 	return nil
 }

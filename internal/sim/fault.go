@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -143,20 +142,8 @@ func (w *world) breakNode(number uint32, again bool) {
 	}
 	down := *n
 	down.Status.Ready = false
-	w.nodes[number] = &down
-	w.planner.Node(&down)
-	victims := make([]*life, 0, len(w.on[number]))
-	for _, l := range w.on[number] {
-		victims = append(victims, l)
-	}
-	slices.SortFunc(victims, func(a, b *life) int { return cmp.Compare(a.job.Task.Meta.ID, b.job.Task.Meta.ID) })
-	for _, l := range victims {
-		if at, ok := l.without(number); ok {
-			w.shrink(l, at, true)
-			continue
-		}
-		w.unplace(l, true)
-	}
+	w.hands.machines.SetNode(down)
+	w.look()
 	f := w.cfg.Faults
 	repair := time.Duration(float64(f.RepairMedian) * math.Exp(f.RepairSigma*w.rnd.NormFloat64()))
 	if f.RepairMax > 0 {
@@ -169,8 +156,8 @@ func (w *world) breakNode(number uint32, again bool) {
 func (w *world) repair(number uint32) {
 	up := *w.nodes[number]
 	up.Status.Ready = true
-	w.nodes[number] = &up
-	w.planner.Node(&up)
+	w.hands.machines.SetNode(up)
+	w.look()
 	if w.rnd.Float64() < w.frail.relapse {
 		w.note(event{at: w.now + time.Duration(w.rnd.Float64()*float64(w.cfg.Faults.RelapseWithin)), kind: broke, node: number})
 	}

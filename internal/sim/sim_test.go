@@ -111,6 +111,20 @@ func TestNothingIsLost(t *testing.T) {
 	})
 }
 
+// TestPatienceBeginsAnew: a planner that was woken in vain while nodes were being repaired is still woken after the last repair.
+func TestPatienceBeginsAnew(t *testing.T) {
+	list := make([][3]int, 0, 40)
+	for i := range 40 {
+		list = append(list, [3]int{[]int{1, 2, 4, 8, 16, 24}[i%6], 13 * i, 1 + 37*i%500})
+	}
+	cfg := config(jobs(list...), 3)
+	cfg.Seed, cfg.Faults = 237, DefaultFaults()
+	cfg.Faults.NodeDay, cfg.Faults.RepairMedian, cfg.Faults.RepairSigma = 5, time.Hour, 0.5
+	if r := mustRun(t, cfg); r.Ended != len(list) {
+		t.Errorf("%d of %d ended", r.Ended, len(list))
+	}
+}
+
 func TestNeverFits(t *testing.T) {
 	r := mustRun(t, config(jobs([3]int{8, 0, 60}, [3]int{80, 0, 60}), 1))
 	if r.Ended != 1 || r.Never != 1 {

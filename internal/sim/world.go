@@ -11,6 +11,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/sched"
 )
@@ -51,7 +52,7 @@ type world struct {
 	serial  uint64
 	jobs    map[string]*life // by task id
 	nodes   map[uint32]*api.Node
-	on      map[uint32]map[string]*life // who stands on a node
+	hands   hands
 	stat    *stat
 	frail   *frail
 	left    int // jobs that have not ended
@@ -182,8 +183,9 @@ func (cfg *Config) validate() error {
 func newWorld(cfg Config) *world {
 	w := &world{
 		cfg: cfg, planner: placement.NewPlanner(slog.New(slog.DiscardHandler)), rnd: rand.New(rand.NewPCG(cfg.Seed, 1)),
-		jobs: map[string]*life{}, nodes: map[uint32]*api.Node{}, on: map[uint32]map[string]*life{}, left: len(cfg.Trace.Jobs),
+		jobs: map[string]*life{}, nodes: map[uint32]*api.Node{}, left: len(cfg.Trace.Jobs),
 	}
+	w.hands = newHands(w.time)
 	for _, z := range cfg.Zones {
 		w.planner.Zone(z)
 	}
@@ -191,9 +193,9 @@ func newWorld(cfg Config) *world {
 		w.planner.Queue(q)
 	}
 	for _, n := range cfg.Nodes {
-		w.nodes[n.Spec.Number] = n
-		w.planner.Node(n)
+		w.hands.machines.SetNode(*n)
 	}
+	w.look()
 	w.stat = newStat(cfg)
 	w.planner.At(cfg.Begin)
 	for i := range cfg.Learned {
@@ -228,6 +230,9 @@ func (w *world) step() {
 		e := heap.Pop(&w.agenda).(event)
 		if e.kind < broke {
 			w.real--
+			if w.cfg.Faults != nil {
+				w.fruitless = 0 // nodes may have been away until now
+			}
 		}
 		w.play(e)
 	}
@@ -242,11 +247,13 @@ func (w *world) play(e event) {
 		w.planner.Submit(e.job.job.Task)
 	case ended:
 		if e.turn == e.job.turn && e.job.at != nil {
-			w.end(e.job)
+			w.hands.exit(e.job, engine.ReasonSucceeded)
+			w.look()
 		}
 	case failed:
 		if e.turn == e.job.turn && e.job.at != nil {
-			w.unplace(e.job, true)
+			w.hands.exit(e.job, engine.ReasonNonZero)
+			w.look()
 		}
 	case broke:
 		w.breakNode(e.node, true)
@@ -321,12 +328,7 @@ func (w *world) goOn(l *life) {
 const never = time.Duration(math.MinInt64)
 
 func (w *world) occupy(l *life) {
-	for _, n := range nodesOf(l.at) {
-		if w.on[n] == nil {
-			w.on[n] = map[string]*life{}
-		}
-		w.on[n][l.job.Task.Meta.ID] = l
-	}
+	w.hands.start(l, w.nodes)
 	w.stat.runs(l, +1)
 }
 
@@ -344,9 +346,7 @@ func (w *world) stand(l *life) {
 }
 
 func (w *world) leave(l *life) {
-	for _, n := range nodesOf(l.at) {
-		delete(w.on[n], l.job.Task.Meta.ID)
-	}
+	w.hands.clear(l)
 	w.stat.runs(l, -1)
 	w.stat.pay(l, max(l.since, 0), w.now, w.nodes)
 	l.at = nil

@@ -2,6 +2,7 @@ package cost
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -122,3 +123,14 @@ func Money(amount float64, currency string) string {
 	}
 	return fmt.Sprintf("%.2f %s", amount, currency)
 }
+
+// Amount is what a run comes to, for people: money, or, for who waits for clean hours, CO₂.
+func Amount(n Nano, of api.Deferral, currency string) string {
+	if of == api.DeferGreen {
+		return fmt.Sprintf("%.1f kg CO₂", n.Float()/1000)
+	}
+	return Money(n.Float(), currency)
+}
+
+// Whole is it in whole units.
+func (n Nano) Whole() int { return int(math.Round(n.Float())) }

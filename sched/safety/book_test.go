@@ -116,10 +116,29 @@ func (b *book) usage(c *sched.Cluster) map[string]sched.Vector {
 }
 
 func (b *book) charge(out map[string]sched.Vector, c *sched.Cluster, w *sched.Workload, at sched.Assignment, sign int64) {
-	need := needOf(c, w, func(i int) int { return len(at[i]) })
+	need := b.takes(c, w, at)
 	for _, name := range b.path(w.Queue) {
 		out[name] = plus(out[name], need, sign)
 	}
+}
+
+// takes is what a gang uses where it stands: also of types that it did not name.
+func (b *book) takes(c *sched.Cluster, w *sched.Workload, at sched.Assignment) sched.Vector {
+	v := needOf(c, w, func(i int) int { return len(at[i]) })
+	for i := range w.Roles {
+		need := &w.Roles[i].Need
+		if len(need.DeviceTypes) == 1 || len(need.DeviceTypes) == 0 && need.DeviceType != "" {
+			continue
+		}
+		for _, s := range at[i] {
+			for k, kind := range b.nodes[s.Node-1].Devices {
+				if id, ok := c.TypeID(kind); ok && s.Devices>>k&1 == 1 {
+					v[3+int(id)] += int64(thousandths(need))
+				}
+			}
+		}
+	}
+	return v
 }
 
 func needOf(c *sched.Cluster, w *sched.Workload, count func(i int) int) sched.Vector {

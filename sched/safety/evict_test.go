@@ -125,7 +125,7 @@ func (w *world) crossing(why sched.EvictionReason, taker *sched.Workload, v *gan
 		}
 		return m[name][i]
 	}
-	gives := needOf(w.c, v.w, func(i int) int { return len(v.at[i]) })
+	gives := w.b.takes(w.c, v.w, v.at)
 	over, named := false, false
 	for i, g := range w.b.queues[theirs].Guarantee {
 		if g <= 0 || need[i] == 0 {

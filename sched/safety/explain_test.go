@@ -93,7 +93,7 @@ func (y *tally) explainAll(t *testing.T, seed uint64) {
 	var list []string
 	changes := map[string]sched.Explanation{}
 	for _, id := range sorted(w.b.waits) {
-		ex, ok := sched.Explain(w.now, w.c, w.q, id)
+		ex, ok := sched.Explain(w.now, w.c, w.q, id, 10_000)
 		if !ok || ex.Message.EN == "" || ex.Message.ZH == "" || (ex.Change.Kind != "" && ex.Action.ZH == "") {
 			t.Errorf("seed %d: %s has no explanation: %+v", seed, id, ex)
 			return
@@ -166,7 +166,7 @@ func apply(w *world, id string, ch sched.Change) string {
 		return why
 	}
 	if w.b.stands[id] == nil {
-		after, _ := sched.Explain(w.now, w.c, w.q, id)
+		after, _ := sched.Explain(w.now, w.c, w.q, id, 10_000)
 		return fmt.Sprintf("it still waits: %s %s", after.Reason, after.Message.EN)
 	}
 	return ""

@@ -98,7 +98,7 @@ func migrate(w *world, m sched.Migration) string {
 		return why
 	}
 	if w.b.stands[m.For] == nil {
-		after, _ := sched.Explain(w.now, w.c, w.q, m.For)
+		after, _ := sched.Explain(w.now, w.c, w.q, m.For, 10_000)
 		return fmt.Sprintf("it still waits: %s %s", after.Reason, after.Message.EN)
 	}
 	return ""

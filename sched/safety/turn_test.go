@@ -186,7 +186,7 @@ func (w *world) hosts(v *sched.Workload, at sched.Assignment) string {
 // limits charges a start, and names the queue it takes beyond its limit.
 func (w *world) limits(v *sched.Workload, at sched.Assignment, usage map[string]sched.Vector) string {
 	w.b.charge(usage, w.c, v, at, +1)
-	need := needOf(w.c, v, func(i int) int { return len(at[i]) })
+	need := w.b.takes(w.c, v, at)
 	for _, name := range w.b.path(v.Queue) {
 		for i, most := range w.b.queues[name].Limit {
 			if most < 0 {

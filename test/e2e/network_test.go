@@ -13,6 +13,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/test/foreign"
 	"github.com/fermi-cluster/fermi/test/harness"
 )
 
@@ -33,23 +34,13 @@ func listenEverywhere(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Close()
-		}
-	}()
+	port := foreign.HangUp(t, l)
 	way, err := net.Dial("udp4", "192.0.2.200:9") // sends nothing
 	if err != nil {
 		t.Skip("this machine has only a loopback:", err)
 	}
 	defer way.Close()
 	host, _, _ := net.SplitHostPort(way.LocalAddr().String())
-	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return net.JoinHostPort(host, port)
 }
 

@@ -133,7 +133,7 @@ class Walk:
         # One that runs while the fuzzing does, and one that never will: placements and reasons to look at.
         sleeper = {"metadata": {"name": "sleeper"}, "spec": {"roles": [{"command": ["sleep", "86400"]}]}}
         self.call("createTrainingTask", body=sleeper)
-        self.call("createQueue", body={"metadata": {"name": "halted"}, "spec": {"paused": True}})
+        self.call("createQueue", body={"metadata": {"name": "halted"}, "spec": {"paused": True, "projects": ["default"]}})
         waiter = {"metadata": {"name": "waiter"}, "spec": {"queue": "halted", "roles": [{"command": ["true"]}]}}
         self.call("createTrainingTask", body=waiter)
         self.until(lambda: self.call("getShare", name="halted").json()["data"]["waiting"] == 1)

@@ -55,17 +55,22 @@ var table = []row{
 	{"3 engine, the machine's parts", []string{"internal/engine/inventory"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup",
 	})},
-	{"3 engine, local processes", []string{"internal/engine/localengine"}, join(foundation, vocabulary, []string{
+	{"3 engine, processes of the host", []string{"internal/engine/hostengine"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory", "internal/engine/network",
 	})},
+	{"3 engine, in memory", []string{"internal/engine/fakeengine"}, join(foundation, vocabulary, []string{"internal/engine"})},
+	{"3 engine, several by zone, the one of now", []string{"internal/engine/router", "internal/engine/current"}, join(foundation, vocabulary, []string{"internal/engine"})},
+	{"3 engine, the suite of its adapters", []string{"internal/engine/enginetest"}, join(foundation, vocabulary, []string{"internal/engine"})},
 
 	{"4 reconcile", []string{"internal/reconcile"}, below4},
-	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb"})},
+	{"4 link, where servers are", []string{"internal/link/endpoint"}, foundation},
+	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/endpoint"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/work"})},
-	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the local engine does.
+	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
+	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
@@ -83,15 +88,18 @@ var table = []row{
 	{"5 server, streams", []string{"internal/server/stream"}, join(foundation, vocabulary, ports, serverKernel, []string{"internal/server/door"})},
 	{"5 server, audit and objects", []string{"internal/server/audit", "internal/server/objects", "internal/server/tracker"}, join(below4, serverKernel, []string{"internal/server/door", "internal/server/stream"})},
 	{"5 server, tenants and the cluster", []string{"internal/server/tenant", "internal/server/cluster", "internal/server/report"}, join(below4, serverKernel, []string{
-		"internal/server/door", "internal/server/stream", "internal/server/objects", "internal/server/tracker",
+		"internal/quota", "internal/server/door", "internal/server/stream", "internal/server/objects", "internal/server/tracker",
 	})},
 	{"5 server, archives", []string{"internal/server/archive"}, join(below4, serverKernel, []string{"internal/server/stream", "internal/server/tenant"})},
 	{"5 server, training tasks", []string{"internal/server/train"}, join(below4, serverKernel, []string{
-		"internal/server/stream", "internal/server/audit", "internal/server/objects", "internal/server/tracker", "internal/server/tenant", "internal/server/cluster",
+		"internal/quota", "internal/server/stream", "internal/server/audit", "internal/server/objects", "internal/server/tracker", "internal/server/tenant", "internal/server/cluster",
 		"internal/server/report", "internal/server/archive",
 	})},
+	{"5 server, other kinds of work", []string{"internal/server/work"}, join(below4, serverKernel, []string{
+		"internal/server/objects", "internal/server/report", "internal/server/train",
+	})},
 	{"5 server", []string{"internal/server"}, join(below4, []string{
-		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway",
+		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway", "internal/quota",
 	})},
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},

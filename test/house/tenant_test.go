@@ -50,40 +50,39 @@ var touching = map[string][]string{
 // ownPaths are who may, and why: file: function: calls. A path is the launcher's own if no tenant can change what lies on the way to it.
 var ownPaths = map[string]map[string][]string{
 	// The replica's folder and its records, which no tenant can enter.
-	"credential.go": {"write": {"os.Mkdir", "os.WriteFile"}},
-	"environ.go":    {"writeHyper": {"os.WriteFile"}},
-	"launch.go":     {"Run": {"os.OpenFile"}, "run": {"filepath.EvalSymlinks"}},
-	"recipe.go":     {"writeRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
-	"secret.go":     {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "dropSecrets": {"os.RemoveAll"}},
-	"spool.go":      {"openSpool": {"os.OpenFile"}},
-	"tenant.go":     {"makeFolders": {"os.Mkdir", "os.Chmod"}, "giveOne": {"os.Lchown"}, "walled": {"inside.Start"}},
-	"standby.go": {
-		"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}, // made here, before a process of the tenant's runs
-		"startStandby": {"os.OpenFile"},             // /dev/null
-		"tidy":         {"os.ReadDir", "os.Remove"}, // names in the wall's own shared memory are unlinked, not followed
+	"setup/credential.go": {"write": {"os.Mkdir", "os.WriteFile"}},
+	"setup/environ.go":    {"writeHyper": {"os.WriteFile"}},
+	"launch.go":           {"Run": {"os.OpenFile"}, "settle": {"filepath.EvalSymlinks"}},
+	"setup/recipe.go":     {"WriteRecipe": {"os.Mkdir", "os.Remove", "os.WriteFile", "os.Rename"}},
+	"setup/secret.go":     {"writeSecrets": {"os.MkdirAll", "os.WriteFile"}, "DropSecrets": {"os.RemoveAll"}},
+	"spool/spool.go":      {"Open": {"os.OpenFile"}},
+	"setup/folders.go":    {"MakeFolders": {"os.Mkdir", "os.Chmod"}, "Give": {"os.Lchown"}},
+	"setup/wall.go":       {"walled": {"inside.Start"}},
+	"setup/sdk.go":        {"giveSDK": {"os.RemoveAll"}, "giveNew": {"filepath.WalkDir"}}, // made here, before a process of the tenant's runs
+	"process/standby.go": {
+		"start": {"os.OpenFile"},             // /dev/null
+		"Tidy":  {"os.ReadDir", "os.Remove"}, // names in the wall's own shared memory are unlinked, not followed
 	},
-	"socket.go": {
-		"openSocket": {"os.Open", "os.Remove", "os.Chmod", "os.Rename"}, // made in the replica's folder, moved into its /tmp: a rename follows no link
-		// Folders directly in /dev/shm, which is root's and sticky.
-		"makeSharedMemory": {"os.RemoveAll", "os.Mkdir"}, "dropSharedMemory": {"os.RemoveAll"},
-	},
-	"image.go": {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
+	"rankset/socket.go": {"OpenSocket": {"os.Open", "os.Remove", "os.Chmod", "os.Rename"}}, // made in the replica's folder, moved into its /tmp: a rename follows no link
+	// Folders directly in /dev/shm, which is root's and sticky.
+	"setup/memory.go": {"MakeMemory": {"os.RemoveAll", "os.Mkdir"}, "DropMemory": {"os.RemoveAll"}},
+	"setup/image.go":  {"driver": {"os.Stat"}, "fetchImage": {"os.Mkdir", "os.Lchown"}}, // the machine's driver; the replica's folder
 	// The machine's own names and name servers, and the replica's folder.
-	"network.go": {"name": {"os.ReadFile", "os.WriteFile"}},
+	"setup/network.go": {"Name": {"os.ReadFile", "os.WriteFile"}},
 	// What other launchers handed us, in a folder of root's.
-	"peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
+	"keeper/peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
 	// The kernel's: /proc, /dev/null, this program.
-	"facts.go":    {"driverOf": {"os.ReadFile"}, "freeBytes": {"unix.Statfs"}},
-	"probe.go":    {"fillMemory": {"os.WriteFile", "exec.LookPath", "syscall.ForkExec"}},
-	"process.go":  {"spawn": {"os.Open"}, "plain": {"syscall.ForkExec", "os.WriteFile"}},
-	"selftest.go": {"beginTrial": {"os.OpenFile"}},
-	"sever.go":    {"sever": {"os.ReadDir", "os.Readlink"}},
-	"stacks.go":   {"*": {"os.Open"}},
-	"tree.go":     {"readAll": {"os.Open"}, "marked": {"os.Open"}, "childless": {"os.ReadDir", "os.ReadFile"}},
-	"errand.go":   {"sendAs": {"os.OpenFile"}, "startChore": {"syscall.ForkExec", "inside.Start"}},
-	"helper.go":   {"startHelper": {"os.OpenFile", "inside.Start"}},
+	"inspect/facts.go":    {"driverOf": {"os.ReadFile"}, "freeBytes": {"unix.Statfs"}},
+	"inspect/selftest.go": {"BeginTrial": {"os.OpenFile"}},
+	"probe.go":            {"fillMemory": {"os.WriteFile", "exec.LookPath", "syscall.ForkExec"}},
+	"process/process.go":  {"Spawn": {"os.Open"}, "Plain": {"syscall.ForkExec", "os.WriteFile"}},
+	"process/sever.go":    {"Sever": {"os.ReadDir", "os.Readlink"}},
+	"process/stacks.go":   {"*": {"os.Open"}},
+	"process/tree.go":     {"ReadAll": {"os.Open"}, "Marked": {"os.Open"}, "Childless": {"os.ReadDir", "os.ReadFile"}},
+	"setup/errand.go":     {"sendAs": {"os.OpenFile"}, "startChore": {"syscall.ForkExec", "inside.Start"}},
+	"setup/helper.go":     {"startHelper": {"os.OpenFile", "inside.Start"}},
 	// A folder that the steward reads.
-	"folder.go": {"watcher": {"watch.New"}},
+	"keeper/folder.go": {"Watcher": {"watch.New"}},
 }
 
 // TestRootTouchesNothingOfTenants: a new call that reaches a file by its path is refused unless it stands above.

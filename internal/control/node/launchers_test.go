@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 
@@ -23,8 +22,8 @@ func TestLaunchersOfOtherVersions(t *testing.T) {
 	found := true
 	c := New(Config{
 		Store: s, Clock: clock.Real, IDs: id.Default, Log: slog.New(slog.DiscardHandler), Version: "v2",
-		Inventory: func(context.Context) ([]api.Node, error) {
-			return []api.Node{{Meta: api.Meta{Name: "a"}, Spec: api.NodeSpec{Number: 1}}, {Meta: api.Meta{Name: "b"}, Spec: api.NodeSpec{Number: 2}}}, nil
+		Nodes: func() ([]api.Node, bool) {
+			return []api.Node{{Meta: api.Meta{Name: "a"}, Spec: api.NodeSpec{Number: 1}}, {Meta: api.Meta{Name: "b"}, Spec: api.NodeSpec{Number: 2}}}, true
 		},
 		Launchers: func() ([]engine.Observation, bool) { return all, found },
 	})

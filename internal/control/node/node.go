@@ -7,7 +7,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -31,9 +30,9 @@ type Config struct {
 	Log   *slog.Logger
 	// Zones are created when absent.
 	Zones []api.Zone
-	// Inventory is what the engines see now.
-	Inventory func(ctx context.Context) ([]api.Node, error)
-	Every     time.Duration // 30 s when 0
+	// Nodes are those that the engines report; whole is false while not all of them are known. Say Look when they change.
+	Nodes func() (list []api.Node, whole bool)
+	Every time.Duration // 30 s when 0
 	// Version is this server's; Launchers are all that the engine knows, false: it has not found all yet.
 	// Without Launchers nothing is said of them.
 	Version   string
@@ -103,11 +102,8 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 
 // Sync writes what differs, in batches. Not for concurrent use.
 func (c *Controller) Sync(ctx context.Context, epoch store.Epoch) error {
-	seen, err := c.cfg.Inventory(ctx)
-	if err != nil {
-		return fmt.Errorf("inventory: %w", err)
-	}
-	nodes, err := c.nodeOps(ctx, seen)
+	seen, whole := c.cfg.Nodes()
+	nodes, err := c.nodeOps(ctx, seen, whole)
 	if err != nil {
 		return err
 	}
@@ -129,7 +125,7 @@ func (c *Controller) Sync(ctx context.Context, epoch store.Epoch) error {
 	return nil
 }
 
-func (c *Controller) nodeOps(ctx context.Context, seen []api.Node) ([]store.Op, error) {
+func (c *Controller) nodeOps(ctx context.Context, seen []api.Node, whole bool) ([]store.Op, error) {
 	snap, err := c.cfg.Store.List(ctx, api.KindNode, "", c.wrote)
 	if err != nil {
 		return nil, err
@@ -163,6 +159,9 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node) ([]store.Op, 
 			n.Status.Launchers = old.Status.Launchers
 		}
 		ops = c.change(ops, old, n.Spec, n.Status)
+	}
+	if !whole {
+		return ops, nil // who is missing may be reported yet
 	}
 	for _, gone := range have {
 		status := gone.Status

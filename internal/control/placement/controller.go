@@ -441,7 +441,20 @@ func (c *Controller) Why(taskID string) (sched.Explanation, bool) {
 	if why, ok := c.m.guests.why(taskID); ok {
 		return why, true
 	}
-	return sched.Explain(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID)
+	top := api.HighestPriority
+	if t, ok := c.m.tasks[taskID]; ok {
+		top = topPriority(c.cfg.Store, t.Meta.Project)
+	}
+	return sched.Explain(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, taskID, top)
+}
+
+// topPriority is the highest that work of a project may be advised to have: more would be refused.
+func topPriority(s store.Reader, project string) int {
+	o, err := s.Get(context.Background(), api.Key{Kind: api.KindProject, Name: project}, 0) // from memory
+	if err != nil {
+		return api.HighestPriority
+	}
+	return o.(*api.Project).TopPriority(api.KindTrainingTask)
 }
 
 // Capacities says what there is of each device type; ok is false when this server does not lead.
@@ -452,14 +465,4 @@ func (c *Controller) Capacities() (out []sched.Capacity, ok bool) {
 		return nil, false
 	}
 	return sched.Capacities(c.m.cluster), true
-}
-
-// Waiting counts who waits in a queue; ok is false when this server does not lead.
-func (c *Controller) Waiting(queue string) (int, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.m == nil {
-		return 0, false
-	}
-	return c.m.queues.Waiting(queue), true
 }

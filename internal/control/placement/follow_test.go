@@ -154,7 +154,7 @@ func TestANameTakenAgain(t *testing.T) {
 	c := leadOn(t, s, s.Store, zones, nodes(1))
 	waits := func(n int) func() bool {
 		return func() bool {
-			got, ok := c.Waiting("q")
+			got, ok := waiting(c, "q")
 			return ok && got == n
 		}
 	}

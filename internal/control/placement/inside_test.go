@@ -80,7 +80,7 @@ func TestInside(t *testing.T) {
 		len(p.Roles) != 1 || p.Roles[0].Slots[0] != (api.Slot{Node: 2, Devices: 3}) || p.Roles[0].Slots[1] != (api.Slot{Node: 1, Devices: 3}) {
 		t.Errorf("%+v", p)
 	}
-	if n, ok := c.Waiting("q"); !ok || n != 0 {
+	if n, ok := waiting(c, "q"); !ok || n != 0 {
 		t.Errorf("the planner knows of %d guests", n)
 	}
 	waits(last, "EnvironmentInUse", "first")

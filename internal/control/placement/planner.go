@@ -74,6 +74,3 @@ func (p *Planner) Requeue(t api.Work) {
 	p.m.stop(t.GetMeta().ID, false)
 	p.m.setTask(t)
 }
-
-// Waiting counts the tasks that wait.
-func (p *Planner) Waiting() int { return p.m.queues.Len() }

@@ -156,7 +156,7 @@ func (c *Controller) paused(w *sched.Workload) (sched.Explanation, bool) {
 	if c.m == nil {
 		return sched.Explanation{}, false
 	}
-	why := sched.ExplainNew(c.m.cluster, c.m.queues, w)
+	why := sched.ExplainNew(c.m.cluster, c.m.queues, w, api.HighestPriority)
 	return why, why.Reason == sched.ReasonQueuePaused
 }
 

@@ -49,7 +49,7 @@ func leadOn(t testing.TB, own store.ReadWriter, s *store.Store, zones []api.Zone
 	t.Helper()
 	syncer := node.New(node.Config{
 		Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet, Zones: zones,
-		Inventory: func(context.Context) ([]api.Node, error) { return nodes, nil },
+		Nodes: func() ([]api.Node, bool) { return nodes, true },
 	})
 	if err := syncer.Sync(t.Context(), store.Epoch{}); err != nil {
 		t.Fatal(err)

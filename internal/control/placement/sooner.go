@@ -11,7 +11,7 @@ import (
 // waits answers for a gang that does not fit now: why, what it would cost on empty nodes, and what
 // smaller wish would start at once.
 func (p *preview) waits(w *sched.Workload) (api.Preview, error) {
-	why, err := p.c.explain(w)
+	why, err := p.c.explain(w, topPriority(p.c.cfg.Store, p.task.Meta.Project))
 	if err != nil {
 		return api.Preview{}, err
 	}
@@ -53,13 +53,13 @@ func (p *preview) waits(w *sched.Workload) (api.Preview, error) {
 	return out, nil
 }
 
-func (c *Controller) explain(w *sched.Workload) (sched.Explanation, error) {
+func (c *Controller) explain(w *sched.Workload, top int) (sched.Explanation, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.m == nil {
 		return sched.Explanation{}, errNotLeading
 	}
-	return sched.ExplainNew(c.m.cluster, c.m.queues, w), nil
+	return sched.ExplainNew(c.m.cluster, c.m.queues, w, top), nil
 }
 
 // fewer finds the largest number of replicas that starts now, by halving: at most 14 dry runs.

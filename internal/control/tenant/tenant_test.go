@@ -8,8 +8,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/engine/localengine"
+	"github.com/fermi-cluster/fermi/internal/engine/hostengine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/store/storetest"
@@ -33,11 +32,10 @@ func newWorld(t *testing.T) *world {
 func (w *world) register(machine string) *Register {
 	w.t.Helper()
 	dir := filepath.Join(w.dir, machine)
-	e, err := localengine.New(localengine.Config{Dir: dir, Exe: "/bin/true", Endpoints: dir + "/x", Mint: func(engine.Name) string { return "" }})
-	if err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	return New(Config{Store: w.store, First: first, Last: last, Burn: e.BurnUID})
+	return New(Config{Store: w.store, First: first, Last: last, Burn: hostengine.UIDs{Dir: dir}.Burn})
 }
 
 func (w *world) project(name string) {
@@ -161,13 +159,13 @@ func TestUIDsFromTheBook(t *testing.T) {
 		if _, err := w.store.Commit(t.Context(), store.Txn{Ops: []store.Op{store.Create(old)}}); err != nil {
 			t.Fatal(err)
 		}
-		book := localengine.UIDBook{Dir: filepath.Join(dir, "book"), Data: filepath.Join(dir, instance)}
+		book := hostengine.UIDBook{Dir: filepath.Join(dir, "book"), Data: filepath.Join(dir, instance)}
 		r := New(Config{Store: w.store, Take: book.Take})
 		for i := range 3 {
 			name := fmt.Sprintf("p%d", i)
 			w.project(name)
 			uid, err := r.UID(t.Context(), name, store.Epoch{})
-			if err != nil || uid%localengine.UIDsEach != 0 || seen[uid] != "" {
+			if err != nil || uid%hostengine.UIDsEach != 0 || seen[uid] != "" {
 				t.Errorf("%s of %s: %d, which is %q's, %v", name, instance, uid, seen[uid], err)
 			}
 			seen[uid] = instance

@@ -314,7 +314,7 @@ func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engin
 				m.usable = n.Status.Ready && !m.closed
 			}
 			if ob, ok := known[m.name]; ok {
-				m.state, m.started, m.exit = ob.State, ob.Started, ob.Exit
+				m.state, m.exit, m.observed = ob.State, ob.Exit, ob
 				delete(known, m.name)
 			}
 			m.attached = c.cfg.Hub.Attached(m.name)

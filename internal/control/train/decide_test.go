@@ -33,10 +33,14 @@ func placed() *api.Placement {
 	return &api.Placement{Meta: api.Meta{Name: "t", Project: "p"}, Spec: api.PlacementSpec{TaskID: "task-1", Attempt: 1}}
 }
 
+// loopback is where the engine says that members are reached.
+const loopback = "127.0.0.1"
+
 func at(i, attempt int, state engine.State, attached bool, exit *engine.Exit) member {
 	m := member{
 		name: engine.NameOf("task-1", "worker", i, attempt), role: "worker", index: i, node: fmt.Sprintf("n%d", i),
-		state: state, attached: attached, started: now, exit: exit, ranks: 1, first: i,
+		state: state, attached: attached, exit: exit, ranks: 1, first: i,
+		observed: engine.Observation{Started: now, Address: loopback, LauncherAddress: loopback},
 	}
 	if attached {
 		m.said.Port = 4000 + i

@@ -17,18 +17,19 @@ import (
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
-// loopback is where launchers of this machine reach each other, and where ranks without an address of their
-// own do.
-const loopback = "127.0.0.1"
-
-// host is where a member's ranks are reached. A launcher of an earlier version says nothing.
-func (m *member) host() string { return cmp.Or(m.said.Address, loopback) }
+// host is where a member's ranks are reached: what its launcher says, or the engine where it says nothing.
+func (m *member) host() string { return cmp.Or(m.said.Address, m.observed.Address) }
 
 // at is a port there.
 func (m *member) at(port int) string { return net.JoinHostPort(m.host(), strconv.Itoa(port)) }
 
-// addressTable is the addresses of all members in rank order, for a framework that names them; none where all are
-// on the loopback.
+// peerAt is where other launchers reach its launcher.
+func (m *member) peerAt() string {
+	return net.JoinHostPort(m.observed.LauncherAddress, strconv.Itoa(m.said.PeerPort))
+}
+
+// addressTable is the addresses of all members in rank order, for a framework that names them; none where no
+// launcher has one of its own: they are all on one machine then.
 func (s *seen) addressTable() (out []string) {
 	all := s.all()
 	if !recipe.Needed(&s.task.Spec) || !slices.ContainsFunc(all.members, func(m member) bool { return m.said.Address != "" }) {

@@ -26,7 +26,7 @@ func TestPace(t *testing.T) {
 func TestBill(t *testing.T) {
 	one := func(change func(*member)) uint64 {
 		m := at(0, 1, engine.StateRunning, true, nil)
-		m.started = now
+		m.observed.Started = now
 		change(&m)
 		return billOf([]member{m}, nil)
 	}
@@ -35,7 +35,7 @@ func TestBill(t *testing.T) {
 		t.Error("a generation is billed")
 	}
 	for what, other := range map[string]uint64{
-		"start":   one(func(m *member) { m.started = now.Add(1) }),
+		"start":   one(func(m *member) { m.observed.Started = now.Add(1) }),
 		"end":     one(func(m *member) { m.exit = &engine.Exit{At: now} }),
 		"replica": one(func(m *member) { m.name += "0" }),
 		"other":   billOf(nil, []engine.Observation{{Name: "x"}}),

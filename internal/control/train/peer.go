@@ -1,9 +1,7 @@
 package train
 
 import (
-	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -78,7 +76,7 @@ func (s *seen) where(step int64, first, ranks int) (list []link.Source) {
 		for _, c := range m.said.Copies {
 			low, high := max(first, c.First), min(first+ranks, c.First+c.Ranks)
 			if low < high && slices.Contains(c.Steps, step) {
-				list = append(list, link.Source{First: low, Ranks: high - low, Address: net.JoinHostPort(loopback, strconv.Itoa(m.said.PeerPort))})
+				list = append(list, link.Source{First: low, Ranks: high - low, Address: m.peerAt()})
 			}
 		}
 	}
@@ -243,10 +241,10 @@ func (s *seen) introduce(i int, g *link.Generation) {
 		return
 	}
 	if k := s.peerOf(i); k >= 0 && s.members[k].said.PeerPort > 0 {
-		g.Peer = net.JoinHostPort(loopback, strconv.Itoa(s.members[k].said.PeerPort))
+		g.Peer = s.members[k].peerAt()
 	}
 	if m := &s.members[i]; g.Restore > 0 && g.Origin == nil {
-		own := net.JoinHostPort(loopback, strconv.Itoa(m.said.PeerPort))
+		own := m.peerAt()
 		list := slices.DeleteFunc(s.where(g.Restore, m.first, m.ranks), func(c link.Source) bool { return c.Address == own })
 		g.Sources = list[:min(len(list), link.MaxCopies)]
 	}

@@ -82,8 +82,8 @@ type member struct {
 	attached  bool
 	said      link.Ranks   // the newest by its launcher; zero: nothing
 	state     engine.State // "": the engine does not know it
-	started   time.Time
 	exit      *engine.Exit
+	observed  engine.Observation // by the engine, with state and exit; zero: it does not know it
 }
 
 func (m *member) ended() bool { return m.state == engine.StateExited || m.state == engine.StateDone }
@@ -112,7 +112,7 @@ func (s *seen) zones() []string {
 func (s *seen) started() *time.Time {
 	var first *time.Time
 	for i := range s.members {
-		if at := &s.members[i].started; !at.IsZero() && (first == nil || at.Before(*first)) {
+		if at := &s.members[i].observed.Started; !at.IsZero() && (first == nil || at.Before(*first)) {
 			first = at
 		}
 	}

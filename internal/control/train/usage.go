@@ -72,7 +72,7 @@ func billOf(all []member, others []engine.Observation) uint64 {
 		h.Write(times[:])
 	}
 	for i := range all {
-		add(all[i].name, all[i].started, all[i].exit)
+		add(all[i].name, all[i].observed.Started, all[i].exit)
 	}
 	for _, o := range others {
 		add(o.Name, o.Started, o.Exit)
@@ -98,7 +98,7 @@ func (c *Controller) writeRun(ctx context.Context, s seen, p plan) error {
 
 // usageRow is a member's row; ok is false while it has neither started nor ended.
 func (c *Controller) usageRow(task *api.TrainingTask, m *member) (history.UsageRow, bool) {
-	if m.started.IsZero() && m.exit == nil {
+	if m.observed.Started.IsZero() && m.exit == nil {
 		return history.UsageRow{}, false
 	}
 	r := c.replica(m, task)
@@ -108,7 +108,7 @@ func (c *Controller) usageRow(task *api.TrainingTask, m *member) (history.UsageR
 	row := history.UsageRow{
 		Replica: string(m.name), TaskID: r.TaskID, Project: r.Project, Owner: r.Owner, Zone: r.Zone, Node: r.Node,
 		Devices: len(r.Devices), Type: r.Resources.Accelerators.Type, CPU: r.Resources.CPU, Memory: r.Resources.Memory,
-		Thousandths: int64(len(r.Devices)) * r.Resources.Accelerators.Share.Of(), Spot: task.Spec.Preemptible, Start: m.started,
+		Thousandths: int64(len(r.Devices)) * r.Resources.Accelerators.Share.Of(), Spot: task.Spec.Preemptible, Start: m.observed.Started,
 	}
 	if len(r.Devices) > 0 {
 		row.Type = r.Devices[0].Type

@@ -1,7 +1,7 @@
 // Package cgroup keeps the processes of one replica together: it finds them all, measures them,
 // limits them and kills them, by whatever the kernel of this machine permits.
 //
-// Place: layer 3, beside the local engine; the engine makes a group for each replica, the launcher
+// Place: layer 3, beside the host engine; the engine makes a group for each replica, the launcher
 // loads it from the replica's folder to measure and to kill.
 // Promise: Detect says in words why limits are not enforced when they are not; a process started
 // with Group.Start is a member when Start returns; nothing is removed or killed outside

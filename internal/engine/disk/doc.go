@@ -1,6 +1,6 @@
 // Package disk counts what a replica keeps on its node's disk, and says when that is more than it may.
 //
-// Place: layer 3, beside the local engine; the launcher watches the folder of its replica.
+// Place: layer 3, beside the host engine; the launcher watches the folder of its replica.
 // Promise: what is counted is what takes room (blocks, each file once, also files that were deleted and
 // are still open); no link is followed, no file is opened, no other file system is entered; a folder of
 // any size costs a bounded part of one core.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/test/foreign"
 )
 
 // open is an instance of its own, which leaves nothing behind.
@@ -81,18 +82,7 @@ func listen(t *testing.T, s *Space, at string) string {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Close()
-		}
-	}()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return foreign.HangUp(t, l)
 }
 
 func reach(s *Space, host, port string) error {

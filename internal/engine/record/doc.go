@@ -1,5 +1,5 @@
 // Package record is a replica's folder on one machine: what is written there, in which order, and
-// how it is read back after any crash. The local engine and the launcher meet only here.
+// how it is read back after any crash. The host engine and the launcher meet only here.
 //
 // Place: layer 3, beside the engine port. Promise: a record is written whole (temporary file,
 // fsync, rename, fsync of the folder) or not at all; the launcher holds Lock for life; records

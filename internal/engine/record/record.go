@@ -98,10 +98,18 @@ type Link struct {
 	Images string `json:"images,omitempty"`
 	// ImageUID is the uid that keeps them: nobody's, and no project's.
 	ImageUID int `json:"imageUid,omitempty"`
+	// ImageMost is how many bytes of them the replica's project may have here; 0: no limit.
+	ImageMost int64 `json:"imageMost,omitempty"`
 	// Folders are those of the machine that the replica's project was granted.
 	Folders []api.NamedFolder `json:"folders,omitempty"`
 	// Network is the replica's own; zero: it is on the machine's.
 	Network Network `json:"network,omitzero"`
+}
+
+// Spec is what a launcher must know that has no folder with the records.
+type Spec struct {
+	Replica engine.Replica `json:"replica"`
+	Link    Link           `json:"link"`
 }
 
 // Network is the place of a replica in the network of its project on this machine.

@@ -66,12 +66,7 @@ func (s *Store) ListAudit(ctx context.Context, q history.AuditQuery) ([]history.
 
 // AuditHead is the newest entry of the chain.
 func (s *Store) AuditHead(ctx context.Context) (api.AuditHead, error) {
-	heads, err := read(ctx, s, `SELECT number, hash, anchor_rows, anchor_hash, anchor_time FROM audit_head`, nil, func(r pgx.Rows) (h api.AuditHead, err error) {
-		var at int64
-		err = r.Scan(&h.Number, &h.Hash, &h.Anchor.Rows, &h.Anchor.Hash, &at)
-		h.Anchor.Time = fromNanos(at)
-		return h, err
-	})
+	heads, err := read(ctx, s, history.AuditHeadQuery, nil, func(r pgx.Rows) (api.AuditHead, error) { return history.AuditHeadRow(r.Scan, fromNanos) })
 	if err != nil || len(heads) == 0 {
 		return api.AuditHead{}, err
 	}
@@ -94,15 +89,8 @@ func anchor(ctx context.Context, tx pgx.Tx, clk clock.Clock) error {
 		return err
 	}
 	defer rows.Close()
-	hash, n := api.NoAuditHash, 0
-	for ; rows.Next(); n++ {
-		e, err := history.AuditRow(rows.Scan, fromNanos)
-		if err != nil {
-			return err
-		}
-		hash = api.RollAudit(hash, &e)
-	}
-	if err := rows.Err(); err != nil {
+	hash, n, err := history.RollAudit(rows, fromNanos)
+	if err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO audit_head (id, number, hash, anchor_rows, anchor_hash, anchor_time) VALUES (1, 0, $1, $2, $3, $4)`,

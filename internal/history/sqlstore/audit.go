@@ -56,10 +56,8 @@ func (s *Store) ListAudit(ctx context.Context, q history.AuditQuery) ([]history.
 
 // AuditHead is the newest entry of the chain.
 func (s *Store) AuditHead(ctx context.Context) (h api.AuditHead, err error) {
-	err = s.query(ctx, `SELECT number, hash, anchor_rows, anchor_hash, anchor_time FROM audit_head`, nil, func(r *sql.Rows) error {
-		var at int64
-		err := r.Scan(&h.Number, &h.Hash, &h.Anchor.Rows, &h.Anchor.Hash, &at)
-		h.Anchor.Time = fromNanos(at)
+	err = s.query(ctx, history.AuditHeadQuery, nil, func(r *sql.Rows) (err error) {
+		h, err = history.AuditHeadRow(r.Scan, fromNanos)
 		return err
 	})
 	return h, err
@@ -82,15 +80,8 @@ func anchor(ctx context.Context, conn *sql.Conn, clk clock.Clock) (err error) {
 		return err
 	}
 	defer rows.Close()
-	hash, n := api.NoAuditHash, 0
-	for ; rows.Next(); n++ {
-		e, err := history.AuditRow(rows.Scan, fromNanos)
-		if err != nil {
-			return err
-		}
-		hash = api.RollAudit(hash, &e)
-	}
-	if err := rows.Err(); err != nil {
+	hash, n, err := history.RollAudit(rows, fromNanos)
+	if err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, bind(`INSERT INTO audit_head (id, number, hash, anchor_rows, anchor_hash, anchor_time) VALUES (1, 0, ?, ?, ?, ?)`),

@@ -29,6 +29,8 @@ type Account struct{ Server, Username, Password string }
 type Keep struct {
 	Dir, Reference string
 	Owner          int
+	Project        string
+	Most           int64 // bytes of images that the project may have here; 0: no limit
 	Known          bool
 }
 
@@ -175,7 +177,7 @@ func (k *Keep) bring(ctx context.Context, socket *os.File, out io.Writer) Result
 	var told time.Time
 	words := json.NewEncoder(out)
 	image, err := rootfs.Bring(ctx, k.Dir, rootfs.Want{
-		Reference: k.Reference, Registry: &asked{&http.Client{Transport: transport}}, Owner: k.Owner, Known: k.Known,
+		Reference: k.Reference, Registry: &asked{&http.Client{Transport: transport}}, Owner: k.Owner, Project: k.Project, Most: k.Most, Known: k.Known,
 		Progress: func(done, total int64) {
 			mu.Lock()
 			defer mu.Unlock()

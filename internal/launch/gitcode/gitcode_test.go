@@ -1,11 +1,6 @@
 package gitcode_test
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -16,10 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
+	"github.com/fermi-cluster/fermi/test/foreign"
 )
 
 // git runs the real program.
@@ -165,96 +159,21 @@ func TestAStrangersSubmoduleReadsNoDisk(t *testing.T) {
 	}
 }
 
-// sshServer speaks real SSH and runs the real git-upload-pack for one key.
-func sshServer(t *testing.T, root string, client ssh.PublicKey) (addr, knownHosts string) {
+// sshServer gives the repositories of a folder over SSH.
+func sshServer(t *testing.T, root string) foreign.GitServer {
 	t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		if string(key.Marshal()) == string(client.Marshal()) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("unknown key")
-	}}
-	cfg.AddHostKey(host)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serveSSH(c, cfg, root)
-		}
-	}()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return l.Addr().String(), fmt.Sprintf("[127.0.0.1]:%s %s", port, ssh.MarshalAuthorizedKey(host.PublicKey()))
-}
-
-func serveSSH(c net.Conn, cfg *ssh.ServerConfig, root string) {
-	conn, channels, requests, err := ssh.NewServerConn(c, cfg)
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	go ssh.DiscardRequests(requests)
-	for next := range channels {
-		ch, reqs, err := next.Accept()
-		if err != nil {
-			return
-		}
-		for req := range reqs {
-			if req.Type != "exec" {
-				_ = req.Reply(req.Type == "env", nil)
-				continue
-			}
-			_ = req.Reply(true, nil)
-			line := string(req.Payload[4:])
-			repo := strings.Trim(strings.TrimPrefix(line, "git-upload-pack "), "'")
-			cmd := exec.Command("git-upload-pack", filepath.Join(root, filepath.Base(repo)))
-			in, _ := cmd.StdinPipe()
-			cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
-			code := byte(0)
-			if cmd.Start() == nil {
-				go func() { _, _ = io.Copy(in, ch); in.Close() }()
-				if cmd.Wait() != nil {
-					code = 1
-				}
-			}
-			_, _ = ch.SendRequest("exit-status", false, []byte{0, 0, 0, code})
-			ch.Close()
-		}
-	}
+	return foreign.Git(t, l, root)
 }
 
 func TestOverSSH(t *testing.T) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ssh.NewPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := makeRepos(t, "https://nowhere.invalid")
-	addr, hosts := sshServer(t, r.root, key)
-	_, otherHosts := sshServer(t, r.root, key)
-	secret := map[string]string{gitcode.KeyPrivateKey: string(pem.EncodeToMemory(block)), gitcode.KeyKnownHosts: hosts}
-	url := "ssh://git@" + addr + "/main.git"
+	server, other := sshServer(t, r.root), sshServer(t, r.root)
+	secret := map[string]string{gitcode.KeyPrivateKey: server.PrivateKey, gitcode.KeyKnownHosts: server.KnownHosts}
+	url := server.URL + "/main.git"
 	tmp := t.TempDir()
 	dir := t.TempDir()
 	if _, err := gitcode.Clone(t.Context(), gitcode.Source{URL: url, Revision: "v1", Secret: secret}, dir, tmp); err != nil {
@@ -268,8 +187,8 @@ func TestOverSSH(t *testing.T) {
 	}
 	for name, bad := range map[string]map[string]string{
 		"NoCredentials": {gitcode.KeyPrivateKey: secret[gitcode.KeyPrivateKey]},
-		"BadPrivateKey": {gitcode.KeyPrivateKey: "no key", gitcode.KeyKnownHosts: hosts},
-		"UnknownHost":   {gitcode.KeyPrivateKey: secret[gitcode.KeyPrivateKey], gitcode.KeyKnownHosts: otherHosts},
+		"BadPrivateKey": {gitcode.KeyPrivateKey: "no key", gitcode.KeyKnownHosts: server.KnownHosts},
+		"UnknownHost":   {gitcode.KeyPrivateKey: secret[gitcode.KeyPrivateKey], gitcode.KeyKnownHosts: other.KnownHosts},
 	} {
 		if _, err := gitcode.Clone(t.Context(), gitcode.Source{URL: url, Secret: bad}, t.TempDir(), t.TempDir()); fault.ReasonOf(err) != name {
 			t.Errorf("want %s, got %v", name, err)

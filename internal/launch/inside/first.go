@@ -30,28 +30,35 @@ func first() int {
 	syscall.CloseOnExec(fdOrder)
 	syscall.CloseOnExec(fdReport)
 	tell := json.NewEncoder(os.NewFile(fdReport, "reports"))
-	var o order
-	if err := json.NewDecoder(io.LimitReader(os.NewFile(fdOrder, "order"), maxOrder)).Decode(&o); err != nil {
+	files, err := receiveFiles(fdOrder)
+	if err != nil {
 		return 1 // the launcher has died, or never meant us
 	}
+	var o order
+	if err := json.NewDecoder(io.LimitReader(os.NewFile(fdOrder, "order"), maxOrder)).Decode(&o); err != nil {
+		return 1
+	}
 	_ = syscall.Close(fdOrder)
+	given, err := o.take(files)
+	if err != nil {
+		_, said := fail(StepBuild, "descriptors", err)
+		_ = tell.Encode(said)
+		return 1
+	}
+	// Of this thread: every child is started by it.
 	if o.Net != 0 {
-		// Of this thread: every child is started by it.
-		if _, _, e := syscall.RawSyscall(sysSetns, fdNet, syscall.CLONE_NEWNET, 0); e != 0 {
-			_, said := fail(StepBuild, "network", e)
-			_ = tell.Encode(said)
-			return 1
-		}
-		_ = syscall.Close(fdNet)
+		_, _, e := syscall.RawSyscall(sysSetns, uintptr(given.net), syscall.CLONE_NEWNET, 0)
+		err = nonzero(e)
+		_ = syscall.Close(given.net)
+	} else if o.Alone {
+		err = syscall.Unshare(syscall.CLONE_NEWNET)
 	}
-	for i := range o.Each {
-		if i > 0 {
-			out, err := pipesOf(i)
-			syscall.CloseOnExec(out)
-			syscall.CloseOnExec(err)
-		}
+	if err != nil {
+		_, said := fail(StepBuild, "network", err)
+		_ = tell.Encode(said)
+		return 1
 	}
-	running, said := begin(o)
+	running, said := begin(o, given)
 	if o.Become && said.Step == stepStarted {
 		become(o, tell)
 		return 1
@@ -60,10 +67,8 @@ func first() int {
 		return 1
 	}
 	_ = syscall.Close(0) // the commands' alone
-	for i := range o.Each {
-		out, err := pipesOf(i)
-		_ = syscall.Close(out)
-		_ = syscall.Close(err)
+	for _, fd := range given.outputs {
+		_ = syscall.Close(fd)
 	}
 	for {
 		var ws syscall.WaitStatus
@@ -85,12 +90,44 @@ func first() int {
 	}
 }
 
-// pipesOf are the descriptors of process i.
-func pipesOf(i int) (out, err int) {
-	if i == 0 {
-		return 1, 2
+// handed are the descriptors that came with an order.
+type handed struct {
+	outputs   []int // two of each process
+	net, door int
+}
+
+// take puts the standard files of the first process where programs look for them.
+func (o *order) take(files []int) (h handed, err error) {
+	n := 1 + 2*o.Outputs
+	want := n
+	if o.Net != 0 {
+		want++
 	}
-	return fdMore + 2*(i-1), fdMore + 2*(i-1) + 1
+	if o.HasDoor {
+		want++
+	}
+	if o.Outputs < 1 || len(files) != want {
+		return h, syscall.EBADF
+	}
+	h.outputs, h.door = files[1:n], files[want-1]
+	if o.Net != 0 {
+		h.net = files[n]
+	}
+	for to, from := range files[:3] {
+		if err := syscall.Dup3(from, to, 0); err != nil {
+			return h, err
+		}
+		_ = syscall.Close(from)
+	}
+	h.outputs[0], h.outputs[1] = 1, 2
+	return h, nil
+}
+
+func nonzero(e syscall.Errno) error {
+	if e != 0 {
+		return e
+	}
+	return nil
 }
 
 func fail(step, file string, err error) (map[int]int, report) {
@@ -119,7 +156,7 @@ func become(o order, tell *json.Encoder) {
 
 // begin builds the wall and starts the processes: pid → place. None: one did not start, and with us
 // all end; or it was only a probe.
-func begin(o order) (running map[int]int, said report) {
+func begin(o order, given handed) (running map[int]int, said report) {
 	if err := o.build(); err != nil {
 		var s *stepError
 		if errors.As(err, &s) {
@@ -140,17 +177,17 @@ func begin(o order) (running map[int]int, said report) {
 	case o.Become:
 		return nil, report{Step: stepStarted, Missing: missing}
 	}
-	if err := o.enter(); err != nil {
+	if err := o.enter(given.door); err != nil {
 		return fail(StepBuild, "cgroup", err)
 	}
 	running = map[int]int{}
 	for i, own := range o.Each {
-		out, errs := pipesOf(i)
+		out, errs := given.outputs[2*i], given.outputs[2*i+1]
 		pid, err := syscall.ForkExec(o.File, Args(o.File, o.Args), &syscall.ProcAttr{
 			Dir: o.Dir, Env: append(slices.Clone(o.Env), own...), Files: []uintptr{0, uintptr(out), uintptr(errs)},
 			Sys: &syscall.SysProcAttr{
 				Setsid: true, Credential: &syscall.Credential{Uid: uint32(o.UID), Gid: uint32(o.GID)},
-				UseCgroupFD: o.DoorFD > 0 && o.Clone, CgroupFD: o.DoorFD,
+				UseCgroupFD: o.HasDoor && o.Clone, CgroupFD: given.door,
 			},
 		})
 		if err != nil {
@@ -164,14 +201,10 @@ func begin(o order) (running map[int]int, said report) {
 
 // enter takes this thread, which forks the command and nothing else, into the command's cgroup: what it forks is born
 // there. Other threads of ours stay outside, so that a command that has used up its processes can't keep us from making one.
-func (o *order) enter() error {
-	if o.DoorFD == 0 {
+func (o *order) enter(door int) error {
+	if !o.HasDoor || o.Clone {
 		return nil
 	}
-	syscall.CloseOnExec(o.DoorFD)
-	if o.Clone {
-		return nil
-	}
-	_, err := syscall.Write(o.DoorFD, []byte("0"))
+	_, err := syscall.Write(door, []byte("0"))
 	return err
 }

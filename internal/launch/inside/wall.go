@@ -67,8 +67,9 @@ type Command struct {
 type order struct {
 	Wall
 	Command
-	Probe  bool
-	DoorFD int // of Door as process 1 has it; 0: there is none
+	Probe   bool
+	Outputs int  // how many pairs of pipes come along
+	HasDoor bool // so does Door
 }
 
 // The steps at which a command may be refused.
@@ -112,29 +113,40 @@ type Tree struct {
 	pipe    *os.File
 }
 
-// Start builds the wall and runs the command behind it, each process with its pipes. The caller reaps
-// Tree.PID. A *Refused is the user's to mend: then none runs.
-func Start(w Wall, c Command, stdin uintptr, out []Pipes) (*Tree, error) {
-	if len(out) == 0 || len(out) != len(c.Each) {
-		return nil, fmt.Errorf("%d processes with %d pairs of pipes", len(c.Each), len(out))
+// Start builds the wall and runs the command behind it, each process with its pipes; one of r, which may be nil, becomes process 1.
+// The caller reaps Tree.PID. A *Refused is the user's to mend: then none runs.
+func Start(r *Ready, w Wall, c Command, stdin uintptr, out []Pipes) (*Tree, error) {
+	if a := r.take(); a != nil {
+		tree, err := a.start(w, c, stdin, out)
+		var no *Refused
+		if err == nil || errors.As(err, &no) {
+			return tree, err
+		} // it was ended while it waited
 	}
-	t, err := spawn(order{Wall: w, Command: c}, stdin, out)
+	a, err := prepare(w.Mark)
 	if err != nil {
 		return nil, err
 	}
+	return a.start(w, c, stdin, out)
+}
+
+// start uses it up.
+func (a *ahead) start(w Wall, c Command, stdin uintptr, out []Pipes) (*Tree, error) {
+	if len(out) == 0 || len(out) != len(c.Each) {
+		a.drop()
+		return nil, fmt.Errorf("%d processes with %d pairs of pipes", len(c.Each), len(out))
+	}
+	t := a.tell(order{Wall: w, Command: c}, stdin, out)
 	r, err := t.next()
 	if err == nil && r.Step == stepStarted {
 		if c.Become {
 			_ = t.pipe.Close()
+		} else {
+			_ = syscall.Close(t.Handle)
 		}
 		return t, nil
 	}
-	_ = t.pipe.Close()
-	if c.Become {
-		_ = syscall.Close(t.Handle)
-	}
-	_ = syscall.Kill(t.PID, syscall.SIGKILL) // our own child, not yet reaped
-	_, _ = syscall.Wait4(t.PID, nil, 0, nil)
+	a.drop()
 	if err != nil {
 		return nil, fmt.Errorf("process 1 ended before it started anything: %w", err)
 	}
@@ -181,62 +193,6 @@ func (r *Refused) Error() string {
 }
 func (r *Refused) Unwrap() error { return r.Errno }
 
-// The descriptors of process 1: the standard files of the first process, then these.
-const (
-	fdOrder  = 3
-	fdReport = 4
-	fdNet    = 5 // the network namespace, where there is one
-	fdMore   = 6 // the pipes of the other processes
-)
-
-// spawn starts process 1 and gives it its order.
-func spawn(o order, stdin uintptr, out []Pipes) (*Tree, error) {
-	orders, give, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer orders.Close()
-	defer give.Close()
-	hear, reports, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer reports.Close()
-	network := o.Net
-	if network == 0 {
-		network = ^uintptr(0) // closed
-	}
-	files := []uintptr{stdin, out[0][0], out[0][1], orders.Fd(), reports.Fd(), network}
-	for _, pipes := range out[1:] {
-		files = append(files, pipes[0], pipes[1])
-	}
-	if o.Door != nil {
-		o.DoorFD = len(files)
-		files = append(files, o.Door.Fd())
-	}
-	sys := &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC}
-	if o.Alone {
-		sys.Cloneflags |= syscall.CLONE_NEWNET
-	}
-	handle := -1
-	if o.Become {
-		sys.PidFD = &handle
-	}
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{argv0}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{"FERMI_REPLICA=" + o.Mark, "GOMAXPROCS=1"}, Files: files, Sys: sys,
-	})
-	if err != nil {
-		_ = hear.Close()
-		return nil, fmt.Errorf("enter new namespaces: %w", err)
-	}
-	_ = orders.Close() // or a process 1 that died would leave us writing for ever
-	limit := &io.LimitedReader{R: hear}
-	t := &Tree{PID: pid, Handle: handle, pipe: hear, limit: limit, reports: json.NewDecoder(limit)}
-	// If this fails it has died; the missing report says so.
-	_ = json.NewEncoder(give).Encode(o)
-	return t, nil
-}
-
 // Probe says whether walls can be built here: err is why not, missing names what this kernel lacks.
 // tmp is any folder, net as in Wall.
 func Probe(uid int, hide []string, tmp string, net uintptr) (missing []string, err error) {
@@ -248,13 +204,13 @@ func Probe(uid int, hide []string, tmp string, net uintptr) (missing []string, e
 		return nil, err
 	}
 	defer null.Close()
-	t, err := spawn(order{Wall: Wall{UID: uid, GID: uid, Hide: hide, Tmp: tmp, VarTmp: tmp, Net: net}, Probe: true}, null.Fd(), []Pipes{{null.Fd(), null.Fd()}})
+	a, err := prepare("")
 	if err != nil {
 		return nil, err
 	}
-	defer t.pipe.Close()
+	defer a.drop()
+	t := a.tell(order{Wall: Wall{UID: uid, GID: uid, Hide: hide, Tmp: tmp, VarTmp: tmp, Net: net}, Probe: true}, null.Fd(), []Pipes{{null.Fd(), null.Fd()}})
 	r, err := t.next()
-	_, _ = syscall.Wait4(t.PID, nil, 0, nil)
 	if err == nil && r.Step != stepStarted {
 		err = &Refused{Step: r.Step, File: r.File, Errno: r.Errno, Text: r.Text}
 	}

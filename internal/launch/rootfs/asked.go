@@ -118,15 +118,14 @@ func believed(ctx context.Context, a Answer, reg Registry, name string) (source,
 	if config.OS != platform.OS || config.Architecture != platform.Architecture {
 		return bad("it is of another platform")
 	}
-	image, err := partial.CompressedToImage(&answered{ctx: ctx, a: a, reg: reg, manifest: manifest})
+	image, err := partial.CompressedToImage(&answered{blob: func(digest string) (io.ReadCloser, error) { return reg.Blob(ctx, digest) }, a: a, manifest: manifest})
 	return source{digest: a.Digest, name: name, image: image}, err
 }
 
-// answered is an image whose parts come from somebody who asks. The context is that of the whole try.
+// answered is an image whose parts come from somebody who asks.
 type answered struct {
-	ctx      context.Context
+	blob     func(digest string) (io.ReadCloser, error) // within the whole try
 	a        Answer
-	reg      Registry
 	manifest *v1.Manifest
 }
 
@@ -156,7 +155,7 @@ func (l *answeredLayer) MediaType() (types.MediaType, error) { return l.d.MediaT
 
 // Compressed is the bytes; their end is an error if they are not what the digest says.
 func (l *answeredLayer) Compressed() (io.ReadCloser, error) {
-	body, err := l.i.reg.Blob(l.i.ctx, l.d.Digest.String())
+	body, err := l.i.blob(l.d.Digest.String())
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@
 //	blobs/HEX        layers that were fetched and not yet laid out
 //	locks/HEX        held shared by who uses the image, alone by who makes or removes it
 //	refs/UID-HEX     what a reference stood for when a project asked for it last
+//	owned/UID-HEX    the bytes that a project is charged for an image, locked while it uses that
 //
 // Files belong to who made them, a uid that is nobody's, and are readable by all: ranks run as their project's uid and see them read-only,
 // so one copy serves every replica of the node.

@@ -37,7 +37,7 @@ const (
 )
 
 // assemble fetches an image and lays it out in its place; its lock is held alone.
-func assemble(ctx context.Context, dir, key string, from source, progress func(done, total int64)) error {
+func assemble(ctx context.Context, dir, key string, from source, progress func(done, total int64), m *meter) (err error) {
 	collect(dir, time.Now())
 	manifest, err := from.image.Manifest()
 	if err != nil {
@@ -51,27 +51,36 @@ func assemble(ctx context.Context, dir, key string, from source, progress func(d
 	if err != nil {
 		return err
 	}
-	said, err := json.Marshal(about{Env: config.Config.Env})
-	if err != nil {
-		return err
-	}
-	if len(layers) > maxLayers || len(said) > maxAbout || config.Config.Env != nil && strings.ContainsRune(strings.Join(config.Config.Env, ""), 0) {
+	defer func() {
+		var final *fault.Error
+		if err == nil || errors.As(err, &final) { // the disk is wanted for other things; whoever else needs a layer fetches it again
+			forget(dir, layers)
+		}
+	}()
+	said := about{Env: config.Config.Env}
+	if size, err := json.Marshal(said); err != nil || len(layers) > maxLayers || len(size) > maxAbout || config.Config.Env != nil && strings.ContainsRune(strings.Join(config.Config.Env, ""), 0) {
 		return unusable(from, errors.New("too many layers, or an environment that no process can have"))
 	}
-	total := int64(0)
-	for _, l := range manifest.Layers {
-		total += l.Size
-	}
-	if err := fetchAll(ctx, dir, layers, total, progress); err != nil {
+	if err := fetchAll(ctx, dir, layers, total(manifest), progress); err != nil {
 		return err
 	}
 	tmp := filepath.Join(dir, dirRoots, ".new-"+key)
 	if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(filepath.Join(tmp, dirRoot), 0o755)); err != nil {
 		return err
 	}
-	err = layOut(ctx, dir, filepath.Join(tmp, dirRoot), from, layers)
+	err = layOut(ctx, dir, filepath.Join(tmp, dirRoot), from, layers, m)
 	if err == nil {
-		err = errors.Join(os.WriteFile(filepath.Join(tmp, fileAbout), said, 0o600), syncTree(tmp))
+		said.Bytes, err = measure(tmp)
+	}
+	if err == nil {
+		err = m.at(said.Bytes)
+	}
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(said)
+	}
+	if err == nil {
+		err = errors.Join(os.WriteFile(filepath.Join(tmp, fileAbout), text, 0o600), syncTree(tmp))
 	}
 	if err == nil {
 		err = errors.Join(os.Rename(tmp, filepath.Join(dir, dirRoots, key)), syncTree(dir))
@@ -79,12 +88,59 @@ func assemble(ctx context.Context, dir, key string, from source, progress func(d
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(tmp))
 	}
-	for _, l := range layers { // the disk is wanted for other things; whoever else needs one fetches it again
+	return nil
+}
+
+// forget removes layers that were fetched.
+func forget(dir string, layers []v1.Layer) {
+	for _, l := range layers {
 		if h, err := l.Digest(); err == nil {
 			_ = os.Remove(filepath.Join(dir, dirBlobs, h.Hex))
 		}
 	}
-	return nil
+}
+
+// total is what the layers of an image have, as they are fetched.
+func total(m *v1.Manifest) (sum int64) {
+	for _, l := range m.Layers {
+		sum += l.Size
+	}
+	return sum
+}
+
+// size is total; 0 where the image would not be fetched.
+func (s *source) size() (int64, error) {
+	if s.image == nil {
+		return 0, nil
+	}
+	m, err := s.image.Manifest()
+	if err != nil {
+		return 0, err
+	}
+	return total(m), nil
+}
+
+// meter raises a charge while an image is laid out.
+type meter struct {
+	most, laid, told int64
+	raise            func(bytes int64) error
+}
+
+// more counts a file.
+func (m *meter) more(n int64) error {
+	if m.laid += n + eachFile; m.most <= 0 || m.laid-m.told < min(chargeStep, m.most/16) {
+		return nil
+	}
+	return m.at(m.laid)
+}
+
+// at is what it takes, if that is more than what was charged.
+func (m *meter) at(bytes int64) error {
+	if bytes <= m.told {
+		return nil
+	}
+	m.told = bytes
+	return m.raise(bytes)
 }
 
 func unusable(from source, err error) error {
@@ -199,13 +255,13 @@ func (r *roomy) need(n int64) error {
 }
 
 // layOut puts the layers one over the other.
-func layOut(ctx context.Context, dir, root string, from source, layers []v1.Layer) error {
+func layOut(ctx context.Context, dir, root string, from source, layers []v1.Layer, m *meter) error {
 	room, entries := &roomy{dir: root}, 0
 	keep := func(h *tar.Header) (bool, error) {
 		if entries++; entries > maxEntries {
 			return false, unusable(from, errors.New("too many files"))
 		}
-		if err := room.need(h.Size); err != nil {
+		if err := errors.Join(room.need(h.Size), m.more(h.Size)); err != nil {
 			return false, err
 		}
 		return tame(h), nil

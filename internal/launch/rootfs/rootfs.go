@@ -27,8 +27,10 @@ type Want struct {
 	Accounts []api.RegistryCredential
 	// Registry is who is asked; nil: that of the reference, by ourselves.
 	Registry Registry
-	// Owner is the uid of the project that asks.
-	Owner int
+	// Owner is the uid of the project that asks, Project its name, and Most how many bytes of images it may have on this node; 0: no limit.
+	Owner   int
+	Project string
+	Most    int64
 	// Known takes what the reference stood for when this project asked last, without asking again.
 	Known bool
 	// Progress is told how many bytes of all are here; it may be called from several goroutines. nil: nobody listens.
@@ -40,20 +42,36 @@ type Image struct {
 	Root   string // of its file system
 	Digest string // of its manifest for this machine, "sha256:…"
 	Env    []string
+	Bytes  int64 // that it takes on the disk
 	// Remembered: its registry was not reached, and this is what the reference stood for before.
 	Remembered error
 	lock       *os.File
+	charge     *os.File
 }
 
 // Close lets go of it.
-func (i *Image) Close() error { return i.lock.Close() }
+func (i *Image) Close() error {
+	if i.charge == nil {
+		return i.lock.Close()
+	}
+	return errors.Join(i.lock.Close(), i.charge.Close())
+}
 
-// Held holds an image that somebody else, of this uid, brought into dir a moment ago.
-func Held(ctx context.Context, dir, digest string, env []string, uid int) (*Image, error) {
+// Held holds an image that somebody else, of this uid, brought into dir a moment ago for the project that is its owner.
+func Held(ctx context.Context, dir, digest string, env []string, uid, owner int) (_ *Image, err error) {
 	key, err := keyOf(digest)
 	if err != nil {
 		return nil, err
 	}
+	charge, err := (&purse{dir: dir, owner: owner}).hold(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = charge.Close()
+		}
+	}()
 	lock, err := os.OpenFile(filepath.Join(dir, dirLocks, key), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
@@ -68,7 +86,7 @@ func Held(ctx context.Context, dir, digest string, env []string, uid int) (*Imag
 			return nil, errors.Join(fmt.Errorf("%s is not as it was made", folder), err, lock.Close())
 		}
 	}
-	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, Env: env, lock: lock}, nil
+	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, Env: env, lock: lock, charge: charge}, nil
 }
 
 // Give makes the node's folder of images, and what an earlier version left there as another uid, one uid's. Nobody but it and root
@@ -95,7 +113,8 @@ func Give(dir string, uid int) error {
 
 // about is what roots/HEX/image.json says.
 type about struct {
-	Env []string `json:"env"`
+	Env   []string `json:"env"`
+	Bytes int64    `json:"bytes,omitempty"` // 0: an earlier version did not count
 }
 
 const (
@@ -105,6 +124,7 @@ const (
 	dirBlobs  = "blobs"
 	dirLocks  = "locks"
 	dirRefs   = "refs"
+	dirOwned  = "owned"
 
 	lockPause = 100 * time.Millisecond
 )
@@ -119,14 +139,15 @@ func Bring(ctx context.Context, dir string, w Want) (*Image, error) {
 	if w.Registry == nil {
 		w.Registry = &Remote{Reference: w.Reference, Accounts: w.Accounts}
 	}
-	for _, sub := range []string{dirRoots, dirBlobs, dirLocks, dirRefs} {
+	for _, sub := range []string{dirRoots, dirBlobs, dirLocks, dirRefs, dirOwned} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, err
 		}
 	}
+	p := &purse{dir: dir, owner: w.Owner, project: w.Project, most: w.Most}
 	memory := filepath.Join(dir, dirRefs, strconv.Itoa(w.Owner)+"-"+hexOf(ref.Name()))
 	if w.Known {
-		if i, err := recall(ctx, dir, memory); err == nil {
+		if i, err := recall(ctx, p, memory); err == nil {
 			return i, nil
 		}
 	}
@@ -138,14 +159,14 @@ func Bring(ctx context.Context, dir string, w Want) (*Image, error) {
 	if err != nil {
 		var f *fault.Error
 		if !errors.As(err, &f) {
-			if i, no := recall(ctx, dir, memory); no == nil {
+			if i, no := recall(ctx, p, memory); no == nil {
 				i.Remembered = err
 				return i, nil
 			}
 		}
 		return nil, err
 	}
-	i, err := hold(ctx, dir, found, w.Progress)
+	i, err := p.pay(ctx, found, w.Progress)
 	if err != nil {
 		return nil, err
 	}
@@ -157,16 +178,52 @@ func Bring(ctx context.Context, dir string, w Want) (*Image, error) {
 }
 
 // recall holds what a reference stood for, if that is here.
-func recall(ctx context.Context, dir, memory string) (*Image, error) {
+func recall(ctx context.Context, p *purse, memory string) (*Image, error) {
 	digest, err := os.ReadFile(memory)
 	if err != nil {
 		return nil, err
 	}
-	return hold(ctx, dir, source{digest: string(digest)}, nil)
+	return p.pay(ctx, source{digest: string(digest)}, nil)
+}
+
+// pay charges an image and holds it: what it takes here, or, before it is fetched, what its layers have, which grows as it is laid out.
+func (p *purse) pay(ctx context.Context, from source, progress func(done, total int64)) (*Image, error) {
+	key, err := keyOf(from.digest)
+	if err != nil {
+		return nil, err
+	}
+	bytes, err := from.size()
+	if err != nil {
+		return nil, err
+	}
+	place := filepath.Join(p.dir, dirRoots, key)
+	if a, err := readAbout(place); err == nil {
+		bytes = a.Bytes
+	}
+	charge, err := p.claim(ctx, key, bytes)
+	if err != nil {
+		return nil, err
+	}
+	i, err := hold(ctx, p.dir, from, progress, &meter{most: p.most, told: bytes, raise: func(n int64) error { return p.change(ctx, key, charge, n) }})
+	if err == nil && i.Bytes != bytes {
+		if err = p.change(ctx, key, charge, i.Bytes); err != nil {
+			_ = i.Close()
+		}
+	}
+	if err != nil {
+		err = errors.Join(err, charge.Close())
+		var final *fault.Error
+		if errors.As(err, &final) { // otherwise its layers stay, for the next try
+			p.drop(ctx, key)
+		}
+		return nil, err
+	}
+	i.charge = charge
+	return i, nil
 }
 
 // hold takes the image in use; what is not here is fetched from a source that has layers.
-func hold(ctx context.Context, dir string, from source, progress func(done, total int64)) (*Image, error) {
+func hold(ctx context.Context, dir string, from source, progress func(done, total int64), m *meter) (*Image, error) {
 	key, err := keyOf(from.digest)
 	if err != nil {
 		return nil, err
@@ -191,7 +248,7 @@ func hold(ctx context.Context, dir string, from source, progress func(done, tota
 			return nil, errors.Join(err, lock.Close())
 		}
 		if _, err := os.Stat(place); errors.Is(err, fs.ErrNotExist) {
-			if err := assemble(ctx, dir, key, from, progress); err != nil {
+			if err := assemble(ctx, dir, key, from, progress, m); err != nil {
 				return nil, errors.Join(err, lock.Close())
 			}
 		}
@@ -200,17 +257,32 @@ func hold(ctx context.Context, dir string, from source, progress func(done, tota
 
 // opened reads what is in its place, and notes that it is in use.
 func opened(place, digest string, lock *os.File) (*Image, error) {
-	data, err := os.ReadFile(filepath.Join(place, fileAbout))
+	a, err := readAbout(place)
 	if err != nil {
 		return nil, err
 	}
-	var a about
-	if err := json.Unmarshal(data, &a); err != nil {
-		return nil, fmt.Errorf("%s: %w", fileAbout, err)
+	if a.Bytes == 0 {
+		if a.Bytes, err = measure(place); err != nil {
+			return nil, err
+		}
+		if said, err := json.Marshal(a); err == nil {
+			_ = writeWhole(filepath.Join(place, fileAbout), said) // or it is counted again
+		}
 	}
 	now := time.Now()
 	_ = os.Chtimes(place, now, now) // it is only found older than it is
-	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, Env: a.Env, lock: lock}, nil
+	return &Image{Root: filepath.Join(place, dirRoot), Digest: digest, Env: a.Env, Bytes: a.Bytes, lock: lock}, nil
+}
+
+func readAbout(place string) (a about, err error) {
+	data, err := os.ReadFile(filepath.Join(place, fileAbout))
+	if err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return a, fmt.Errorf("%s: %w", fileAbout, err)
+	}
+	return a, nil
 }
 
 // take waits for a lock.

@@ -60,7 +60,7 @@ func Unpack(ctx context.Context, r io.Reader, dir string, limits Limits) (Stats,
 		return Stats{}, err
 	}
 	defer root.Close()
-	plain, closePlain, err := decompress(&ctxReader{ctx, r})
+	plain, closePlain, err := decompress(&ctxReader{ctx.Err, r})
 	if err != nil {
 		return Stats{}, err
 	}
@@ -74,12 +74,12 @@ func Unpack(ctx context.Context, r io.Reader, dir string, limits Limits) (Stats,
 
 // ctxReader ends with the context, so that a long archive can be given up.
 type ctxReader struct {
-	ctx context.Context
-	r   io.Reader
+	over func() error // why nobody wants it any more; nil: it is wanted
+	r    io.Reader
 }
 
 func (c *ctxReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
+	if err := c.over(); err != nil {
 		return 0, err
 	}
 	n, err := c.r.Read(p)

@@ -21,6 +21,42 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type FetchSpecRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FetchSpecRequest) Reset() {
+	*x = FetchSpecRequest{}
+	mi := &file_link_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FetchSpecRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FetchSpecRequest) ProtoMessage() {}
+
+func (x *FetchSpecRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FetchSpecRequest.ProtoReflect.Descriptor instead.
+func (*FetchSpecRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{0}
+}
+
 type FromLauncher struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -41,7 +77,7 @@ type FromLauncher struct {
 
 func (x *FromLauncher) Reset() {
 	*x = FromLauncher{}
-	mi := &file_link_proto_msgTypes[0]
+	mi := &file_link_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -53,7 +89,7 @@ func (x *FromLauncher) String() string {
 func (*FromLauncher) ProtoMessage() {}
 
 func (x *FromLauncher) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[0]
+	mi := &file_link_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -66,7 +102,7 @@ func (x *FromLauncher) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromLauncher.ProtoReflect.Descriptor instead.
 func (*FromLauncher) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{0}
+	return file_link_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *FromLauncher) GetMessage() isFromLauncher_Message {
@@ -233,7 +269,7 @@ type ToLauncher struct {
 
 func (x *ToLauncher) Reset() {
 	*x = ToLauncher{}
-	mi := &file_link_proto_msgTypes[1]
+	mi := &file_link_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -245,7 +281,7 @@ func (x *ToLauncher) String() string {
 func (*ToLauncher) ProtoMessage() {}
 
 func (x *ToLauncher) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[1]
+	mi := &file_link_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -258,7 +294,7 @@ func (x *ToLauncher) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToLauncher.ProtoReflect.Descriptor instead.
 func (*ToLauncher) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{1}
+	return file_link_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ToLauncher) GetMessage() isToLauncher_Message {
@@ -394,7 +430,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_link_proto_msgTypes[2]
+	mi := &file_link_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -406,7 +442,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[2]
+	mi := &file_link_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -419,7 +455,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{2}
+	return file_link_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Hello) GetReplica() string {
@@ -496,7 +532,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_link_proto_msgTypes[3]
+	mi := &file_link_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +544,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[3]
+	mi := &file_link_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +557,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{3}
+	return file_link_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Welcome) GetEpoch() int64 {
@@ -578,7 +614,7 @@ type Go struct {
 
 func (x *Go) Reset() {
 	*x = Go{}
-	mi := &file_link_proto_msgTypes[4]
+	mi := &file_link_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +626,7 @@ func (x *Go) String() string {
 func (*Go) ProtoMessage() {}
 
 func (x *Go) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[4]
+	mi := &file_link_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +639,7 @@ func (x *Go) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Go.ProtoReflect.Descriptor instead.
 func (*Go) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{4}
+	return file_link_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Go) GetEpoch() int64 {
@@ -786,7 +822,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +834,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +847,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Source) GetFirst() int32 {
@@ -847,7 +883,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +895,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +908,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Copy) GetFirst() int32 {
@@ -907,7 +943,7 @@ type Preflight struct {
 
 func (x *Preflight) Reset() {
 	*x = Preflight{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +955,7 @@ func (x *Preflight) String() string {
 func (*Preflight) ProtoMessage() {}
 
 func (x *Preflight) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +968,7 @@ func (x *Preflight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preflight.ProtoReflect.Descriptor instead.
 func (*Preflight) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Preflight) GetRound() string {
@@ -960,7 +996,7 @@ type PreflightTarget struct {
 
 func (x *PreflightTarget) Reset() {
 	*x = PreflightTarget{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1008,7 @@ func (x *PreflightTarget) String() string {
 func (*PreflightTarget) ProtoMessage() {}
 
 func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1021,7 @@ func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightTarget.ProtoReflect.Descriptor instead.
 func (*PreflightTarget) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PreflightTarget) GetName() string {
@@ -1020,7 +1056,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1068,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1081,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeFacts) GetVersions() map[string]string {
@@ -1083,7 +1119,7 @@ type PreflightReport struct {
 
 func (x *PreflightReport) Reset() {
 	*x = PreflightReport{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1131,7 @@ func (x *PreflightReport) String() string {
 func (*PreflightReport) ProtoMessage() {}
 
 func (x *PreflightReport) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1144,7 @@ func (x *PreflightReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightReport.ProtoReflect.Descriptor instead.
 func (*PreflightReport) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PreflightReport) GetRound() string {
@@ -1165,7 +1201,7 @@ type DeviceFault struct {
 
 func (x *DeviceFault) Reset() {
 	*x = DeviceFault{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1213,7 @@ func (x *DeviceFault) String() string {
 func (*DeviceFault) ProtoMessage() {}
 
 func (x *DeviceFault) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1226,7 @@ func (x *DeviceFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceFault.ProtoReflect.Descriptor instead.
 func (*DeviceFault) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeviceFault) GetIndex() int32 {
@@ -1233,7 +1269,7 @@ type PreflightResult struct {
 
 func (x *PreflightResult) Reset() {
 	*x = PreflightResult{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1281,7 @@ func (x *PreflightResult) String() string {
 func (*PreflightResult) ProtoMessage() {}
 
 func (x *PreflightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1294,7 @@ func (x *PreflightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
 func (*PreflightResult) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PreflightResult) GetTarget() *PreflightTarget {
@@ -1302,7 +1338,7 @@ type RoleTable struct {
 
 func (x *RoleTable) Reset() {
 	*x = RoleTable{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1350,7 @@ func (x *RoleTable) String() string {
 func (*RoleTable) ProtoMessage() {}
 
 func (x *RoleTable) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1363,7 @@ func (x *RoleTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
 func (*RoleTable) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RoleTable) GetName() string {
@@ -1404,7 +1440,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1452,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1465,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -1703,7 +1739,7 @@ type Keeping struct {
 
 func (x *Keeping) Reset() {
 	*x = Keeping{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1751,7 @@ func (x *Keeping) String() string {
 func (*Keeping) ProtoMessage() {}
 
 func (x *Keeping) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1764,7 @@ func (x *Keeping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keeping.ProtoReflect.Descriptor instead.
 func (*Keeping) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Keeping) GetEnded() string {
@@ -1763,7 +1799,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1811,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1824,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Want) GetTier() string {
@@ -1818,7 +1854,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1866,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1879,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Denied) GetTier() string {
@@ -1885,7 +1921,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +1933,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +1946,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Origin) GetTaskId() string {
@@ -1942,7 +1978,7 @@ type Persisted struct {
 
 func (x *Persisted) Reset() {
 	*x = Persisted{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +1990,7 @@ func (x *Persisted) String() string {
 func (*Persisted) ProtoMessage() {}
 
 func (x *Persisted) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2003,7 @@ func (x *Persisted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
 func (*Persisted) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Persisted) GetTier() string {
@@ -2024,7 +2060,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2072,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2085,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Persist) GetStep() int64 {
@@ -2085,7 +2121,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2097,7 +2133,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2110,7 +2146,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Committed) GetTier() string {
@@ -2152,7 +2188,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2164,7 +2200,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2177,7 +2213,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -2253,7 +2289,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2301,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2314,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -2348,7 +2384,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2396,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2409,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -2409,7 +2445,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2457,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2470,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -2476,7 +2512,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2524,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2537,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2590,7 +2626,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2638,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2651,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2680,7 +2716,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +2728,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +2741,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Probe) GetId() string {
@@ -2750,7 +2786,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +2798,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +2811,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Probed) GetId() string {
@@ -2830,7 +2866,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +2878,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +2891,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -2924,7 +2960,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +2972,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +2985,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -2981,7 +3017,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3029,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3042,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -3069,7 +3105,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3081,7 +3117,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3094,7 +3130,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -3130,7 +3166,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3142,7 +3178,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3155,7 +3191,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -3184,7 +3220,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3196,7 +3232,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3209,7 +3245,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -3251,7 +3287,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3299,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3312,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -3309,7 +3345,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3357,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3370,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -3357,7 +3393,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3369,7 +3405,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3382,7 +3418,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -3415,7 +3451,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3463,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3476,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -3458,7 +3494,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3470,7 +3506,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3483,7 +3519,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 type FetchManifestRequest struct {
@@ -3495,7 +3531,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3507,7 +3543,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3520,7 +3556,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3541,7 +3577,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3589,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3566,7 +3602,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3599,7 +3635,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3647,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3660,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3647,7 +3683,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3659,7 +3695,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3672,7 +3708,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3727,7 +3763,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3775,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +3788,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3785,7 +3821,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +3833,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +3846,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -3834,7 +3870,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3846,7 +3882,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3859,7 +3895,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -3932,7 +3968,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +3980,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +3993,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -4026,7 +4062,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4074,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4087,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -4077,7 +4113,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4125,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4138,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -4129,7 +4165,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4141,7 +4177,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4154,7 +4190,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Facts) GetReplica() string {
@@ -4226,7 +4262,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4238,7 +4274,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4251,7 +4287,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Order) GetReplica() string {
@@ -4300,7 +4336,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4312,7 +4348,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4325,7 +4361,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Question) GetKind() string {
@@ -4358,7 +4394,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4370,7 +4406,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +4419,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{54}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4402,7 +4438,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4450,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4463,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{55}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4452,7 +4488,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4464,7 +4500,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4477,7 +4513,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{56}
+	return file_link_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TailData) GetReplica() string {
@@ -4520,7 +4556,8 @@ var File_link_proto protoreflect.FileDescriptor
 const file_link_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"link.proto\x12\rfermi.link.v1\"\xbb\x03\n" +
+	"link.proto\x12\rfermi.link.v1\"\x12\n" +
+	"\x10FetchSpecRequest\"\xbb\x03\n" +
 	"\fFromLauncher\x12,\n" +
 	"\x05hello\x18\x01 \x01(\v2\x14.fermi.link.v1.HelloH\x00R\x05hello\x122\n" +
 	"\astarted\x18\x02 \x01(\v2\x16.fermi.link.v1.StartedH\x00R\astarted\x12/\n" +
@@ -4894,9 +4931,10 @@ const file_link_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x18\n" +
 	"\adurable\x18\x04 \x01(\x03R\adurable\x12\x16\n" +
-	"\x06synced\x18\x05 \x01(\bR\x06synced2\x87\x03\n" +
+	"\x06synced\x18\x05 \x01(\bR\x06synced2\xcd\x03\n" +
 	"\x04Link\x12D\n" +
-	"\x06Attach\x12\x1b.fermi.link.v1.FromLauncher\x1a\x19.fermi.link.v1.ToLauncher(\x010\x01\x12J\n" +
+	"\x06Attach\x12\x1b.fermi.link.v1.FromLauncher\x1a\x19.fermi.link.v1.ToLauncher(\x010\x01\x12D\n" +
+	"\tFetchSpec\x12\x1f.fermi.link.v1.FetchSpecRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12J\n" +
 	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12P\n" +
 	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12L\n" +
 	"\rFetchManifest\x12#.fermi.link.v1.FetchManifestRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12M\n" +
@@ -4918,144 +4956,147 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_link_proto_goTypes = []any{
-	(*FromLauncher)(nil),         // 0: fermi.link.v1.FromLauncher
-	(*ToLauncher)(nil),           // 1: fermi.link.v1.ToLauncher
-	(*Hello)(nil),                // 2: fermi.link.v1.Hello
-	(*Welcome)(nil),              // 3: fermi.link.v1.Welcome
-	(*Go)(nil),                   // 4: fermi.link.v1.Go
-	(*Source)(nil),               // 5: fermi.link.v1.Source
-	(*Copy)(nil),                 // 6: fermi.link.v1.Copy
-	(*Preflight)(nil),            // 7: fermi.link.v1.Preflight
-	(*PreflightTarget)(nil),      // 8: fermi.link.v1.PreflightTarget
-	(*NodeFacts)(nil),            // 9: fermi.link.v1.NodeFacts
-	(*PreflightReport)(nil),      // 10: fermi.link.v1.PreflightReport
-	(*DeviceFault)(nil),          // 11: fermi.link.v1.DeviceFault
-	(*PreflightResult)(nil),      // 12: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),            // 13: fermi.link.v1.RoleTable
-	(*Ranks)(nil),                // 14: fermi.link.v1.Ranks
-	(*Keeping)(nil),              // 15: fermi.link.v1.Keeping
-	(*Want)(nil),                 // 16: fermi.link.v1.Want
-	(*Denied)(nil),               // 17: fermi.link.v1.Denied
-	(*Origin)(nil),               // 18: fermi.link.v1.Origin
-	(*Persisted)(nil),            // 19: fermi.link.v1.Persisted
-	(*Persist)(nil),              // 20: fermi.link.v1.Persist
-	(*Committed)(nil),            // 21: fermi.link.v1.Committed
-	(*Pace)(nil),                 // 22: fermi.link.v1.Pace
-	(*Use)(nil),                  // 23: fermi.link.v1.Use
-	(*Saves)(nil),                // 24: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 25: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 26: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 27: fermi.link.v1.RankState
-	(*Probe)(nil),                // 28: fermi.link.v1.Probe
-	(*Probed)(nil),               // 29: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 30: fermi.link.v1.Watermark
-	(*Started)(nil),              // 31: fermi.link.v1.Started
-	(*Exited)(nil),               // 32: fermi.link.v1.Exited
-	(*LogData)(nil),              // 33: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 34: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 35: fermi.link.v1.Usage
-	(*Done)(nil),                 // 36: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 37: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 38: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 39: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 40: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 41: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 42: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 43: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 44: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 45: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 46: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),         // 47: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 48: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 49: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 50: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 51: fermi.link.v1.Facts
-	(*Order)(nil),                // 52: fermi.link.v1.Order
-	(*Question)(nil),             // 53: fermi.link.v1.Question
-	(*Answer)(nil),               // 54: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 55: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 56: fermi.link.v1.TailData
-	nil,                          // 57: fermi.link.v1.NodeFacts.VersionsEntry
-	nil,                          // 58: fermi.link.v1.Persisted.MetricsEntry
+	(*FetchSpecRequest)(nil),     // 0: fermi.link.v1.FetchSpecRequest
+	(*FromLauncher)(nil),         // 1: fermi.link.v1.FromLauncher
+	(*ToLauncher)(nil),           // 2: fermi.link.v1.ToLauncher
+	(*Hello)(nil),                // 3: fermi.link.v1.Hello
+	(*Welcome)(nil),              // 4: fermi.link.v1.Welcome
+	(*Go)(nil),                   // 5: fermi.link.v1.Go
+	(*Source)(nil),               // 6: fermi.link.v1.Source
+	(*Copy)(nil),                 // 7: fermi.link.v1.Copy
+	(*Preflight)(nil),            // 8: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),      // 9: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),            // 10: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),      // 11: fermi.link.v1.PreflightReport
+	(*DeviceFault)(nil),          // 12: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),      // 13: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),            // 14: fermi.link.v1.RoleTable
+	(*Ranks)(nil),                // 15: fermi.link.v1.Ranks
+	(*Keeping)(nil),              // 16: fermi.link.v1.Keeping
+	(*Want)(nil),                 // 17: fermi.link.v1.Want
+	(*Denied)(nil),               // 18: fermi.link.v1.Denied
+	(*Origin)(nil),               // 19: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 20: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 21: fermi.link.v1.Persist
+	(*Committed)(nil),            // 22: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 23: fermi.link.v1.Pace
+	(*Use)(nil),                  // 24: fermi.link.v1.Use
+	(*Saves)(nil),                // 25: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 26: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 27: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 28: fermi.link.v1.RankState
+	(*Probe)(nil),                // 29: fermi.link.v1.Probe
+	(*Probed)(nil),               // 30: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 31: fermi.link.v1.Watermark
+	(*Started)(nil),              // 32: fermi.link.v1.Started
+	(*Exited)(nil),               // 33: fermi.link.v1.Exited
+	(*LogData)(nil),              // 34: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 35: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 36: fermi.link.v1.Usage
+	(*Done)(nil),                 // 37: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 38: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 39: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 40: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 41: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 42: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 43: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 44: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 45: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 46: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 47: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),         // 48: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 49: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 50: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 51: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 52: fermi.link.v1.Facts
+	(*Order)(nil),                // 53: fermi.link.v1.Order
+	(*Question)(nil),             // 54: fermi.link.v1.Question
+	(*Answer)(nil),               // 55: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 56: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 57: fermi.link.v1.TailData
+	nil,                          // 58: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 59: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
-	2,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	31, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	32, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	33, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	35, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	36, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	38, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	14, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	29, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
-	3,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
-	4,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	34, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	37, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	38, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	30, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	28, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
-	13, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
-	7,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
-	5,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
-	18, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
-	8,  // 20: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	57, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	12, // 22: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	11, // 23: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
-	8,  // 24: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	26, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	27, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	9,  // 27: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	10, // 28: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	22, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	23, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	24, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	25, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
-	6,  // 33: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
-	19, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
-	18, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
-	15, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
-	16, // 37: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	58, // 38: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
-	20, // 39: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	21, // 40: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	17, // 41: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	18, // 42: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	45, // 43: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	49, // 44: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	51, // 45: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	38, // 46: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	50, // 47: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	52, // 48: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	38, // 49: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	35, // 50: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	14, // 51: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	29, // 52: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	4,  // 53: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	37, // 54: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	30, // 55: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	28, // 56: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	0,  // 57: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	39, // 58: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	40, // 59: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	41, // 60: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	44, // 61: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	47, // 62: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	53, // 63: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	55, // 64: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	1,  // 65: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	43, // 66: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	42, // 67: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	43, // 68: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	46, // 69: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	48, // 70: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	54, // 71: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	56, // 72: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	65, // [65:73] is the sub-list for method output_type
-	57, // [57:65] is the sub-list for method input_type
+	3,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
+	32, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	33, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	34, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	36, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	37, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	39, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	15, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	30, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	4,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
+	5,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
+	35, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	38, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	39, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	31, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	29, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	14, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	8,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
+	6,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
+	19, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	9,  // 20: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	58, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	13, // 22: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	12, // 23: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	9,  // 24: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	27, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	28, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	10, // 27: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	11, // 28: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	23, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	24, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	25, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	26, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	7,  // 33: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
+	20, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	19, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	16, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
+	17, // 37: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
+	59, // 38: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	21, // 39: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	22, // 40: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	18, // 41: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	19, // 42: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	46, // 43: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	50, // 44: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	52, // 45: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	39, // 46: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	51, // 47: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	53, // 48: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	39, // 49: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	36, // 50: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	15, // 51: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	30, // 52: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	5,  // 53: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	38, // 54: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	31, // 55: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	29, // 56: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	1,  // 57: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	0,  // 58: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
+	40, // 59: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	41, // 60: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	42, // 61: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	45, // 62: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	48, // 63: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	54, // 64: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	56, // 65: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	2,  // 66: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	44, // 67: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
+	44, // 68: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	43, // 69: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	44, // 70: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	47, // 71: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	49, // 72: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	55, // 73: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	57, // 74: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	66, // [66:75] is the sub-list for method output_type
+	57, // [57:66] is the sub-list for method input_type
 	57, // [57:57] is the sub-list for extension type_name
 	57, // [57:57] is the sub-list for extension extendee
 	0,  // [0:57] is the sub-list for field type_name
@@ -5066,7 +5107,7 @@ func file_link_proto_init() {
 	if File_link_proto != nil {
 		return
 	}
-	file_link_proto_msgTypes[0].OneofWrappers = []any{
+	file_link_proto_msgTypes[1].OneofWrappers = []any{
 		(*FromLauncher_Hello)(nil),
 		(*FromLauncher_Started)(nil),
 		(*FromLauncher_Exited)(nil),
@@ -5077,7 +5118,7 @@ func file_link_proto_init() {
 		(*FromLauncher_Ranks)(nil),
 		(*FromLauncher_Probed)(nil),
 	}
-	file_link_proto_msgTypes[1].OneofWrappers = []any{
+	file_link_proto_msgTypes[2].OneofWrappers = []any{
 		(*ToLauncher_Welcome)(nil),
 		(*ToLauncher_Go)(nil),
 		(*ToLauncher_LogAck)(nil),
@@ -5086,16 +5127,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[44].OneofWrappers = []any{
+	file_link_proto_msgTypes[45].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[47].OneofWrappers = []any{
+	file_link_proto_msgTypes[48].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[48].OneofWrappers = []any{
+	file_link_proto_msgTypes[49].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -5106,7 +5147,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Link_Attach_FullMethodName        = "/fermi.link.v1.Link/Attach"
+	Link_FetchSpec_FullMethodName     = "/fermi.link.v1.Link/FetchSpec"
 	Link_FetchArchive_FullMethodName  = "/fermi.link.v1.Link/FetchArchive"
 	Link_FetchSecrets_FullMethodName  = "/fermi.link.v1.Link/FetchSecrets"
 	Link_FetchManifest_FullMethodName = "/fermi.link.v1.Link/FetchManifest"
@@ -35,6 +36,8 @@ const (
 // Metadata "authorization: Bearer <replica token>" and "fermi-replica: <name>" on every call.
 type LinkClient interface {
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromLauncher, ToLauncher], error)
+	// FetchSpec streams what the replica is, for a launcher that has no folder with it.
+	FetchSpec(ctx context.Context, in *FetchSpecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 	// FetchArchive streams the bytes of the replica's code archive.
 	FetchArchive(ctx context.Context, in *FetchArchiveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error)
 	// FetchSecrets streams the values that the replica's role names, and no others.
@@ -66,9 +69,28 @@ func (c *linkClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Link_AttachClient = grpc.BidiStreamingClient[FromLauncher, ToLauncher]
 
+func (c *linkClient) FetchSpec(ctx context.Context, in *FetchSpecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[1], Link_FetchSpec_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FetchSpecRequest, Chunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Link_FetchSpecClient = grpc.ServerStreamingClient[Chunk]
+
 func (c *linkClient) FetchArchive(ctx context.Context, in *FetchArchiveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[1], Link_FetchArchive_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[2], Link_FetchArchive_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +109,7 @@ type Link_FetchArchiveClient = grpc.ServerStreamingClient[Chunk]
 
 func (c *linkClient) FetchSecrets(ctx context.Context, in *FetchSecretsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SecretValue], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[2], Link_FetchSecrets_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[3], Link_FetchSecrets_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +128,7 @@ type Link_FetchSecretsClient = grpc.ServerStreamingClient[SecretValue]
 
 func (c *linkClient) FetchManifest(ctx context.Context, in *FetchManifestRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Chunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[3], Link_FetchManifest_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[4], Link_FetchManifest_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +147,7 @@ type Link_FetchManifestClient = grpc.ServerStreamingClient[Chunk]
 
 func (c *linkClient) PutOutput(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PutOutputRequest, PutOutputReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[4], Link_PutOutput_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Link_ServiceDesc.Streams[5], Link_PutOutput_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +167,8 @@ type Link_PutOutputClient = grpc.ClientStreamingClient[PutOutputRequest, PutOutp
 // Metadata "authorization: Bearer <replica token>" and "fermi-replica: <name>" on every call.
 type LinkServer interface {
 	Attach(grpc.BidiStreamingServer[FromLauncher, ToLauncher]) error
+	// FetchSpec streams what the replica is, for a launcher that has no folder with it.
+	FetchSpec(*FetchSpecRequest, grpc.ServerStreamingServer[Chunk]) error
 	// FetchArchive streams the bytes of the replica's code archive.
 	FetchArchive(*FetchArchiveRequest, grpc.ServerStreamingServer[Chunk]) error
 	// FetchSecrets streams the values that the replica's role names, and no others.
@@ -165,6 +189,9 @@ type UnimplementedLinkServer struct{}
 
 func (UnimplementedLinkServer) Attach(grpc.BidiStreamingServer[FromLauncher, ToLauncher]) error {
 	return status.Errorf(codes.Unimplemented, "method Attach not implemented")
+}
+func (UnimplementedLinkServer) FetchSpec(*FetchSpecRequest, grpc.ServerStreamingServer[Chunk]) error {
+	return status.Errorf(codes.Unimplemented, "method FetchSpec not implemented")
 }
 func (UnimplementedLinkServer) FetchArchive(*FetchArchiveRequest, grpc.ServerStreamingServer[Chunk]) error {
 	return status.Errorf(codes.Unimplemented, "method FetchArchive not implemented")
@@ -205,6 +232,17 @@ func _Link_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Link_AttachServer = grpc.BidiStreamingServer[FromLauncher, ToLauncher]
+
+func _Link_FetchSpec_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FetchSpecRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LinkServer).FetchSpec(m, &grpc.GenericServerStream[FetchSpecRequest, Chunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Link_FetchSpecServer = grpc.ServerStreamingServer[Chunk]
 
 func _Link_FetchArchive_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(FetchArchiveRequest)
@@ -259,6 +297,11 @@ var Link_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _Link_Attach_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "FetchSpec",
+			Handler:       _Link_FetchSpec_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "FetchArchive",

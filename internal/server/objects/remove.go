@@ -1,11 +1,14 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/server/truth"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -30,16 +33,25 @@ func (s *Writer) remove(ctx context.Context, c *rest.Call, row api.KindInfo) (*r
 	case h.Remove.Mark != nil:
 		return h.Remove.Mark(ctx, c, f.Object)
 	}
-	guards, err := s.unused(ctx, h, f.Object)
-	if err != nil {
-		return nil, err
-	}
-	if h.Keep != nil {
-		if err := h.Keep(ctx, f.Object, nil); err != nil {
-			return nil, err
+	// Who deletes names no revision. That the object changed a moment ago, maybe by the same caller and not seen by our cache yet, is no
+	// reason to refuse: it is looked at again, as long as it is the same one.
+	rev, err := int64(0), error(nil)
+	for o, tries := f.Object, 0; tries < truth.Retries && (tries == 0 || fault.ReasonOf(err) == "Stale"); tries++ {
+		if tries > 0 {
+			var again error
+			if o, again = s.Truth.Get(ctx, api.KeyOf(o), o.GetMeta().Revision+1); again != nil || o.GetMeta().ID != f.Object.GetMeta().ID {
+				return nil, cmp.Or(again, refuse.Missing(row, name))
+			}
+		}
+		var guards []store.Op
+		guards, err = s.unused(ctx, h, o)
+		if h.Keep != nil && err == nil {
+			err = h.Keep(ctx, o, nil)
+		}
+		if err == nil {
+			rev, err = s.Truth.Write(ctx, append([]store.Op{store.Delete(api.KeyOf(o), o.GetMeta().Revision)}, guards...)...)
 		}
 	}
-	rev, err := s.Truth.Write(ctx, append([]store.Op{store.Delete(api.KeyOf(f.Object), f.Object.GetMeta().Revision)}, guards...)...)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/seal"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
@@ -125,7 +126,7 @@ func (s *Secrets) room(ctx context.Context, p *api.Project) error {
 		return err
 	}
 	if most := p.StorageLimits().Secrets; snap.Len() >= most {
-		return OverLimit(p.Meta.Name, "secrets", snap.Len(), 1, most)
+		return quota.OverLimit(p.Meta.Name, "secrets", snap.Len(), 1, most)
 	}
 	return nil
 }

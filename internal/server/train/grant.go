@@ -6,7 +6,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/server/tenant"
+	"github.com/fermi-cluster/fermi/internal/quota"
 )
 
 // granted refuses work whose project may not use its queue, or not at its priority. It judges the
@@ -107,7 +107,7 @@ func (s *Gate) roomForWork(ctx context.Context, p *api.Project) error {
 		return err
 	}
 	if most := p.StorageLimits().Objects; n >= most {
-		return tenant.OverLimit(p.Meta.Name, "objects", n, 1, most)
+		return quota.OverLimit(p.Meta.Name, "objects", n, 1, most)
 	}
 	return nil
 }

@@ -2544,6 +2544,11 @@ export interface components {
              */
             checkpoints?: string;
             /**
+             * @description Bytes of the images that its tasks brought to a node, on each node; those that no task runs in are let go first; 1Ti when absent.
+             * @example 16Gi
+             */
+            images?: string;
+            /**
              * @description Bytes of its tasks' logs; 200Gi when absent.
              * @example 16Gi
              */
@@ -2607,6 +2612,11 @@ export interface components {
              * @example 16Gi
              */
             checkpoints: string;
+            /**
+             * @description Bytes as a quantity, such as 16Gi.
+             * @example 16Gi
+             */
+            images: string;
             /**
              * @description Bytes as a quantity, such as 16Gi.
              * @example 16Gi

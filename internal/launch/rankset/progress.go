@@ -1,0 +1,262 @@
+package rankset
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/launch/shm"
+	"github.com/fermi-cluster/fermi/internal/launch/word"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// Progress is how far local ranks are, and whether they hang. Its lock is taken after that of the Set, never before it.
+type Progress struct {
+	mu      sync.Mutex
+	now     link.Generation // of the ranks that were started last
+	running bool            // they run
+	frozen  bool            // one of them failed: nobody is blamed for silence any more
+	stall   stall
+	steps   []int64 // the newest step each reported
+	sight   sight   // and was seen at
+	own     own
+	linked  []bool           // which speak for themselves in this generation
+	python  []bool           // which are of the Python SDK
+	printed bool             // steps were read from what they print
+	hung    []link.RankState // what they do instead of going on, as the leader was told
+	hungAt  time.Time
+}
+
+func newProgress(ranks int) *Progress {
+	return &Progress{stall: newStall(ranks), steps: make([]int64, ranks), sight: newSight(ranks), own: make(own, ranks), linked: make([]bool, ranks), python: make([]bool, ranks)}
+}
+
+// begin is a new generation, before its ranks start; the processes of those that stay go on.
+func (p *Progress) begin(g link.Generation, staying map[int]bool, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now, p.running, p.frozen, p.printed, p.hung, p.hungAt = g, false, false, false, nil, time.Time{}
+	p.sight.begin(g.Restore)
+	pids := map[int]int{}
+	for local := range staying {
+		pids[local] = p.stall.pulses[local].pid
+	}
+	p.stall.begin(now)
+	for i := range p.steps {
+		p.steps[i], p.own[i], p.linked[i] = g.Restore, nil, staying[i]
+		p.stall.pulses[i].pid = pids[i]
+	}
+}
+
+// started: the ranks of the generation run.
+func (p *Progress) started(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = true
+	p.stall.started(now)
+}
+
+// joined is a rank that speaks for itself from now on; python: it is one of the Python SDK.
+func (p *Progress) joined(local, pid int, python bool, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pulse := &p.stall.pulses[local]
+	pulse.pid, pulse.printed, p.linked[local], p.python[local] = pid, false, true, python
+	pulse.arrived(now)
+}
+
+// note is any word of a local rank.
+func (p *Progress) note(local int, w word.Word, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stall.note(local, w, now)
+}
+
+// advance is a report of a local rank: of so many steps. again: it was told that it hangs.
+func (p *Progress) advance(local int, w *word.Progress) (steps int64, again bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	steps = w.Step - p.steps[local]
+	p.own.note(local, w, steps)
+	p.steps[local] = w.Step
+	if again = len(p.hung) > 0; again {
+		p.hung, p.hungAt = nil, time.Time{}
+	}
+	return steps, again
+}
+
+// freeze: a rank failed, so that the silence of others is no news; look: it is looked once more where they are.
+func (p *Progress) freeze(look bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if look {
+		p.sight.glance(p.now.Number)
+	}
+	p.frozen = true
+}
+
+// fill puts what is known of progress into a report.
+func (p *Progress) fill(said *link.Ranks) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	said.Step, said.Watched, said.Own, said.Printed = p.slowest(), p.stall.watched(), p.own.told(p.now.FirstRank), p.printed
+	said.Hung, said.HungAt = p.hung, p.hungAt
+}
+
+// least is the newest step that all local ranks made, as far as is known.
+func (p *Progress) least() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.slowest()
+}
+
+// slowest is least, mu held; those that say nothing where others print don't count.
+func (p *Progress) slowest() int64 {
+	var least int64
+	none := true
+	for i, step := range p.steps {
+		if p.printed && !p.linked[i] && !p.stall.pulses[i].printed {
+			continue
+		}
+		if step = max(step, p.sight.at[i]); none || step < least {
+			least, none = step, false
+		}
+	}
+	return least
+}
+
+// read is a step that a local rank printed, or with 0 another line of its progress; w is what it would have said. It counts
+// only where the rank does not speak for itself: not ok.
+func (p *Progress) read(local int, step int64, last bool, generation int64, now time.Time) (w *word.Progress, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.linked[local] || generation != p.now.Number {
+		return nil, false
+	}
+	pulse := &p.stall.pulses[local]
+	pulse.printed, p.printed = true, true
+	if step == 0 {
+		pulse.first, pulse.last = nil, now
+		return nil, true
+	}
+	w = &word.Progress{Step: step}
+	if steps := step - pulse.step; pulse.begun && !pulse.over && steps > 0 {
+		w.T = now.Sub(pulse.last).Seconds() / float64(steps)
+	}
+	pulse.over = last // what comes then is no step
+	return w, true
+}
+
+// silence looks whether the ranks hang; true once for each alarm. keeping: states are being persisted.
+func (p *Progress) silence(now time.Time, look func(int, bool) *process.Vitals, keeping bool) (alarm, sure bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.hung) > 0 || p.frozen || !p.running {
+		return false, false
+	}
+	p.stall.keeping = keeping
+	if alarm, sure = p.stall.hung(now, look); alarm {
+		p.stall.alarmed(sure)
+	}
+	return alarm, sure
+}
+
+// blame notes what the ranks do instead of making progress; false: one went on meanwhile.
+func (p *Progress) blame(states []link.RankState, at time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range states {
+		if p.stall.pulses[s.Rank-p.now.FirstRank].last.After(at) {
+			return false
+		}
+	}
+	p.hung, p.hungAt = states, at
+	return true
+}
+
+// Hangs says that ranks make no progress: then none will leave either.
+func (p *Progress) Hangs() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.hung) > 0
+}
+
+// Connected are the processes of the local ranks that speak to us.
+func (p *Progress) Connected() map[int]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[int]int{}
+	for local, pulse := range p.stall.pulses {
+		if pulse.pid != 0 {
+			out[local] = pulse.pid
+		}
+	}
+	return out
+}
+
+// SpeaksPython says that the rank is one of the Python SDK, which answers SIGUSR1 with its stacks.
+func (p *Progress) SpeaksPython(local int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.python[local]
+}
+
+// Slept is called when nobody looked for so long: we did not run ourselves, so it is no silence.
+func (p *Progress) Slept(gap time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stall.slept(gap)
+}
+
+// StateOf is what is known of a silent rank's progress.
+func (p *Progress) StateOf(local int, now time.Time) link.RankState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sight.glance(p.now.Number)
+	pulse := p.stall.pulses[local]
+	return link.RankState{Rank: p.now.FirstRank + local, Step: max(pulse.step, p.sight.at[local]), Silent: now.Sub(pulse.last)}
+}
+
+// StepOf is the newest step that a local rank made.
+func (p *Progress) StepOf(local int) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sight.glance(p.now.Number)
+	return max(p.steps[local], p.sight.at[local])
+}
+
+// Unnamed are the local ranks that print, and whose process is to be looked for.
+func (p *Progress) Unnamed(now time.Time) (list []int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for local := range p.stall.pulses {
+		if pulse := &p.stall.pulses[local]; pulse.printed && pulse.pid == 0 && now.Sub(pulse.sought) >= soughtEvery {
+			pulse.sought = now
+			list = append(list, local)
+		}
+	}
+	return list
+}
+
+// Name is the process of such a rank.
+func (p *Progress) Name(local, pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pulse := &p.stall.pulses[local]; pulse.printed && pulse.pid == 0 {
+		pulse.pid = pid
+	}
+}
+
+// SeenIn is where ranks are seen, in memory that outlives them.
+func (p *Progress) SeenIn(memory shm.Slots) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sight.memory = memory
+}
+
+// slots are the states of the ranks; none before SeenIn.
+func (p *Progress) slots() shm.Slots {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sight.memory
+}

@@ -1,0 +1,60 @@
+package setup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+)
+
+// MakeFolders makes what the process finds, and gives it away.
+func (h *Home) MakeFolders() error {
+	if h.Tenant.Refused {
+		return process.CantStart(process.CodeNotExecutable, nil,
+			"This machine can't keep projects apart, so only its owner may start processes here; run Fermi as root, or use a zone with containers.",
+			"本机无法隔离项目，只有其所有者可以在此启动进程；请以 root 运行 Fermi，或使用容器可用区。")
+	}
+	if h.Replica.Image != "" && h.Tenant.UID == 0 {
+		return process.CantStart(process.CodeNotExecutable, nil,
+			"This machine can't run the image %s: only root can build its walls; run Fermi as root, or leave the image out.",
+			"本机无法运行镜像 %s：需要 root 权限进行隔离；请以 root 运行 Fermi，或不填写镜像。", h.Replica.Image)
+	}
+	modes := map[string]os.FileMode{record.DirOutput: 0o700, record.DirTmp: 0o700, record.DirCode: 0o700}
+	if h.Tenant.UID != 0 {
+		modes[record.DirHome] = 0o700
+		modes[record.DirTmp] = os.ModeSticky | 0o777 // ours: paths of other folders may begin in it
+		modes[record.DirVarTmp] = os.ModeSticky | 0o777
+	}
+	if h.Replica.Image != "" {
+		modes[dirStage] = 0o700
+	}
+	for name, mode := range modes {
+		path := filepath.Join(h.Dir, name)
+		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(writeHyper(h.Replica, h.Dir), h.giveSDK()); err != nil {
+		return err
+	}
+	for _, name := range []string{fileHyper, record.DirOutput, record.DirHome, record.DirCode} {
+		if err := h.Give(filepath.Join(h.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Give makes one file or folder that we made, in a folder that only we can change, the tenant's.
+func (h *Home) Give(path string) error {
+	if h.Tenant.UID == 0 {
+		return nil
+	}
+	return os.Lchown(path, h.Tenant.UID, h.Tenant.UID)
+}

@@ -1,0 +1,32 @@
+package setup
+
+import (
+	"github.com/fermi-cluster/fermi/internal/launch/inspect"
+	"github.com/fermi-cluster/fermi/internal/launch/process"
+	"github.com/fermi-cluster/fermi/internal/preflight"
+)
+
+// Facts are what the ranks will find here, without running anything; nil where nobody wants to know.
+func (e *Enclosure) Facts() *preflight.Facts {
+	if !e.Replica.Preflight {
+		return nil
+	}
+	f := inspect.FactsOf(e.Steward, e.Replica.Command, environ(e.Replica, e.Dir, nil, credentials{}, e.base(), e.Place), e.Dir)
+	if e.image != nil {
+		f.Versions["image"] = e.image.Digest[:min(len(e.image.Digest), 39)]
+	}
+	return f
+}
+
+// Interpret runs the interpreter of the ranks with other arguments, where they would run.
+func (e *Enclosure) Interpret(out uintptr, args ...string) (*process.Set, error) {
+	r := e.Replica
+	r.Recipe, r.SecretFiles, r.Credentials = nil, nil, nil
+	env := environ(r, e.Dir, nil, credentials{}, e.base(), e.Place)
+	dir, err := e.WorkDir(r)
+	if err != nil {
+		return nil, err
+	}
+	r.Command = append([]string{inspect.PythonOf(e.Steward, r.Command, env, dir)}, args...)
+	return inspect.BeginTrial(r, env, out, e.Starter())
+}

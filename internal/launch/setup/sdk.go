@@ -1,0 +1,39 @@
+package setup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/fermi-cluster/fermi/internal/recipe"
+	sdk "github.com/fermi-cluster/fermi/sdk/python"
+)
+
+// dirSDK is the Python SDK within the replica's folder.
+const dirSDK = "sdk"
+
+// giveSDK puts the SDK where Python commands find it.
+func (h *Home) giveSDK() error {
+	if !recipe.Python(h.Replica.Command) {
+		return nil
+	}
+	dir := filepath.Join(h.Dir, dirSDK)
+	if err := errors.Join(os.RemoveAll(dir), sdk.Write(dir)); err != nil { // of a launcher before us that never said go
+		return err
+	}
+	return h.giveNew(dir)
+}
+
+// giveNew makes a tree that we just made, in a folder that only we can change, the tenant's. No process of the tenant has seen it.
+func (h *Home) giveNew(dir string) error {
+	if h.Tenant.UID == 0 {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(p string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return h.Give(p)
+	})
+}
