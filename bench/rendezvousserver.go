@@ -19,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/control/save"
 	"github.com/fermi-cluster/fermi/internal/control/train"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -67,17 +68,20 @@ func rendezvousServer(ctx context.Context, dir string) error {
 	w.store = store.New(store.Config{Client: etcd.Client(), Log: log, Clock: clock.Real})
 	book := logbook.New(logbook.Config{Blob: blobs, Log: log, Clock: clock.Real})
 	var control *train.Controller
+	var saves *save.Controller
 	w.hub = link.NewHub(link.HubConfig{
 		Blob: blobs, Logs: book, Tokens: link.NewTokens([]byte(rendezvousKey)), Log: log, Clock: clock.Real,
 		Notify: func(taskID string, name engine.Name) { w.note(name); control.Notify(taskID, name) },
-		Saved:  func(taskID string, anew bool) { control.Saved(taskID, anew) },
+		Saved:  func(taskID string, anew bool) { saves.Saved(taskID, anew) },
 		Fetched: link.Fetched{ArchiveOf: func(context.Context, string) (string, error) {
 			return "", fault.New(fault.NotFound, "NoArchive", fault.T("There is no code.", "没有代码。"))
 		}},
 	})
 	hands := &idleEngine{hub: w.hub, started: map[engine.Name]bool{}}
+	gangs := train.NewGangs(w.store, hands, w.hub)
+	saves = save.New(save.Config{Store: w.store, Hub: w.hub, Events: past, Gangs: gangs, Clock: calm{&w.hours}, Log: log})
 	control = train.New(train.Config{
-		Store: w.store, History: past, Engine: hands, Hub: w.hub, Clock: calm{&w.hours}, Log: log,
+		Store: w.store, History: past, Engine: hands, Hub: w.hub, Gangs: gangs, Checkpoints: saves, Clock: calm{&w.hours}, Log: log,
 		EraseBytes: func(context.Context, string) error { return nil }, ArchiveAfter: 1000 * time.Hour, Workers: 8,
 	})
 	var g run.Group
@@ -89,14 +93,14 @@ func rendezvousServer(ctx context.Context, dir string) error {
 			return err
 		}
 		return w.store.Campaign(ctx, "bench", func(ctx context.Context, epoch store.Epoch) error {
-			return w.lead(ctx, epoch, dir, hands, control)
+			return w.lead(ctx, epoch, dir, hands, control, saves)
 		})
 	})
 	return g.Run(ctx)
 }
 
 // lead opens the door when the task is there and what runs is known.
-func (w *rendezvousWatch) lead(ctx context.Context, epoch store.Epoch, dir string, hands *idleEngine, control *train.Controller) error {
+func (w *rendezvousWatch) lead(ctx context.Context, epoch store.Epoch, dir string, hands *idleEngine, control *train.Controller, saves *save.Controller) error {
 	revision, err := writeRendezvousTask(ctx, w.store)
 	if err != nil {
 		return err
@@ -126,6 +130,7 @@ func (w *rendezvousWatch) lead(ctx context.Context, epoch store.Epoch, dir strin
 	cfg := endpoint.ServerTLS(func() [][]byte { return [][]byte{[]byte(rendezvousKey)} })
 	g.Add("link", func(ctx context.Context) error { return w.hub.Serve(ctx, tls.NewListener(l, cfg)) })
 	g.Add("train", func(ctx context.Context) error { return control.Run(ctx, epoch) })
+	g.Add("save", func(ctx context.Context) error { return saves.Run(ctx, epoch) })
 	g.Add("watch", w.follow)
 	return g.Run(ctx)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/conf"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
+	"github.com/fermi-cluster/fermi/internal/control/save"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/control/train"
 	"github.com/fermi-cluster/fermi/internal/control/zone"
@@ -111,7 +112,7 @@ type part struct {
 	admitted chan struct{}
 	place    *placement.Controller
 	could    *placement.Possible
-	train    *train.Controller
+	train    training
 	nodes    *node.Controller
 	zones    *zone.Controller
 	api      *server.Server
@@ -213,17 +214,23 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	return nil
 }
 
+// training is the two controllers of training tasks: of their lives, and of their checkpoints.
+type training struct {
+	*train.Controller
+	save *save.Controller
+}
+
 // assemble hands the parts to each other.
 func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.stored = quota.New(quota.Config{
-		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Task: p.taskByID, Log: cfg.Log,
+		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Task: p.taskByID, Server: id.Default.Random(12), Log: cfg.Log,
 		Images: func(uid int) int64 { return rootfs.Charged(filepath.Join(cfg.Shared, "engine", record.DirImages), uid) },
 	})
 	p.hub = link.NewHub(link.HubConfig{
 		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.save.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
 		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf},
 		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
@@ -239,12 +246,12 @@ func (p *part) assemble() (err error) {
 	})
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
-	p.train = train.New(train.Config{
-		UID: p.uid, Folders: p.tenants.Folders, Repo: p.repo, Room: p.stored.RoomForSave,
-		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
-			return p.place.Away(ctx, t, node, kind)
-		},
-
+	gangs := train.NewGangs(p.store, &p.engine, p.hub)
+	p.train.save = save.New(save.Config{
+		Store: p.store, Hub: p.hub, Events: p.history, Gangs: gangs, Repo: p.repo, Room: p.stored.RoomForSave, Clock: clock.Real, Log: cfg.Log.With("part", "save"),
+	})
+	p.train.Controller = train.New(train.Config{
+		UID: p.uid, Folders: p.tenants.Folders, Gangs: gangs, Checkpoints: p.train.save, Away: p.place.Away,
 		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real,
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 		Recoveries: telemetry.NewRecoveries(cfg.Registry),
@@ -358,7 +365,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	p.claimUIDs(ctx)
 	var g run.Group
 	g.Add("engine", eng.Run)
-	g.Add("engine's feed", func(ctx context.Context) error { return follow(ctx, feed, p.nodes, p.train) })
+	g.Add("engine's feed", func(ctx context.Context) error { return follow(ctx, feed, p.nodes, p.train.Controller) })
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
 	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
@@ -376,6 +383,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		var c run.Group
 		c.Add("placement", func(ctx context.Context) error { return p.place.Run(ctx, epoch) })
 		c.Add("train", func(ctx context.Context) error { return p.train.Run(ctx, epoch) })
+		c.Add("save", func(ctx context.Context) error { return p.train.save.Run(ctx, epoch) })
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)

@@ -40,6 +40,8 @@ type Config struct {
 	Task func(ctx context.Context, id string) (*api.TrainingTask, error)
 	// Images are the bytes of images that the project with this uid has on a node; nil: nobody has any.
 	Images func(uid int) int64
+	// Server names this process, for several that share Blob; "": it is alone.
+	Server string
 	Log    *slog.Logger
 }
 
@@ -53,6 +55,10 @@ type Book struct {
 	looked map[string]time.Time // task id → when its checkpoints were last added up
 	told   map[string]time.Time // task id → when its people were last told that there is no room
 	look   chan *api.TrainingTask
+	// Run's alone: what each server had written when the last count began, and what this one said last, and when.
+	base   map[string]map[string]ledger.Sums
+	said   map[string]ledger.Sums
+	saidAt time.Time
 }
 
 const (
@@ -75,6 +81,7 @@ func (b *Book) Run(ctx context.Context) error {
 		return nil
 	case <-b.cfg.Ready:
 	}
+	b.recall(ctx)
 	for {
 		if err := b.count(ctx); err != nil && ctx.Err() == nil {
 			b.cfg.Log.Warn("what projects keep could not be counted; trying again", "error", err)
@@ -92,12 +99,18 @@ func (b *Book) Run(ctx context.Context) error {
 
 // lookUntil adds up the checkpoints of tasks that are asked about.
 func (b *Book) lookUntil(ctx context.Context, end <-chan time.Time) {
+	tick := clock.Real.After(tellEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-end:
 			return
+		case <-tick:
+			if err := b.exchange(ctx); err != nil && ctx.Err() == nil {
+				b.cfg.Log.Debug("what other servers wrote is not known; trying again", "error", err)
+			}
+			tick = clock.Real.After(tellEvery)
 		case t := <-b.look:
 			shared, err := b.cfg.Shared()
 			if err != nil || shared == nil {
@@ -112,6 +125,10 @@ func (b *Book) lookUntil(ctx context.Context, end <-chan time.Time) {
 }
 
 func (b *Book) count(ctx context.Context) error {
+	base, err := b.heard(ctx)
+	if err != nil {
+		return err
+	}
 	b.ledger.Begin()
 	bytes := map[string]ledger.Sums{} // by task id
 	add := func(store lister, prefix string, class ledger.Class) error {
@@ -142,8 +159,12 @@ func (b *Book) count(ctx context.Context) error {
 	if err := b.countArchives(ctx, found); err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	b.ledger.Replace(found)
-	return ctx.Err()
+	b.base = base
+	return b.put(ctx, totalsAt, b.ledger.Totals())
 }
 
 // countArchives adds up the code that was opened to each project; the size stands in the grant.

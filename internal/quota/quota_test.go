@@ -139,3 +139,84 @@ func TestStoredBytes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Several servers of one store hold a limit together, and one that starts knows the last count before it has made its own.
+func TestSeveralServers(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	truth := storetest.Open(t)
+	kept, err := folder.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	lab := &api.Project{Meta: api.Meta{ID: "proj-lab", Name: "lab"}, Spec: api.ProjectSpec{Limits: &api.ProjectLimits{Outputs: 1000}}}
+	task := &api.TrainingTask{Meta: api.Meta{ID: "task-1", Name: "one", Project: "lab"}}
+	if _, err := truth.Commit(ctx, store.Txn{Ops: []store.Op{store.Create(lab), store.Create(task)}}); err != nil {
+		t.Fatal(err)
+	}
+	server := func(name string) *Book {
+		return New(Config{
+			Store: truth, Blob: kept, Shared: func() (ckpt.Store, error) { return nil, nil }, Ready: truth.Ready(), Log: slog.New(slog.DiscardHandler), Server: name,
+			Task: func(context.Context, string) (*api.TrainingTask, error) { return task, nil },
+		})
+	}
+	used := func(b *Book) api.Bytes { var u api.ProjectUsage; b.Used(lab, &u); return u.Outputs }
+	// write stores outputs as the hub does.
+	write := func(b *Book, name string, size int) error {
+		t.Helper()
+		err := b.Keep(ctx, "task-1", link.KeptOutputs, int64(size))
+		if err == nil {
+			_, err = kept.Put(ctx, "outputs/task-1/worker-0/"+name, strings.NewReader(strings.Repeat("x", size)))
+		}
+		return err
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := server("a"), server("b")
+	must(a.count(ctx))
+	must(write(a, "1", 300))
+	must(a.exchange(ctx))
+	must(b.count(ctx)) // finds the 300, and knows that a has told of them
+	must(b.exchange(ctx))
+	if used(b) != 300 {
+		t.Errorf("counted twice, or not: %v", used(b))
+	}
+	must(write(a, "2", 400))
+	must(write(b, "3", 100))
+	for range 2 {
+		must(a.exchange(ctx))
+		must(b.exchange(ctx))
+	}
+	if used(a) != 800 || used(b) != 800 {
+		t.Errorf("%v and %v, want 800", used(a), used(b))
+	}
+	if err := write(b, "4", 201); fault.ReasonOf(err) != "ProjectLimit" {
+		t.Errorf("together they go over the limit: %v", err)
+	}
+	must(a.count(ctx))
+	must(a.exchange(ctx))
+	if used(a) != 800 {
+		t.Errorf("after a count: %v", used(a))
+	}
+	c := server("c") // has counted nothing yet
+	c.recall(ctx)
+	if err := write(c, "5", 201); fault.ReasonOf(err) != "ProjectLimit" || used(c) != 800 {
+		t.Errorf("before its first count a server lets everything in: %v, %v", used(c), err)
+	}
+	must(write(c, "6", 50))
+	must(c.count(ctx))
+	if used(c) != 850 {
+		t.Errorf("%v, want 850", used(c))
+	}
+	a.Forget("task-1")
+	must(kept.Delete(ctx, "outputs/task-1/"))
+	must(a.exchange(ctx))
+	must(b.exchange(ctx))
+	if used(a) != 0 || used(b) > 100 {
+		t.Errorf("after a delete %v and %v", used(a), used(b))
+	}
+}

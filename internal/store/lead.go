@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -224,4 +225,13 @@ func (s *Store) ForgetLeaders(ctx context.Context) error {
 	}
 	_, err = s.client.Delete(ctx, folder, clientv3.WithPrefix())
 	return etcdFault(ctx, err, true)
+}
+
+// StillLeading is a fenced write that changes nothing: it fails when somebody else leads, and gives
+// a revision that is at least as new as everything that was written before.
+func StillLeading(ctx context.Context, s Writer, e Epoch) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	nothing := api.Key{Kind: api.KindPlacement, Project: api.DefaultProject, Name: "LEADER"} // no name: names are lower case
+	return s.Commit(ctx, Txn{Ops: []Op{Delete(nothing, 0)}, Fence: e})
 }

@@ -122,7 +122,6 @@ func ownerOf(d *ast.FuncDecl) string {
 // are there to act.
 func judging(t *testing.T) map[string]int {
 	t.Helper()
-	acting := []string{"controller.go", "apply.go", "doc.go"}
 	found := map[string]int{}
 	for _, f := range goFiles(t) {
 		if f.test || !within(f.pkg, []string{"internal/control/..."}) || slices.Contains(acting, path.Base(f.path)) {

@@ -64,6 +64,12 @@ var table = []row{
 	{"4 reconcile", []string{"internal/reconcile"}, below4},
 	{"4 link, where servers are", []string{"internal/link/endpoint"}, foundation},
 	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/endpoint"})},
+	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
+	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/gang"})},
+	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
+		"internal/reconcile", "internal/link", "internal/control/gang", "internal/control/save", "internal/control/train/...",
+	})},
+	{"4 control, what training tasks are judged by", []string{"internal/control/train/..."}, join(below4, []string{"internal/link", "internal/control/gang"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},

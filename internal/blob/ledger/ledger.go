@@ -27,6 +27,8 @@ type Ledger struct {
 	tasks    map[string]*account // by task id; archives by the project's own
 	projects map[string]*Sums
 	counted  bool
+	wrote    map[string]*Sums // by project: what was added, less what was dropped, since this process began
+	others   map[string]Sums  // by project: what other servers wrote since the last count
 	// since has what came while a count is being made; nil: none is.
 	since map[string]*account
 }
@@ -48,9 +50,20 @@ func (l *Ledger) Add(project, task string, class Class, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.add(project, task, class, bytes)
+	l.write(project, class, bytes)
 	if l.since != nil {
 		put(l.since, project, task).bytes[class] += bytes
 	}
+}
+
+func (l *Ledger) write(project string, class Class, bytes int64) {
+	if l.wrote == nil {
+		l.wrote = map[string]*Sums{}
+	}
+	if l.wrote[project] == nil {
+		l.wrote[project] = &Sums{}
+	}
+	l.wrote[project][class] += bytes
 }
 
 func (l *Ledger) add(project, task string, class Class, bytes int64) {
@@ -99,6 +112,7 @@ func (l *Ledger) Drop(task string) {
 	}
 	for class, bytes := range a.bytes {
 		l.projects[a.project][class] -= bytes
+		l.write(a.project, Class(class), -bytes)
 	}
 	delete(l.tasks, task)
 	delete(l.since, task)
@@ -108,10 +122,56 @@ func (l *Ledger) Drop(task string) {
 func (l *Ledger) Used(project string) Sums {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var sum Sums
 	if s := l.projects[project]; s != nil {
-		return *s
+		sum = *s
 	}
-	return Sums{}
+	for class, bytes := range l.others[project] {
+		sum[class] = max(sum[class]+bytes, 0)
+	}
+	return sum
+}
+
+// Totals are what is kept for every project.
+func (l *Ledger) Totals() map[string]Sums {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return values(l.projects)
+}
+
+// Wrote is what this process added for every project since it began, less what it dropped. It is for other servers, who count it as Others.
+func (l *Ledger) Wrote() map[string]Sums {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return values(l.wrote)
+}
+
+func values(in map[string]*Sums) map[string]Sums {
+	out := make(map[string]Sums, len(in))
+	for project, s := range in {
+		out[project] = *s
+	}
+	return out
+}
+
+// Others is what other servers wrote since this one's last count began.
+func (l *Ledger) Others(wrote map[string]Sums) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.others = wrote
+}
+
+// Assume takes what was last known of projects until the first count.
+func (l *Ledger) Assume(totals map[string]Sums) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for project, s := range totals {
+		for class, bytes := range s {
+			if !l.counted && bytes > 0 {
+				l.add(project, "before the first count: "+project, Class(class), bytes)
+			}
+		}
+	}
 }
 
 // Begin is said before everything is counted anew, Replace with the result, by task: what came in between
@@ -127,7 +187,7 @@ func (l *Ledger) Replace(found map[string]Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since := maps.Clone(l.since)
-	l.tasks, l.projects, l.since, l.counted = map[string]*account{}, map[string]*Sums{}, nil, true
+	l.tasks, l.projects, l.since, l.others, l.counted = map[string]*account{}, map[string]*Sums{}, nil, nil, true
 	for task, e := range found {
 		for class, bytes := range e.Bytes {
 			if bytes != 0 {

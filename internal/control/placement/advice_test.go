@@ -20,8 +20,8 @@ func TestWhyKeepsToTheProjectsPriority(t *testing.T) {
 	s := storetest.Open(t)
 	syncer := node.New(node.Config{
 		Store: s, Clock: clock.Real, IDs: id.Default, Log: quiet,
-		Zones:     []api.Zone{{Meta: api.Meta{Name: "z"}, Spec: api.ZoneSpec{Region: "r"}}},
-		Inventory: func(context.Context) ([]api.Node, error) { return nodes(2), nil },
+		Zones: []api.Zone{{Meta: api.Meta{Name: "z"}, Spec: api.ZoneSpec{Region: "r"}}},
+		Nodes: func() ([]api.Node, bool) { return nodes(2), true },
 	})
 	if err := syncer.Sync(t.Context(), store.Epoch{}); err != nil {
 		t.Fatal(err)

@@ -13,44 +13,44 @@ import (
 // reported none and is on the loopback, and so are all launchers to each other.
 func TestAddresses(t *testing.T) {
 	c, s := onNodes("pytorch-ddp", 1, "A100", "A100")
-	made, err := c.recipe(s, s.task)
+	made, err := c.recipe(&s.Gang, s.Task)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := c.replica(&s.members[0], s.task)
+	r := c.replica(t.Context(), &s.Members[0], s.Task)
 	withRecipe(&r, made, 0)
 	texts := ""
 	for _, f := range r.Recipe.Files {
 		texts += f.Text
 	}
-	if r.Recipe.Hosts != 2 || !strings.Contains(texts, recipe.HostToken(0)) || !strings.Contains(texts, recipe.HostToken(1)) || strings.Contains(texts, loopback) {
+	if r.Recipe.Hosts != 2 || !strings.Contains(texts, recipe.HostToken(0)) || !strings.Contains(texts, recipe.HostToken(1)) || strings.Contains(texts, "127.0.0.1") {
 		t.Errorf("%d %s", r.Recipe.Hosts, texts)
 	}
 	if !slices.ContainsFunc(r.Recipe.Env, func(v api.EnvVar) bool { return v.Name == "GLOO_SOCKET_IFNAME" && v.Value == recipe.InterfaceToken }) {
 		t.Error(r.Recipe.Env)
 	}
-	for i := range s.members {
-		s.members[i].attached, s.members[i].said.Port, s.members[i].said.PeerPort, s.members[i].said.Serve = true, 4000+i, 5000+i, 6000+i
+	for i := range s.Members {
+		s.Members[i].Attached, s.Members[i].Said.Port, s.Members[i].Said.PeerPort, s.Members[i].Said.Serve = true, 4000+i, 5000+i, 6000+i
 	}
-	p := &plan{status: s.task.Status}
-	s.open(p, s.world)
-	if g := s.orderFor(1, p.status, false); g.Lead != "127.0.0.1:4000" || len(g.Hosts) != 0 {
+	p := &plan{status: s.Task.Status}
+	answer{&s, s.main(p), p, now}.open(s.World)
+	if g := s.orderFor(1, &p.status, false); g.Lead != "127.0.0.1:4000" || len(g.Hosts) != 0 {
 		t.Errorf("%+v", g)
 	}
-	s.members[0].said.Address = "100.64.4.2"
-	s.open(p, s.world)
-	if g := s.orderFor(1, p.status, false); g.Lead != "100.64.4.2:4000" || !slices.Equal(g.Hosts, []string{"100.64.4.2", "127.0.0.1"}) {
+	s.Members[0].Said.Address = "100.64.4.2"
+	answer{&s, s.main(p), p, now}.open(s.World)
+	if g := s.orderFor(1, &p.status, false); g.Lead != "100.64.4.2:4000" || !slices.Equal(g.Hosts, []string{"100.64.4.2", "127.0.0.1"}) {
 		t.Errorf("%+v", g)
 	}
-	if targets := s.targets(); len(targets) != 2 || targets[1][0].Address != "100.64.4.2:6000" {
+	if targets := targetsOf(&s.Gang); len(targets) != 2 || targets[1][0].Address != "100.64.4.2:6000" {
 		t.Errorf("%+v", targets)
 	}
-	s.task.Spec.Checkpoint = &api.Checkpoints{Peer: true}
-	if g := s.orderFor(0, p.status, false); g.Peer != "127.0.0.1:5001" {
+	s.Task.Spec.Checkpoint = &api.Checkpoints{Peer: true}
+	if g := s.orderFor(0, &p.status, false); g.Peer != "127.0.0.1:5001" {
 		t.Errorf("launchers meet at %q", g.Peer)
 	}
-	s.task.Spec.Framework = "plain"
-	s.open(p, s.world)
+	s.Task.Spec.Framework = "plain"
+	answer{&s, s.main(p), p, now}.open(s.World)
 	if len(p.status.Rendezvous.Hosts) != 0 {
 		t.Error("a plain command is told everybody:", p.status.Rendezvous.Hosts)
 	}

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/preflight"
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
@@ -21,27 +23,27 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 // apply carries a plan out: history first (idempotent), one fenced commit, then the effects that
 // the commit allows. A crash anywhere in between is mended by the next turn.
-func (c *Controller) apply(ctx context.Context, s seen, p plan) error {
+func (c *Controller) apply(ctx context.Context, s snapshot, p plan) error {
 	if p.erase || p.archive {
 		return c.leave(ctx, s, p)
 	}
 	if p.usage {
-		if err := c.writeUsage(ctx, s); err != nil {
+		if err := c.book.Usage(ctx, &s.Gang); err != nil {
 			return fmt.Errorf("write usage: %w", err)
 		}
 	}
-	if p.commit && p.status.Phase.Finished() && !s.task.Status.Phase.Finished() {
-		if err := c.writeRun(ctx, s, p); err != nil {
+	if p.commit && p.status.Phase.Finished() && !s.Task.Status.Phase.Finished() {
+		if err := c.book.Run(ctx, &s.Gang, p.status); err != nil {
 			return fmt.Errorf("write run: %w", err)
 		}
 	}
-	task := s.task
+	task := s.Task
 	if p.commit {
 		var err error
 		if task, err = c.commit(ctx, s, p); err != nil {
 			return fmt.Errorf("write status: %w", err)
 		}
-		c.measure(s.task.Meta.Project, &s.task.Status, &task.Status)
+		measure(c.cfg.Recoveries, s.Task.Meta.Project, &s.Task.Status, &task.Status)
 	}
 	if err := c.effects(ctx, s, p, task); err != nil {
 		return err
@@ -50,21 +52,21 @@ func (c *Controller) apply(ctx context.Context, s seen, p plan) error {
 }
 
 // commit writes the status, and deletes or changes the placement where the plan says so.
-func (c *Controller) commit(ctx context.Context, s seen, p plan) (*api.TrainingTask, error) {
-	task := store.Clone(s.task)
+func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.TrainingTask, error) {
+	task := store.Clone(s.Task)
 	task.Status = p.status
 	task.Meta.UpdatedAt = c.cfg.Clock.Now().UTC()
 	ops := []store.Op{store.Update(task)}
 	if p.dropPlace {
-		ops = append(ops, store.Delete(api.KeyOf(s.placement), s.placement.Meta.Revision))
+		ops = append(ops, store.Delete(api.KeyOf(s.Placement), s.Placement.Meta.Revision))
 	}
 	if p.resize != nil {
-		next := store.Clone(s.placement)
+		next := store.Clone(s.Placement)
 		next.Spec, next.Meta.UpdatedAt = *p.resize, task.Meta.UpdatedAt
 		ops = append(ops, store.Update(next))
 	}
 	if p.moveOn {
-		ops = append(ops, store.Update(movedOn(s.placement, task)))
+		ops = append(ops, store.Update(movedOn(s.Placement, task)))
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -100,11 +102,11 @@ func stopGrace(task *api.TrainingTask, p *api.Placement) time.Duration {
 	return grace.Std()
 }
 
-func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
+func (c *Controller) effects(ctx context.Context, s snapshot, p plan, task *api.TrainingTask) error {
 	var errs []error
-	grace := stopGrace(task, s.placement)
+	grace := stopGrace(task, s.Placement)
 	if len(p.stop)+len(p.remove) > 0 {
-		if _, err := c.stillLeading(ctx); err != nil {
+		if _, err := store.StillLeading(ctx, c.cfg.Store, c.epoch); err != nil {
 			return err // a leader that slept must not end what its successor started
 		}
 	}
@@ -115,18 +117,18 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 		c.swap(ctx, task, p.swap)
 	}
 	errs = append(errs, c.startAll(ctx, s, p, task))
-	hold := len(p.goAhead) > 0 && c.holds(s, task)
-	errs = append(errs, c.ask(s, p.check, task.Status), c.askLate(s, p.late, task.Status))
-	roles, table := s.addresses()
+	hold := len(p.goAhead) > 0 && s.holds(task.Status.Restarts, c.cfg.Clock.Now().UTC())
+	errs = append(errs, c.ask(&s.Gang, p.check, &task.Status), c.askLate(&s.Gang, p.late, &task.Status))
+	roles, table := s.Addresses()
 	for _, i := range p.goAhead {
-		g := s.orderFor(i, task.Status, hold)
+		g := s.orderFor(i, &task.Status, hold)
 		g.Roles, g.RoleTable = roles, table
-		errs = append(errs, c.order(&s.members[i], g))
+		errs = append(errs, c.order(&s.Members[i], g))
 	}
 	for _, i := range p.freeze {
-		g := s.orderFor(i, task.Status, true)
-		g.FirstRank, g.Frozen, g.Save = 0, true, s.calm() // it runs: its ranks are those it was told before
-		errs = append(errs, c.order(&s.members[i], g))
+		g := s.orderFor(i, &task.Status, true)
+		g.FirstRank, g.Frozen, g.Save = 0, true, resizing{&s}.calm() // it runs: its ranks are those it was told before
+		errs = append(errs, c.order(&s.Members[i], g))
 	}
 	for _, name := range p.remove {
 		errs = append(errs, c.cfg.Engine.Remove(ctx, name))
@@ -135,25 +137,16 @@ func (c *Controller) effects(ctx context.Context, s seen, p plan, task *api.Trai
 }
 
 // order tells a member about a generation; one that is not attached any more comes back.
-func (c *Controller) order(m *member, g link.Generation) error {
-	err := c.cfg.Hub.Go(m.name, m.attempt, g)
+func (c *Controller) order(m *gang.Member, g link.Generation) error {
+	err := c.cfg.Hub.Go(m.Name, m.Attempt, g)
 	if fault.Is(err, fault.Unavailable) {
 		return nil
 	}
 	return err
 }
 
-// stillLeading is a fenced write that changes nothing: it fails when somebody else leads, and gives
-// a revision that is at least as new as everything that was written before.
-func (c *Controller) stillLeading(ctx context.Context) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	nothing := api.Key{Kind: api.KindPlacement, Project: api.DefaultProject, Name: "LEADER"} // no name: names are lower case
-	return c.cfg.Store.Commit(ctx, store.Txn{Ops: []store.Op{store.Delete(nothing, 0)}, Fence: c.epoch})
-}
-
 // startAll starts replicas side by side: each is a process to spawn.
-func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.TrainingTask) error {
+func (c *Controller) startAll(ctx context.Context, s snapshot, p plan, task *api.TrainingTask) error {
 	if len(p.start) == 0 {
 		return nil
 	}
@@ -171,10 +164,11 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 			return err
 		}
 	}
-	all := slices.Concat(s.members, s.joining, s.spares) // a copy: the table is made anew in it
-	s.members = all[:len(s.members)+len(s.joining)]
-	s.table() // a spare's part is that of the first place: what differs by rank its launcher is told later
-	made, err := c.recipe(s, task)
+	all := slices.Concat(s.Members, s.Joining, s.Spares) // a copy: the table is made anew in it
+	g := s.Gang
+	g.Members = all[:len(s.Members)+len(s.Joining)]
+	g.Rank() // a spare's place is the first: what differs by rank its launcher is told later
+	made, err := c.recipe(&g, task)
 	if err != nil {
 		return err
 	}
@@ -185,9 +179,9 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 		gate <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-gate }()
-			r := c.replica(&all[i], task)
+			r := c.replica(ctx, &all[i], task)
 			r.UID, r.Folders = uid, folders
-			withRecipe(&r, made, all[i].place)
+			withRecipe(&r, made, all[i].Seat)
 			errs[n] = c.cfg.Engine.Start(ctx, r)
 		})
 	}
@@ -196,11 +190,11 @@ func (c *Controller) startAll(ctx context.Context, s seen, p plan, task *api.Tra
 }
 
 // replica is what the engine is told about a member.
-func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
+func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.TrainingTask) engine.Replica {
 	r := engine.Replica{
-		Name: m.name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
-		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.role, Index: m.index,
-		Attempt: m.attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.ranks, Spare: m.spare, Node: m.node,
+		Name: m.Name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
+		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.Role, Index: m.Index,
+		Attempt: m.Attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.Ranks, Spare: m.Spare, Node: m.Node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
 	r.Peer = task.Spec.PeerMemory()
@@ -208,7 +202,7 @@ func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 		r.Elastic = askedFor(&task.Spec)
 	}
 	for _, role := range task.Spec.Roles {
-		if role.Name == m.role {
+		if role.Name == m.Role {
 			r.Command = append(append([]string{}, role.Command...), role.Args...)
 			r.Env, r.SecretFiles, r.WorkingDir, r.Resources = role.Env, role.SecretFiles, role.WorkingDir, role.Resources
 			r.Standby, r.Image = standbyOf(&task.Spec, &role), task.Spec.ImageOf(&role)
@@ -224,40 +218,29 @@ func (c *Controller) replica(m *member, task *api.TrainingTask) engine.Replica {
 		r.OutputLogs = o.Logs
 	}
 	r.KeepLocal, r.CheckpointFolder = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder()
-	if n := c.node(m.number); n != nil {
+	if n := c.cfg.Gangs.Node(m.Number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
-		r.Devices = devicesOf(n, m.devices)
+		r.Devices = gang.DevicesOf(n, m.Devices)
 	}
-	c.settleIn(&r, m.lender, task)
+	c.settleIn(ctx, &r, m.Lender, task)
 	return r
 }
 
-// devicesOf are the assigned ones.
-func devicesOf(n *api.Node, mask uint64) []api.Device {
-	var out []api.Device
-	for bit, d := range n.Spec.Devices {
-		if mask&(1<<bit) != 0 {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
 // leave takes a finished task out of the store: to history, or for good.
-func (c *Controller) leave(ctx context.Context, s seen, p plan) error {
+func (c *Controller) leave(ctx context.Context, s snapshot, p plan) error {
 	if p.archive {
-		row := history.Archived{Object: s.task, Phase: string(s.task.Status.Phase), Queue: s.task.Spec.Queue}
-		if o := s.task.Spec.Outputs; o != nil && o.Keep > 0 {
-			row.Expires = s.task.Status.FinishedAt.Add(o.Keep.Std())
+		row := history.Archived{Object: s.Task, Phase: string(s.Task.Status.Phase), Queue: s.Task.Spec.Queue}
+		if o := s.Task.Spec.Outputs; o != nil && o.Keep > 0 {
+			row.Expires = s.Task.Status.FinishedAt.Add(o.Keep.Std())
 		}
 		if err := c.cfg.History.PutArchived(ctx, row); err != nil {
 			return fmt.Errorf("archive: %w", err)
 		}
-	} else if err := c.cfg.EraseBytes(ctx, s.task.Meta.ID); err != nil {
+	} else if err := c.cfg.EraseBytes(ctx, s.Task.Meta.ID); err != nil {
 		return fmt.Errorf("erase logs and outputs: %w", err)
 	}
 	_, err := c.cfg.Store.Commit(ctx, store.Txn{
-		Ops:   []store.Op{store.Delete(api.KeyOf(s.task), s.task.Meta.Revision)},
+		Ops:   []store.Op{store.Delete(api.KeyOf(s.Task), s.Task.Meta.Revision)},
 		Fence: c.epoch,
 	})
 	return err
@@ -267,16 +250,100 @@ func (c *Controller) tell(ctx context.Context, task *api.TrainingTask, events []
 	rows := make([]history.Event, 0, len(events))
 	for _, e := range events {
 		typ := "Normal"
-		if e.warning {
+		if e.Warning {
 			typ = "Warning"
 		}
 		rows = append(rows, history.Event{
 			Time: c.cfg.Clock.Now().UTC(), Kind: api.KindTrainingTask, Project: task.Meta.Project, Name: task.Meta.Name,
-			ID: task.Meta.ID, Type: typ, Reason: e.reason, Message: e.message, Actor: "train", Dedup: task.Meta.ID + "/" + e.once,
+			ID: task.Meta.ID, Type: typ, Reason: e.Reason, Message: e.Message, Actor: "train", Dedup: task.Meta.ID + "/" + e.Once,
 		})
 	}
 	if len(rows) == 0 {
 		return nil
 	}
 	return c.cfg.History.AddEvents(ctx, rows...)
+}
+
+// settleIn gives a guest's replica what is its environment's: nothing is limited or counted twice, it runs in the same
+// image, and without code of its own it works where the environment does.
+func (c *Controller) settleIn(ctx context.Context, r *engine.Replica, l api.Lender, task *api.TrainingTask) {
+	if l.TaskID == "" {
+		return
+	}
+	r.Inside, r.Resources = engine.NameOf(l.TaskID, l.Role, 0, l.Attempt), api.Resources{}
+	o, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindTrainingTask, Project: task.Meta.Project, Name: l.Task}, 0)
+	if err != nil {
+		return // it is gone: the next turn ends the guest
+	}
+	env := o.(*api.TrainingTask)
+	if len(env.Spec.Roles) == 1 {
+		r.Image = env.Spec.ImageOf(&env.Spec.Roles[0])
+	}
+	if r.Code != nil {
+		return
+	}
+	if env.Spec.Code != nil && env.Spec.Code.Folder != "" {
+		r.Code = env.Spec.Code
+	}
+	if r.WorkingDir == "" && len(env.Spec.Roles) == 1 {
+		r.WorkingDir = env.Spec.Roles[0].WorkingDir
+	}
+}
+
+// ask orders the round that the status says, from those who have not answered.
+func (c *Controller) ask(g *gang.Gang, list []int, status *api.TrainingTaskStatus) error {
+	if len(list) == 0 {
+		return nil
+	}
+	roll := g.RollCall()
+	round, targets := roundOf(g.Task.Meta.ID, status.Preflight.StartedAt), targetsOf(&roll)
+	for _, i := range list {
+		m := &roll.Members[i]
+		err := c.order(m, link.Generation{
+			Number: int64(status.Generation) + 1, FirstRank: m.First, World: roll.World, Lead: m.Address(m.Said.Port),
+			Preflight: &preflight.Round{ID: round, Targets: targets[i]},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// askLate orders the checks of those that came late.
+func (c *Controller) askLate(g *gang.Gang, list []int, status *api.TrainingTaskStatus) error {
+	all := g.Everybody()
+	for _, i := range list {
+		m := &all[i]
+		err := c.order(m, link.Generation{
+			Number: int64(status.Generation) + 1, World: max(m.Ranks, 1), Lead: m.Address(m.Said.Port),
+			Preflight: &preflight.Round{ID: g.LateRound(m)},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// swap has the task leave; where it can't, that is remembered, and it starts again where it is.
+func (c *Controller) swap(ctx context.Context, task *api.TrainingTask, from shun) {
+	err := fault.New(fault.Unavailable, "NoPlanner", fault.T("Tasks don't move here.", "此处任务不迁移。"))
+	for _, kind := range from.kinds {
+		if c.cfg.Away == nil {
+			break
+		}
+		moved := c.cfg.Away(ctx, task, from.node, kind)
+		if moved == nil || fault.ReasonOf(moved) == "AlreadyLeaving" { // asked before, and on its way
+			return
+		}
+		err = fault.From(moved)
+	}
+	c.cfg.Log.Info("no other place for a task whose node is at fault", "task", task.Meta.ID, "node", from.node, "reason", err.Reason)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.loop != nil {
+		c.kept.stay(task)
+		c.loop.Add(api.KeyOf(task))
+	}
 }

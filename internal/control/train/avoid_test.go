@@ -7,18 +7,19 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // again is the task in its next generation, in which rank failed.
-func again(s seen, p plan, failed *link.RankExit) seen {
+func again(s snapshot, p plan, failed *link.RankExit) snapshot {
 	s = next(s, p)
-	for i := range s.members {
-		s.members[i].said.Generation, s.members[i].said.Failed = int64(p.status.Generation), nil
-		s.members[i].said.Step += 1000 // it had come further: nothing waits
+	for i := range s.Members {
+		s.Members[i].Said.Generation, s.Members[i].Said.Failed = int64(p.status.Generation), nil
+		s.Members[i].Said.Step += 1000 // it had come further: nothing waits
 	}
-	s.members[failed.Rank].said.Failed = failed
+	s.Members[failed.Rank].Said.Failed = failed
 	return s
 }
 
@@ -35,11 +36,11 @@ func TestErrorsThatTakeTurns(t *testing.T) {
 	if p := decide(s, now.Add(2*time.Second)); p.status.Failure.Action != "stop" || p.status.Generation != 3 {
 		t.Errorf("the first one again: %+v", p.status.Failure)
 	}
-	s.members[1].said.Failed.Step = 4
+	s.Members[1].Said.Failed.Step = 4
 	if p := decide(s, now.Add(2*time.Second)); p.status.Failure.Action != "restart" {
 		t.Errorf("at another step: %+v", p.status.Failure)
 	}
-	s.members[1].said.Failed.Step = 3
+	s.Members[1].Said.Failed.Step = 3
 	if p := decide(s, now.Add(2*time.Hour)); p.status.Failure.Action != "restart" || len(p.status.Faults) != 1 {
 		t.Errorf("outside of the window: %+v, %+v", p.status.Failure, p.status.Faults)
 	}
@@ -65,7 +66,7 @@ func TestTwoFaultsInOnePlace(t *testing.T) {
 	} {
 		s := twoRanks(died(0, c.causes[0], "f", 3, 0))
 		for i, at := range []place{c.first, c.second} {
-			s.members[i].rack, s.members[i].leaf, s.members[i].zone = at.rack, at.leaf, at.zone
+			s.Members[i].Rack, s.Members[i].Leaf, s.Members[i].Zone = at.rack, at.leaf, at.zone
 		}
 		s.stay = true // the first time there was no other place
 		p := decide(s, now)
@@ -83,7 +84,7 @@ func TestTwoFaultsInOnePlace(t *testing.T) {
 
 func tells(p plan, reason string) bool {
 	for _, e := range p.events {
-		if e.reason == reason {
+		if e.Reason == reason {
 			return true
 		}
 	}
@@ -93,10 +94,10 @@ func tells(p plan, reason string) bool {
 // TestPastFaultsAreBounded in number.
 func TestPastFaultsAreBounded(t *testing.T) {
 	s := twoRanks()
-	p := plan{status: s.task.Status}
+	p := plan{status: s.Task.Status}
 	for i := range 2 * api.MaxPastFaults {
 		p.status.Generation = i
-		s.remember(&p, now, &api.ReplicaFailure{Node: "n0"})
+		answer{&s, s.main(&p), &p, now}.remember(&api.ReplicaFailure{Node: "n0"})
 	}
 	if len(p.status.Faults) != api.MaxPastFaults || p.status.Faults[0].Generation != api.MaxPastFaults {
 		t.Errorf("%d", len(p.status.Faults))
@@ -104,24 +105,24 @@ func TestPastFaultsAreBounded(t *testing.T) {
 }
 
 // lostTwice is a task of two whose first launcher was lost in generation 1, and whose second is now.
-func lostTwice(change func(first, second *member)) (s seen, p plan) {
+func lostTwice(change func(first, second *gang.Member)) (s snapshot, p plan) {
 	s = twoRanks()
-	for i := range s.members {
-		s.members[i].rack, s.members[i].leaf, s.members[i].zone = "r1", "l1", "z1"
+	for i := range s.Members {
+		s.Members[i].Rack, s.Members[i].Leaf, s.Members[i].Zone = "r1", "l1", "z1"
 	}
-	change(&s.members[0], &s.members[1])
-	lose := func(s *seen, i int) plan {
-		attempt := s.task.Status.Attempt
-		for k := range s.members {
-			m := &s.members[k]
-			m.name, m.attempt, m.state, m.exit = engine.NameOf("task-1", "worker", k, attempt), attempt, engine.StateDone, exit(engine.ReasonStopped, 143)
+	change(&s.Members[0], &s.Members[1])
+	lose := func(s *snapshot, i int) plan {
+		attempt := s.Task.Status.Attempt
+		for k := range s.Members {
+			m := &s.Members[k]
+			m.Name, m.Attempt, m.State, m.Exit = engine.NameOf("task-1", "worker", k, attempt), attempt, engine.StateDone, exit(engine.ReasonStopped, 143)
 		}
-		s.members[i].exit = exit(engine.ReasonLauncherLost, -1)
+		s.Members[i].Exit = exit(engine.ReasonLauncherLost, -1)
 		return decide(*s, now)
 	}
 	p = lose(&s, 0)
 	s = next(s, p)
-	s.task.Status.Generation, s.task.Status.Rendezvous = 2, &api.Rendezvous{World: 2}
+	s.Task.Status.Generation, s.Task.Status.Rendezvous = 2, &api.Rendezvous{World: 2}
 	p = lose(&s, 1)
 	return s, p
 }
@@ -129,7 +130,7 @@ func lostTwice(change func(first, second *member)) (s seen, p plan) {
 // TestTwoLostNodes: the next generation avoids the place of two lost launchers, and where there is no other that is
 // said; a node that somebody works on is no fault, nor is a task that is stopped.
 func TestTwoLostNodes(t *testing.T) {
-	s, p := lostTwice(func(_, _ *member) {})
+	s, p := lostTwice(func(_, _ *gang.Member) {})
 	if p.swap.node != "n1" || !slices.Equal(p.swap.kinds, []string{"rack", "node"}) || !tells(p, "PlaceAtFault") || !strings.Contains(p.status.Message.EN, "rack z1/r1") || p.status.Attempt != 2 {
 		t.Errorf("%+v, %+v", p.swap, p.status)
 	}
@@ -137,17 +138,17 @@ func TestTwoLostNodes(t *testing.T) {
 	if p := decide(s, now); p.swap.node != "" || p.status.Attempt != 3 || !tells(p, "PlaceKept") {
 		t.Errorf("no other place: %+v, %+v", p.swap, p.events)
 	}
-	for name, change := range map[string]func(first, second *member){
-		"the first was cordoned":  func(first, _ *member) { first.closed = true },
-		"the second was cordoned": func(_, second *member) { second.closed = true },
-		"in other places":         func(_, second *member) { second.rack, second.leaf, second.zone = "r9", "l9", "z9" },
+	for name, change := range map[string]func(first, second *gang.Member){
+		"the first was cordoned":  func(first, _ *gang.Member) { first.Closed = true },
+		"the second was cordoned": func(_, second *gang.Member) { second.Closed = true },
+		"in other places":         func(_, second *gang.Member) { second.Rack, second.Leaf, second.Zone = "r9", "l9", "z9" },
 	} {
 		if _, p := lostTwice(change); p.swap.node != "" || tells(p, "PlaceAtFault") || p.status.Attempt != 3 || len(p.status.Faults) != 2 {
 			t.Errorf("%s: %+v, %+v", name, p.swap, p.status)
 		}
 	}
-	s, _ = lostTwice(func(_, _ *member) {})
-	s.task.Spec.Stop = true
+	s, _ = lostTwice(func(_, _ *gang.Member) {})
+	s.Task.Spec.Stop = true
 	if p := decide(s, now); p.swap.node != "" || len(p.status.Faults) != 1 || p.status.Phase != api.PhaseStopped {
 		t.Errorf("stopped: %+v, %+v", p.swap, p.status)
 	}
@@ -161,14 +162,14 @@ func TestReplacedOutside(t *testing.T) {
 		want string
 	}{"the same rack": {"r1", "rack"}, "another zone": {"", ""}} {
 		s := lostOne(0, true)
-		s.members[1].zone, s.members[1].leaf, s.members[1].rack = "z1", "l1", "r1"
-		s.task.Status.Generation = 2
-		for i := range s.members {
-			s.members[i].said.Generation = 2
+		s.Members[1].Zone, s.Members[1].Leaf, s.Members[1].Rack = "z1", "l1", "r1"
+		s.Task.Status.Generation = 2
+		for i := range s.Members {
+			s.Members[i].Said.Generation = 2
 		}
-		s.task.Status.Faults = []api.PastFault{{At: now, Generation: 1, Node: "n9", Zone: "z" + c.rack, Rack: c.rack, Cause: "launcher-lost"}}
+		s.Task.Status.Faults = []api.PastFault{{At: now, Generation: 1, Node: "n9", Zone: "z" + c.rack, Rack: c.rack, Cause: "launcher-lost"}}
 		if c.rack != "" {
-			s.task.Status.Faults[0].Zone = "z1"
+			s.Task.Status.Faults[0].Zone = "z1"
 		}
 		p := decide(s, now)
 		if p.resize == nil || p.resize.Lost.Around != c.want || tells(p, "PlaceAtFault") != (c.want != "") || len(p.status.Faults) != 2 {
@@ -192,27 +193,27 @@ func TestSpareOutside(t *testing.T) {
 		g.tk.Spec.Roles[0].Spares = 2
 		g.pl.Spec.Roles = slotsOn(1, 2, 4, 5, 7)
 		more := *g.worker(3)
-		more.name, more.index, more.node = engine.NameOf("task-1", "worker", 4, 1), 4, "n4"
-		g.world[more.name] = &more
+		more.Name, more.Index, more.Node = engine.NameOf("task-1", "worker", 4, 1), 4, "n4"
+		g.world[more.Name] = &more
 		for _, m := range g.world {
-			m.zone, m.leaf, m.rack = "z1", "l1", "r1"
-			if m.index > 2 {
-				m.rack = c.racks[m.index-3]
+			m.Zone, m.Leaf, m.Rack = "z1", "l1", "r1"
+			if m.Index > 2 {
+				m.Rack = c.racks[m.Index-3]
 			}
 		}
 		g.tk.Status.Generation = 2
 		for i := range 3 {
-			g.worker(i).said.Generation = 2
+			g.worker(i).Said.Generation = 2
 		}
 		s := g.look()
-		g.tk.Status.Rendezvous.Members = s.membersHash()
+		g.tk.Status.Rendezvous.Members = s.Members.Hash()
 		g.tk.Status.Faults = []api.PastFault{{At: now, Generation: 1, Node: "n9", Zone: "z1", Leaf: "l1", Rack: "r1", Cause: "device-lost"}}
-		g.worker(1).said.Failed = died(1, "device-lost", "f", 3, 0)
+		g.worker(1).Said.Failed = died(1, "device-lost", "f", 3, 0)
 		p := g.step()
 		if !slices.Equal(p.status.Rendezvous.Vacant, []int{1}) || !tells(p, "PlaceAtFault") {
 			t.Fatalf("%s: %+v, %+v", name, p.status, p.events)
 		}
-		g.worker(1).said.Frozen = true
+		g.worker(1).Said.Frozen = true
 		p = g.step()
 		if r := p.status.Rendezvous; p.status.Generation != 3 || !slices.Equal(r.Stead, []api.Seat{{Index: c.taken, Place: 1}}) || tells(p, "PlaceKept") != c.kept {
 			t.Errorf("%s: %+v, %+v", name, r, p.events)

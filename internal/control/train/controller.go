@@ -3,18 +3,19 @@ package train
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/save"
+	"github.com/fermi-cluster/fermi/internal/control/train/bill"
+	"github.com/fermi-cluster/fermi/internal/control/train/blame"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/link"
-	"github.com/fermi-cluster/fermi/internal/recipe"
 	"github.com/fermi-cluster/fermi/internal/reconcile"
 	"github.com/fermi-cluster/fermi/internal/store"
 	"github.com/fermi-cluster/fermi/internal/telemetry"
@@ -23,23 +24,24 @@ import (
 // History is what train needs of the past.
 type History interface {
 	history.Events
-	history.Usage
-	PutRun(ctx context.Context, r history.Run) error
+	bill.History
 	PutArchived(ctx context.Context, rows ...history.Archived) error
 }
 
 // Hub is what train needs of the link.
 type Hub interface {
-	// Attached says whether the replica's launcher is connected.
-	Attached(name engine.Name) bool
-	// Ranks is what the launcher told last about its ranks.
-	Ranks(name engine.Name) (link.Ranks, bool)
 	// Go tells it to start a generation; repeating is fine.
 	Go(name engine.Name, attempt int, g link.Generation) error
-	// Watermark tells it the newest step that every rank holds, and what of it to persist.
-	Watermark(name engine.Name, w link.Watermark) error
 	// AskRank has a launcher do something to a rank, or look at it.
 	AskRank(ctx context.Context, name engine.Name, p link.Probe) (link.Probed, error)
+}
+
+// Checkpoints is what train needs of saves.
+type Checkpoints interface {
+	// Origins are the checkpoints that a task could begin from. Where a store is away it says so, and does not wait for it.
+	Origins(ctx context.Context, g *gang.Gang) save.Origins
+	// Took is how long the last checkpoint took until a tier had it, by tier.
+	Took(taskID string) map[string]time.Duration
 }
 
 // Config makes a Controller.
@@ -48,18 +50,17 @@ type Config struct {
 	History History
 	Engine  engine.Engine
 	Hub     Hub
-	Clock   clock.Clock
-	Log     *slog.Logger
+	// Gangs looks at the replicas of tasks; the controller tells it of nodes that change.
+	Gangs *gang.Observer
+	// Checkpoints are those of tasks; nil: there are none.
+	Checkpoints Checkpoints
+	Clock       clock.Clock
+	Log         *slog.Logger
 	// EraseBytes deletes a task's logs and outputs.
 	EraseBytes func(ctx context.Context, taskID string) error
 	// Away finds the task another place without a node, or without the rack, leaf or zone it is in as kind says, and has it go there;
 	// an error says that it stays. Nil: tasks never move.
 	Away func(ctx context.Context, task *api.TrainingTask, node, kind string) error
-	// Repo is the checkpoints of a task in a tier; of link.TierLocal their records. Nil, also for a tier: there
-	// are none.
-	Repo func(tier, taskID string) (*ckpt.Repo, error)
-	// Room says whether another checkpoint of a task may go to the shared store; nil: always. It must not block.
-	Room func(ctx context.Context, task *api.TrainingTask) bool
 	// UID is a project's on machines that keep projects apart; nil or 0: none.
 	UID func(ctx context.Context, project string, fence store.Epoch) (int, error)
 	// Folders are the names of the machines' folders that a project was granted; nil: none.
@@ -76,24 +77,18 @@ type Controller struct {
 	cfg   Config
 	epoch store.Epoch
 	mu    sync.Mutex
-	loop  *reconcile.Loop      // nil while not leading
-	nodes map[uint32]*api.Node // by number; replaced, never changed
-	keys  map[string]api.Key   // task id → key
-	marks *watermarks          // nil while not leading
-	lent  map[string]api.Key   // task id → who is inside it
-	stays map[string]int       // task id → generation whose failure no other place was found for
-	paces map[api.Key]pace     // of large tasks
-	bases map[string]base      // by work
-	bills map[string]uint64    // task id → what the usage rows of this leader say
+	loop  *reconcile.Loop // nil while not leading
+	kept  *memory         // of this leadership
+	book  *bill.Book
+}
 
-	durable map[string]*checkpoints             // task id → its checkpoints
-	away    map[string]time.Time                // task id → until when it is not asked for them again
-	held    map[string]api.CheckpointOrigin     // task id → the checkpoint of another that it begins from
-	took    map[string]map[string]time.Duration // task id → tier → how long the last checkpoint took to get there
+// NewGangs makes what looks at the replicas of tasks, for this controller and for that of their checkpoints: both must see the same.
+func NewGangs(s store.Reader, e gang.Engine, h gang.Hub) *gang.Observer {
+	return gang.NewObserver(s, e, h, blame.Avoid)
 }
 
 // New makes a controller; it starts nothing.
-func New(cfg Config) *Controller { return &Controller{cfg: cfg} }
+func New(cfg Config) *Controller { return &Controller{cfg: cfg, kept: newMemory()} }
 
 // Run works until ctx, which ends with the leadership, ends.
 func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
@@ -101,17 +96,12 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	defer feed.Close()
 	loop := reconcile.New(reconcile.Config{Name: "train", Reconciler: c, Workers: c.cfg.Workers, Clock: c.cfg.Clock, Log: c.cfg.Log})
 	c.mu.Lock()
-	c.epoch, c.loop, c.nodes, c.keys = epoch, loop, map[uint32]*api.Node{}, map[string]api.Key{}
-	c.stays, c.paces, c.bills = map[string]int{}, map[api.Key]pace{}, map[string]uint64{}
-	c.lent, c.bases = map[string]api.Key{}, map[string]base{}
-	c.durable, c.away, c.held = map[string]*checkpoints{}, map[string]time.Time{}, map[string]api.CheckpointOrigin{}
-	c.took = map[string]map[string]time.Duration{}
-	marks := newWatermarks()
-	c.marks = marks
+	c.epoch, c.loop, c.book = epoch, loop, bill.NewBook(c.cfg.Store, c.cfg.History, c.cfg.Gangs.Node)
+	c.kept.reset()
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()
-		c.loop, c.marks = nil, nil
+		c.loop = nil
 		c.mu.Unlock()
 	}()
 	if err := c.fill(ctx); err != nil {
@@ -119,14 +109,16 @@ func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { c.follow(ctx, feed) })
-	wg.Go(func() { c.watch(ctx, marks) })
 	err := loop.Run(ctx)
 	wg.Wait()
 	return err
 }
 
 func (c *Controller) fill(ctx context.Context) error {
-	for _, kind := range []api.Kind{api.KindNode, api.KindTrainingTask, api.KindPlacement} {
+	if err := c.cfg.Gangs.Fill(ctx); err != nil {
+		return err
+	}
+	for _, kind := range []api.Kind{api.KindTrainingTask, api.KindPlacement} {
 		snap, err := c.cfg.Store.List(ctx, kind, "", 0)
 		if err != nil {
 			return err
@@ -164,31 +156,36 @@ func (c *Controller) change(ch store.Change) {
 	switch ch.Key.Kind {
 	case api.KindNode:
 		if n, ok := ch.New.(*api.Node); ok {
-			c.nodes[n.Spec.Number] = n
+			c.cfg.Gangs.Note(n)
 		}
 	case api.KindTrainingTask:
-		c.wakeGuest(ch)
-		if ch.New != nil {
-			c.keys[ch.New.GetMeta().ID] = ch.Key
-			c.noteBase(ch.New.(*api.TrainingTask))
-			c.noteHeld(ch.New.(*api.TrainingTask))
-			if idle(ch.New.(*api.TrainingTask)) {
+		for _, o := range []api.Object{ch.New, ch.Old} {
+			if o != nil {
+				c.wakeGuest(o.GetMeta().ID)
+			}
+		}
+		if ch.New == nil {
+			c.kept.forget(ch.Key, ch.Old.GetMeta().ID)
+			c.book.Forget(ch.Old.GetMeta().ID)
+		} else {
+			task := ch.New.(*api.TrainingTask)
+			if c.kept.note(ch.Key, task); idle(task) {
 				return
 			}
-		} else {
-			delete(c.keys, ch.Old.GetMeta().ID)
-			delete(c.stays, ch.Old.GetMeta().ID)
-			delete(c.bills, ch.Old.GetMeta().ID)
-			delete(c.durable, ch.Old.GetMeta().ID)
-			delete(c.away, ch.Old.GetMeta().ID)
-			delete(c.held, ch.Old.GetMeta().ID)
-			delete(c.took, ch.Old.GetMeta().ID)
-			delete(c.paces, ch.Key)
 		}
 		c.loop.Add(ch.Key)
 	case api.KindPlacement:
-		c.lending(ch)
+		for _, key := range c.kept.lend(ch) {
+			c.loop.Add(key)
+		}
 		c.loop.Add(api.Key{Kind: api.KindTrainingTask, Project: ch.Key.Project, Name: ch.Key.Name})
+	}
+}
+
+// wakeGuest asks for a turn of who is inside a task. The lock is held.
+func (c *Controller) wakeGuest(id string) {
+	if guest, ok := c.kept.guestOf(id); ok {
+		c.loop.Add(guest)
 	}
 }
 
@@ -205,19 +202,13 @@ func (c *Controller) Notify(taskID string, name engine.Name) {
 	if c.loop == nil {
 		return
 	}
-	c.wake(taskID)
-	key, ok := c.keys[taskID]
+	c.wakeGuest(taskID)
+	key, ok := c.kept.keyOf(taskID)
 	if !ok {
 		// The task is gone or unknown: a turn under its id cleans up.
 		key = api.Key{Kind: api.KindTrainingTask, Name: taskID}
 	}
-	c.loop.AddAfter(key, c.paces[key].left(c.cfg.Clock.Now()))
-}
-
-func (c *Controller) node(number uint32) *api.Node {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.nodes[number]
+	c.loop.AddAfter(key, c.kept.pause(key, c.cfg.Clock.Now()))
 }
 
 // Reconcile is one turn for one task.
@@ -235,7 +226,7 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	if s.torn() {
 		return reconcile.Result{Wake: afterRemove}, nil
 	}
-	c.paced(key, len(s.members))
+	c.kept.hadTurn(key, len(s.Members), c.cfg.Clock.Now())
 	p := decide(s, c.cfg.Clock.Now().UTC())
 	if err := c.apply(ctx, s, p); err != nil {
 		return reconcile.Result{}, err
@@ -248,93 +239,9 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 
 const afterRemove = 20 * time.Millisecond
 
-// observe gathers what is known: the store at one revision, then the engine and the link.
-func (c *Controller) observe(ctx context.Context, key api.Key) (seen, error) {
-	o, err := c.cfg.Store.Get(ctx, key, 0)
-	if err != nil {
-		return seen{}, err
-	}
-	s := seen{task: o.(*api.TrainingTask), archiveAfter: c.cfg.ArchiveAfter}
-	pkey := api.Key{Kind: api.KindPlacement, Project: key.Project, Name: key.Name}
-	if po, err := c.cfg.Store.Get(ctx, pkey, 0); err == nil {
-		if p := po.(*api.Placement); p.Spec.TaskID == s.task.Meta.ID {
-			s.placement = p
-		}
-	} else if !fault.Is(err, fault.NotFound) {
-		return seen{}, err
-	}
-	replicas := c.cfg.Engine.Replicas(s.task.Meta.ID)
-	known := make(map[engine.Name]engine.Observation, len(replicas))
-	for _, ob := range replicas {
-		known[ob.Name] = ob
-	}
-	s.stay = c.staysIn(s.task) || s.inside()
-	s.guest, s.base = c.guestOf(s.task.Meta.ID), c.baseOf(s.task)
-	if s.homeless, err = c.environments(ctx, &s); err != nil {
-		return seen{}, err
-	}
-	c.muster(&s, known)
-	s.table()
-	s.durable, s.took = c.keeps(&s), c.tookOf(s.task.Meta.ID)
-	c.origins(ctx, &s)
-	if s.starts() {
-		if _, err := c.recipe(s, s.task); err != nil {
-			s.unfit = fault.From(err)
-		}
-	}
-	for _, ob := range known {
-		s.others = append(s.others, ob)
-	}
-	slices.SortFunc(s.others, func(a, b engine.Observation) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
-	return s, nil
-}
-
-// torn says that the task was read before and the placement after the write that moved both on.
-func (s *seen) torn() bool {
-	phase := s.task.Status.Phase
-	return s.placement != nil && s.placement.Spec.Attempt > s.task.Status.Attempt && phase != "" && phase != api.PhasePending && !phase.Finished()
-}
-
-// members lists the replicas the current attempt must have, and takes them out of known.
-func (c *Controller) members(s seen, roles []api.RoleAssignment, known map[engine.Name]engine.Observation) []member {
-	total := 0
-	for i := range roles {
-		total += len(roles[i].Slots)
-	}
-	out := make([]member, 0, total)
-	for _, role := range roles {
-		for i, slot := range role.Slots {
-			index, attempt := role.Index(i), s.task.Status.AttemptOf(role.Role)
-			out = append(out, member{
-				name: engine.NameOf(s.task.Meta.ID, role.Role, index, attempt), role: role.Role, index: index, attempt: attempt,
-				number: slot.Node, devices: slot.Devices, ranks: s.ranksAt(role.Role, slot, recipe.Started), lender: s.lender(index),
-			})
-			m := &out[len(out)-1]
-			if n := c.node(slot.Node); n != nil {
-				m.node, m.zone, m.leaf, m.rack = n.Meta.Name, n.Spec.Zone, n.Spec.Leaf, n.Spec.Rack
-				m.peak, m.virtual = peakOf(n, slot.Devices), n.Spec.Virtual
-				m.closed = n.Spec.Cordoned || n.Meta.DeletedAt != nil
-				m.usable = n.Status.Ready && !m.closed
-			}
-			if ob, ok := known[m.name]; ok {
-				m.state, m.exit, m.observed = ob.State, ob.Exit, ob
-				delete(known, m.name)
-			}
-			m.attached = c.cfg.Hub.Attached(m.name)
-			m.said, _ = c.cfg.Hub.Ranks(m.name)
-		}
-	}
-	return out
-}
-
 // orphan ends and removes replicas whose task is no longer in the store.
 func (c *Controller) orphan(ctx context.Context, taskID string) error {
-	revision, err := c.stillLeading(ctx)
+	revision, err := store.StillLeading(ctx, c.cfg.Store, c.epoch)
 	if err != nil {
 		return err
 	}
@@ -355,4 +262,38 @@ func (c *Controller) orphan(ctx context.Context, taskID string) error {
 		}
 	}
 	return nil
+}
+
+// Probed is where a probe went and what came of it.
+type Probed struct {
+	Replica    engine.Name
+	Node       string
+	Generation int
+	link.Probed
+}
+
+// Probe has something done to a rank of a running task, or has it looked at, by its launcher. Fault
+// NotFound where there is no such rank, Conflict where the launcher refuses, Unavailable where it is not
+// there or this server does not lead. Safe for concurrent use.
+func (c *Controller) Probe(ctx context.Context, task *api.TrainingTask, rank int, kind string) (Probed, error) {
+	s, err := c.observe(ctx, api.KeyOf(task))
+	if err != nil {
+		return Probed{}, err
+	}
+	if s.Task.Status.Rendezvous == nil {
+		return Probed{}, fault.New(fault.Conflict, "NotRunning", fault.T("The task does not run yet.", "任务尚未运行。"))
+	}
+	for i := range s.Members {
+		m := &s.Members[i]
+		if rank < m.First || rank >= m.First+m.Ranks {
+			continue
+		}
+		out := Probed{Replica: m.Name, Node: m.Node, Generation: s.Task.Status.Generation}
+		out.Probed, err = c.cfg.Hub.AskRank(ctx, m.Name, link.Probe{Generation: int64(out.Generation), Rank: rank, Kind: kind})
+		if err == nil && out.Refused != (fault.Text{}) {
+			err = fault.New(fault.Conflict, "Refused", out.Refused)
+		}
+		return out, err
+	}
+	return Probed{}, fault.New(fault.NotFound, "NoSuchRank", fault.T("The task has no rank %d; its ranks are 0 to %d.", "任务没有 rank %d；其 rank 为 0 至 %d。", rank, s.World-1))
 }

@@ -5,57 +5,83 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/save"
+	"github.com/fermi-cluster/fermi/internal/control/train/blame"
+	"github.com/fermi-cluster/fermi/internal/control/train/figure"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // decide is the whole judgement: pure, level-triggered, running it twice changes nothing.
-func decide(s seen, now time.Time) plan {
-	p := plan{status: s.task.Status}
+func decide(s snapshot, now time.Time) plan {
+	p := plan{status: s.Task.Status}
 	p.status.Restarts, p.status.Roles = slices.Clone(p.status.Restarts), slices.Clone(p.status.Roles)
 	s.sweepOthers(&p, now)
-	if s.hosts(&p) {
+	if s.waitForGuest(&p) {
 		return p
 	}
-	wanted := !s.task.Spec.Stop && s.task.Meta.DeletedAt == nil
+	wanted := !s.Task.Spec.Stop && s.Task.Meta.DeletedAt == nil
 	switch {
 	case p.status.Phase == "":
 		p.to(api.PhasePending, "Submitted", fault.T("Waiting to be placed.", "等待调度。"))
 	case p.status.Phase.Finished():
-		s.finished(&p, now)
+		ending{&s}.finished(&p, now)
 	case !wanted:
-		s.stopping(&p, now)
-	case s.placement == nil:
+		ending{&s}.stopping(&p, now)
+	case s.Placement == nil:
 		s.unplaced(&p, now)
 	case s.homeless != nil:
-		s.bereft(&p, now)
-	case s.placement.Spec.Evict != nil:
-		s.leave(&p, now)
-	case s.rewinds():
-		s.rewind(&p, now)
-	case s.placement.Spec.Shrink != nil && s.settled():
-		s.shrunk(&p)
+		ending{&s}.bereft(&p, now)
+	case s.Placement.Spec.Evict != nil:
+		ending{&s}.leave(&p, now)
+	case s.goesBack():
+		restoring{&s}.rewind(&p)
+	case s.Placement.Spec.Shrink != nil && s.Settled():
+		resizing{&s}.shrunk(&p)
 	case p.status.Phase == api.PhasePending:
 		s.begin(&p, now)
 	default:
 		s.proceed(&p, now)
 	}
-	s.interruptions(&p, now)
-	s.speed(&p, now)
-	s.tunes(&p, now)
-	s.uses(&p, now)
-	s.stragglers(&p, now)
+	s.figures(&p, now)
 	return p
 }
 
+// figures writes down what the turn brought to know of the task.
+func (s *snapshot) figures(p *plan, now time.Time) {
+	f := figure.Turn{
+		Terms: s.Terms, Members: s.Members, Before: &s.Task.Status, After: &p.status, Over: p.archive || p.erase,
+		Leaves: s.Leaves() || s.Task.Meta.DeletedAt != nil || s.goesBack(), Now: now, Wake: p.wake,
+	}
+	f.Recoveries()
+	f.Pace()
+	s.tune(&p.status, now)
+	f.Use(s.base)
+	f.Stragglers()
+	p.commit, p.wake, p.events = p.commit || f.Changed, f.Wake, append(p.events, f.Events...)
+	replaceStraggler(s, p, now)
+}
+
+// tune finds anew how often the task saves, whenever its pace is written down, and in the same write.
+func (s *snapshot) tune(status *api.TrainingTaskStatus, now time.Time) {
+	if !s.Task.Spec.Tunes(api.MemoryTier) || status.Phase != api.PhaseRunning || status.Pace == nil || status.Pace == s.Task.Status.Pace {
+		return
+	}
+	if s.Members.Any(func(m *gang.Member) bool { return m.Said.Printed }) {
+		return // scripts without the SDK save nothing here
+	}
+	status.Intervals = save.Intervals(save.Measured{Spec: &s.Task.Spec, Status: status, Members: s.Members, Nodes: s.Everybody().Nodes(), Took: s.took}, now)
+}
+
 // sweepOthers ends and removes replicas that are not of the current attempt.
-func (s *seen) sweepOthers(p *plan, now time.Time) {
-	spared := s.spared(p, now)
-	for _, o := range s.others {
+func (s *snapshot) sweepOthers(p *plan, now time.Time) {
+	spared := resizing{s}.spared(p, now)
+	for _, o := range s.Others {
 		switch {
 		case o.State == engine.StateDone:
 			p.remove = append(p.remove, o.Name)
-			p.usage = p.usage || len(s.surplus) > 0
+			p.usage = p.usage || len(s.Surplus) > 0
 		case o.State == engine.StateExited: // hands over
 		case slices.Contains(spared, o.Name):
 		default:
@@ -64,7 +90,7 @@ func (s *seen) sweepOthers(p *plan, now time.Time) {
 	}
 }
 
-func (s *seen) unplaced(p *plan, now time.Time) {
+func (s *snapshot) unplaced(p *plan, now time.Time) {
 	if p.status.Phase != api.PhasePending {
 		if !s.endAll(p) {
 			return
@@ -74,8 +100,8 @@ func (s *seen) unplaced(p *plan, now time.Time) {
 		p.tell(true, "PlacementLost", "lost-"+itoa(p.status.Attempt), p.status.Message)
 		return
 	}
-	if t := s.task.Spec.Timeouts; t != nil && t.Pending > 0 {
-		left := t.Pending.Std() - now.Sub(s.since())
+	if t := s.Task.Spec.Timeouts; t != nil && t.Pending > 0 {
+		left := t.Pending.Std() - now.Sub(restoring{s}.since())
 		if left > 0 {
 			p.wake = left
 			return
@@ -87,152 +113,124 @@ func (s *seen) unplaced(p *plan, now time.Time) {
 }
 
 // begin takes up a fresh placement.
-func (s *seen) begin(p *plan, now time.Time) {
+func (s *snapshot) begin(p *plan, now time.Time) {
 	if !s.endAll(p) {
 		return // old replicas first
 	}
-	if s.misfits(p, now) {
+	if (ending{s}).failUnfit(p, now) {
 		return
 	}
-	p.status.Attempt = max(p.status.Attempt+1, s.placement.Spec.Attempt)
+	p.status.Attempt = max(p.status.Attempt+1, s.Placement.Spec.Attempt)
 	p.status.Rendezvous = nil
-	s.renewRoles(p)
+	renewRoles(s.Task, &p.status)
 	p.status.Preflight = nil
 	p.status.PlacedAt = &now
-	p.status.Zones = s.zones()
-	p.status.Replicas = api.ReplicaCount{Total: len(s.members), Starting: len(s.members)}
+	p.status.Zones = s.Members.Zones()
+	p.status.Replicas = api.ReplicaCount{Total: len(s.Members), Starting: len(s.Members)}
 	p.to(api.PhaseInitializing, "Placed", fault.T("Placed; its processes are being started.", "已放置，正在启动进程。"))
-	p.tell(false, "Placed", "placed-"+itoa(p.status.Attempt), fault.T("Placed on %d [node|nodes].", "已放置到 %d 个节点。", s.nodes()))
+	p.tell(false, "Placed", "placed-"+itoa(p.status.Attempt), fault.T("Placed on %d [node|nodes].", "已放置到 %d 个节点。", s.Everybody().Nodes()))
 }
 
 // allRun says that every process has been started.
-func (s *seen) allRun() fault.Text {
-	if s.world == 1 {
+func (s *snapshot) allRun() fault.Text {
+	if s.World == 1 {
 		return fault.T("Its process runs.", "进程已运行。")
 	}
-	return fault.T("All %d processes run.", "全部 %d 个进程已运行。", s.world)
+	return fault.T("All %d processes run.", "全部 %d 个进程已运行。", s.World)
 }
 
 // proceed is for a task with a placement and a current attempt.
-func (s *seen) proceed(p *plan, now time.Time) {
+func (s *snapshot) proceed(p *plan, now time.Time) {
 	s.count(p)
-	if s.misfits(p, now) {
+	end, check, restore, size := ending{s}, checking{s}, restoring{s}, resizing{s}
+	switch {
+	case end.failUnfit(p, now):
+		return
+	case check.refuses(p):
+		check.refuse(p, now)
+		return
+	case restore.isAstray():
+		restore.giveUp(p, now)
+		return
+	case size.lose(p, now):
 		return
 	}
-	if s.refuses(p) {
-		s.refused(p, now)
+	if u, fail := firstLost(s.Units(&p.status)); u != nil {
+		answer{s, u, p, now}.failing(fail)
 		return
 	}
-	if s.astray() {
-		s.giveUpOrigin(p, now)
+	if end.succeeded(p) {
+		end.complete(p, now)
 		return
 	}
-	if s.lose(p, now) {
+	if size.isBroken(p) {
+		answer{s, s.main(p), p, now}.failing(p.status.Failure)
 		return
 	}
-	parts := s.parts()
-	lost := func(part *seen) *api.ReplicaFailure { return part.firstFailure(p.status.Rendezvous != nil) }
-	if part, fail := earliest(parts, p, lost); fail != nil {
-		part.as(p, func() { part.failing(p, now, fail) })
-		return
-	}
-	if s.succeeded(p) {
-		s.complete(p, now)
-		return
-	}
-	if s.broken(p) {
-		s.failing(p, now, p.status.Failure)
-		return
-	}
-	s.keepSpares(p, now)
-	if s.resize(p, now) {
+	size.keepSpares(p, now)
+	if size.resize(p, now) {
 		return // whatever failed meanwhile was of a generation that is over
 	}
-	reopened := false
-	if parts[0].as(p, func() { reopened = parts[0].reopen(p) }); reopened {
+	if (answer{s, s.main(p), p, now}).reopen() {
 		return
 	}
-	var wait time.Duration
-	failed := func(part *seen) *api.ReplicaFailure {
-		fail, more := part.rankFailure(p, now)
-		if wait = max(wait, more); fail == nil && more == 0 {
-			fail = part.hungRank(p, now)
+	s.carryOn(p, now)
+}
+
+// firstLost is the unit that lost a launcher first, and how; nil: none did.
+func firstLost(units []gang.Unit) (guilty *gang.Unit, first *api.ReplicaFailure) {
+	for i := range units {
+		if f := blame.OfReplica(&units[i]); f != nil && (first == nil || blame.Earlier(f, first)) {
+			guilty, first = &units[i], f
 		}
-		return fail
 	}
-	guilty, fail := earliest(parts, p, failed)
+	return guilty, first
+}
+
+// firstFailed is the unit of which a rank failed first while its launcher lives, and how; nil: none did. wait: the culprit may
+// still show itself.
+func (s *snapshot) firstFailed(p *plan, units []gang.Unit, now time.Time) (guilty *gang.Unit, first *api.ReplicaFailure, wait time.Duration) {
+	for i := range units {
+		u := &units[i]
+		f, more := blame.OfRank(u, p.status.Failure, now)
+		if wait = max(wait, more); f == nil && more == 0 {
+			f = answer{s, u, p, now}.hung()
+		}
+		if f != nil && (first == nil || blame.Earlier(f, first)) {
+			guilty, first = u, f
+		}
+	}
+	return guilty, first, wait
+}
+
+// carryOn sees to it that what shall run does, in every unit.
+func (s *snapshot) carryOn(p *plan, now time.Time) {
+	units := s.Units(&p.status)
+	guilty, fail, wait := s.firstFailed(p, units, now)
 	if guilty == nil && wait > 0 {
 		p.wake = wait // the culprit may still show itself
 		return
 	}
-	for _, part := range parts {
-		part.as(p, func() {
-			switch {
-			case p.status.Rendezvous == nil:
-				part.gather(p, now)
-			case part == guilty:
-				part.nextGeneration(p, now, fail)
-			default:
-				part.follow(p)
-			}
-		})
+	for i := range units {
+		a := answer{s, &units[i], p, now}
+		switch {
+		case a.u.Rendezvous == nil:
+			a.gather()
+		case a.u == guilty:
+			a.nextGeneration(fail)
+		default:
+			a.follow()
+		}
 	}
 	if guilty != nil {
 		return
 	}
 	if p.status.Replicas.Starting == 0 && p.status.Phase != api.PhaseRunning {
 		if p.status.StartedAt == nil {
-			p.status.StartedAt = s.started()
+			p.status.StartedAt = s.Members.Started()
 		}
 		p.usage = true
 		p.to(api.PhaseRunning, "Started", s.allRun())
 		p.tell(false, "Started", "started-"+generations(&p.status), p.status.Message)
-	}
-}
-
-// gather starts what is missing; once all are attached their start is ordered.
-func (s *seen) gather(p *plan, now time.Time) {
-	if zones := s.all().zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
-		p.status.Zones, p.commit = zones, true
-	}
-	if s.replaces() && !s.reserves() && s.all().few() {
-		s.giveUp(p, now) // it lost a slot, and then had to start again
-		return
-	}
-	for i := range s.members {
-		if s.members[i].state == "" {
-			p.start = append(p.start, i)
-		}
-	}
-	if s.reserves() && s.few() {
-		s.giveUp(p, now)
-		return
-	}
-	roll := s.all().rollCall()
-	if len(p.start) == 0 && s.allReady() && s.all().meet() && roll.checked(p, now) && !s.blind(p) {
-		s.open(p, s.world)
-	}
-}
-
-// count refreshes the numbers people see.
-func (s *seen) count(p *plan) {
-	n := api.ReplicaCount{Total: len(s.members)}
-	for i := range s.members {
-		switch m := &s.members[i]; {
-		case m.ended() && m.exit != nil && m.exit.Reason == engine.ReasonSucceeded:
-			n.Succeeded++
-		case m.ended():
-			n.Failed++
-		case m.state == engine.StateRunning && !m.lags(&p.status):
-			n.Running++
-		default:
-			n.Starting++
-		}
-	}
-	if n != p.status.Replicas {
-		p.status.Replicas, p.commit = n, true
-	}
-	if spares := s.spareStatus(); !slices.Equal(spares, p.status.Spares) {
-		p.status.Spares, p.commit, p.usage = spares, true, true
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/save"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link"
@@ -33,20 +35,17 @@ func placed() *api.Placement {
 	return &api.Placement{Meta: api.Meta{Name: "t", Project: "p"}, Spec: api.PlacementSpec{TaskID: "task-1", Attempt: 1}}
 }
 
-// loopback is where the engine says that members are reached.
-const loopback = "127.0.0.1"
-
-func at(i, attempt int, state engine.State, attached bool, exit *engine.Exit) member {
-	m := member{
-		name: engine.NameOf("task-1", "worker", i, attempt), role: "worker", index: i, node: fmt.Sprintf("n%d", i),
-		state: state, attached: attached, exit: exit, ranks: 1, first: i,
-		observed: engine.Observation{Started: now, Address: loopback, LauncherAddress: loopback},
+func at(i, attempt int, state engine.State, attached bool, exit *engine.Exit) gang.Member {
+	m := gang.Member{
+		Name: engine.NameOf("task-1", "worker", i, attempt), Role: "worker", Index: i, Stand: gang.Stand{Node: fmt.Sprintf("n%d", i)},
+		Ranking: gang.Ranking{Ranks: 1, First: i}, State: state, Attached: attached, Exit: exit,
+		Observed: engine.Observation{Started: now, Address: "127.0.0.1", LauncherAddress: "127.0.0.1"},
 	}
 	if attached {
-		m.said.Port = 4000 + i
+		m.Said.Port = 4000 + i
 	}
 	if state == engine.StateRunning {
-		m.said.Generation = int64(attempt)
+		m.Said.Generation = int64(attempt)
 	}
 	return m
 }
@@ -120,154 +119,151 @@ func TestDecide(t *testing.T) {
 		return tk
 	}
 	tests := map[string]struct {
-		in   seen
+		in   snapshot
 		want want
 	}{
 		"a waiting task waits": {
-			seen{task: task(api.PhasePending, 0, 0)},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhasePending, 0, 0)}}},
 			want{Phase: api.PhasePending},
 		},
 		"a placed task begins its first attempt": {
-			seen{task: task(api.PhasePending, 0, 0), placement: placed(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhasePending, 0, 0), Placement: placed()}, Members: gang.Members{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}}},
 			want{Phase: api.PhaseInitializing, Reason: "Placed", Attempt: 1, Commit: true},
 		},
 		"a place where the framework can't start ends the task": {
-			seen{
-				task: task(api.PhasePending, 0, 0), placement: placed(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)},
-				unfit: fault.New(fault.Invalid, "BadRecipe", fault.T("No.", "不。")),
-			},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhasePending, 0, 0), Placement: placed()}, Members: gang.Members{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}}, unfit: fault.New(fault.Invalid, "BadRecipe", fault.T("No.", "不。"))},
 			want{Phase: api.PhaseFailed, Reason: "BadRecipe", Commit: true, Usage: true, DropPlace: true},
 		},
 		"missing replicas are started": {
-			seen{task: task(api.PhaseInitializing, 1, 0), placement: placed(), members: []member{at(0, 1, engine.StateCreated, true, nil), at(1, 1, "", false, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseInitializing, 1, 0), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateCreated, true, nil), at(1, 1, "", false, nil)}}},
 			want{Phase: api.PhaseInitializing, Attempt: 1, Commit: true, Start: []int{1}},
 		},
 		"nobody goes before all are attached": {
-			seen{task: task(api.PhaseInitializing, 1, 0), placement: placed(), members: []member{at(0, 1, engine.StateCreated, true, nil), at(1, 1, engine.StateCreated, false, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseInitializing, 1, 0), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateCreated, true, nil), at(1, 1, engine.StateCreated, false, nil)}}},
 			want{Phase: api.PhaseInitializing, Attempt: 1, Commit: true},
 		},
 		"all attached: the generation is written and all go": {
-			seen{task: task(api.PhaseInitializing, 1, 0), placement: placed(), members: []member{at(0, 1, engine.StateCreated, true, nil), at(1, 1, engine.StateCreated, true, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseInitializing, 1, 0), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateCreated, true, nil), at(1, 1, engine.StateCreated, true, nil)}}},
 			want{Phase: api.PhaseInitializing, Attempt: 1, Generation: 1, Commit: true, Go: []int{0, 1}},
 		},
 		"a new leader tells again who had not heard": {
-			seen{task: task(api.PhaseInitializing, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateCreated, true, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseInitializing, 1, 1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateCreated, true, nil)}}},
 			want{Phase: api.PhaseInitializing, Attempt: 1, Generation: 1, Commit: true, Go: []int{1}},
 		},
 		"all run": {
-			seen{task: task(api.PhaseInitializing, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, ok)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseInitializing, 1, 1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, ok)}}},
 			want{Phase: api.PhaseRunning, Reason: "Started", Attempt: 1, Generation: 1, Commit: true, Usage: true},
 		},
 		"ended well but still handing over": {
-			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, true, ok), at(1, 1, engine.StateExited, true, ok)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, true, ok), at(1, 1, engine.StateExited, true, ok)}}},
 			want{Phase: api.PhaseRunning, Reason: "HandingOver", Attempt: 1, Generation: 1, Commit: true},
 		},
 		"told to leave: the processes end first": {
-			seen{task: task(api.PhaseRunning, 1, 1), placement: leaving(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, exit(engine.ReasonStopped, 143))}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: leaving()}, Members: gang.Members{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, exit(engine.ReasonStopped, 143))}}},
 			want{Phase: api.PhaseRunning, Reason: "Drained", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0}},
 		},
 		"told to leave and over: the place goes, the task waits": {
-			seen{task: retry(0), placement: leaving(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, bad)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: retry(0), Placement: leaving()}, Members: gang.Members{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, bad)}}},
 			want{Phase: api.PhasePending, Reason: "Drained", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"told to leave before it began": {
-			seen{task: task(api.PhasePending, 0, 0), placement: leaving(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhasePending, 0, 0), Placement: leaving()}, Members: gang.Members{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}}},
 			want{Phase: api.PhasePending, Reason: "Drained", Commit: true, DropPlace: true},
 		},
 		"told to move: the processes end first, both places stay": {
-			seen{task: task(api.PhaseRunning, 1, 1), placement: moving(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, exit(engine.ReasonStopped, 143))}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: moving()}, Members: gang.Members{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateExited, true, exit(engine.ReasonStopped, 143))}}},
 			want{Phase: api.PhaseRunning, Reason: "Moved", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0}},
 		},
 		"told to move and over: its next attempt has the new place": {
-			seen{task: retry(0), placement: moving(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, bad)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: retry(0), Placement: moving()}, Members: gang.Members{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, bad)}}},
 			want{Phase: api.PhaseRecovering, Reason: "Moved", Attempt: 2, Generation: 1, Commit: true, MoveOn: true, Usage: true},
 		},
 		"told to move before it began": {
-			seen{task: task(api.PhasePending, 0, 0), placement: moving(), members: []member{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhasePending, 0, 0), Placement: moving()}, Members: gang.Members{at(0, 0, "", false, nil), at(1, 0, "", false, nil)}}},
 			want{Phase: api.PhasePending, Reason: "Moved", Commit: true, MoveOn: true},
 		},
 		"told to move and stopped meanwhile: both places go": {
-			seen{task: stop(task(api.PhaseRunning, 1, 1)), placement: moving(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: stop(task(api.PhaseRunning, 1, 1)), Placement: moving()}, Members: gang.Members{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}}},
 			want{Phase: api.PhaseStopped, Reason: "Stopped", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"told to leave after it had ended well": {
-			seen{task: task(api.PhaseRunning, 1, 1), placement: leaving(), members: []member{at(0, 1, engine.StateDone, false, ok), at(1, 1, engine.StateDone, false, ok)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: leaving()}, Members: gang.Members{at(0, 1, engine.StateDone, false, ok), at(1, 1, engine.StateDone, false, ok)}}},
 			want{Phase: api.PhaseCompleted, Reason: "Succeeded", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"all done": {
-			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, ok), at(1, 1, engine.StateDone, false, ok)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, false, ok), at(1, 1, engine.StateDone, false, ok)}}},
 			want{Phase: api.PhaseCompleted, Reason: "Succeeded", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"one failed: the others are stopped": {
-			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateExited, true, bad), at(1, 1, engine.StateRunning, true, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateExited, true, bad), at(1, 1, engine.StateRunning, true, nil)}}},
 			want{Phase: api.PhaseRecovering, Reason: engine.ReasonNonZero, Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w1}},
 		},
 		"failed and no budget": {
-			seen{task: task(api.PhaseRecovering, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRecovering, 1, 1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}}},
 			want{Phase: api.PhaseFailed, Reason: engine.ReasonNonZero, Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"failed within the budget": {
-			seen{task: retry(1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: retry(1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}}},
 			want{Phase: api.PhaseRecovering, Reason: "Restarting", Attempt: 2, Generation: 1, Commit: true, Usage: true},
 		},
 		"the budget is used up": {
-			seen{task: used(retry(1), time.Minute), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: used(retry(1), time.Minute), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}}},
 			want{Phase: api.PhaseFailed, Reason: engine.ReasonNonZero, Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"old restarts are forgotten": {
-			seen{task: used(retry(1), 2*time.Hour), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: used(retry(1), 2*time.Hour), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, false, bad), at(1, 1, engine.StateDone, false, bad)}}},
 			want{Phase: api.PhaseRecovering, Reason: "Restarting", Attempt: 2, Generation: 1, Commit: true, Usage: true},
 		},
 		"what can't be started is not tried again": {
-			seen{task: retry(5), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStartFailed, 127)), at(1, 1, engine.StateDone, false, ok)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: retry(5), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, false, exit(engine.ReasonStartFailed, 127)), at(1, 1, engine.StateDone, false, ok)}}},
 			want{Phase: api.PhaseFailed, Reason: engine.ReasonStartFailed, Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"a lost launcher is a failure": {
-			seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonLauncherLost, -1)), at(1, 1, "", false, nil)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, false, exit(engine.ReasonLauncherLost, -1)), at(1, 1, "", false, nil)}}},
 			want{Phase: api.PhaseFailed, Reason: engine.ReasonLauncherLost, Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"stop before placement": {
-			seen{task: stop(task(api.PhasePending, 0, 0))},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: stop(task(api.PhasePending, 0, 0))}}},
 			want{Phase: api.PhaseStopped, Reason: "Stopped", Commit: true, Usage: true},
 		},
 		"stop while running": {
-			seen{task: stop(task(api.PhaseRunning, 1, 1)), placement: placed(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateDone, true, ok)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: stop(task(api.PhaseRunning, 1, 1)), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateDone, true, ok)}}},
 			want{Phase: api.PhaseRunning, Reason: "Stopping", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0}},
 		},
 		"stopped": {
-			seen{task: stop(task(api.PhaseRunning, 1, 1)), placement: placed(), members: []member{at(0, 1, engine.StateDone, true, bad), at(1, 1, engine.StateDone, true, ok)}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: stop(task(api.PhaseRunning, 1, 1)), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, true, bad), at(1, 1, engine.StateDone, true, ok)}}},
 			want{Phase: api.PhaseStopped, Reason: "Stopped", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"a lost placement sends it back to wait": {
-			seen{task: task(api.PhaseRunning, 1, 1), others: []engine.Observation{{Name: w0, State: engine.StateDone}}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1)}, Others: []engine.Observation{{Name: w0, State: engine.StateDone}}}},
 			want{Phase: api.PhasePending, Reason: "PlacementLost", Attempt: 1, Generation: 1, Commit: true, Usage: true, Remove: []engine.Name{w0}},
 		},
 		"an old attempt still runs: end it before beginning": {
-			seen{task: task(api.PhasePending, 1, 1), placement: placed(), others: []engine.Observation{{Name: w0, State: engine.StateRunning}}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhasePending, 1, 1), Placement: placed()}, Others: []engine.Observation{{Name: w0, State: engine.StateRunning}}}},
 			want{Phase: api.PhasePending, Attempt: 1, Generation: 1, Stop: []engine.Name{w0}},
 		},
 		"waited too long": {
-			seen{task: pendingTimeout(30 * time.Second)},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: pendingTimeout(30 * time.Second)}}},
 			want{Phase: api.PhaseFailed, Reason: "PendingTimeout", Commit: true, Usage: true},
 		},
 		"may wait a little more": {
-			seen{task: pendingTimeout(90 * time.Second)},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: pendingTimeout(90 * time.Second)}}},
 			want{Phase: api.PhasePending, Wake: 30 * time.Second},
 		},
 		"finished: folders go": {
-			seen{task: ended(api.PhaseCompleted, time.Minute), archiveAfter: time.Hour, others: []engine.Observation{{Name: w0, State: engine.StateDone}, {Name: w1, State: engine.StateExited}}},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: ended(api.PhaseCompleted, time.Minute)}, Others: []engine.Observation{{Name: w0, State: engine.StateDone}, {Name: w1, State: engine.StateExited}}}, archiveAfter: time.Hour},
 			want{Phase: api.PhaseCompleted, Attempt: 1, Generation: 1, Remove: []engine.Name{w0}},
 		},
 		"finished: stays a while": {
-			seen{task: ended(api.PhaseCompleted, time.Minute), archiveAfter: time.Hour},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: ended(api.PhaseCompleted, time.Minute)}}, archiveAfter: time.Hour},
 			want{Phase: api.PhaseCompleted, Attempt: 1, Generation: 1, Wake: 59 * time.Minute},
 		},
 		"finished: goes to history": {
-			seen{task: ended(api.PhaseFailed, 2*time.Hour), archiveAfter: time.Hour},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: ended(api.PhaseFailed, 2*time.Hour)}}, archiveAfter: time.Hour},
 			want{Phase: api.PhaseFailed, Attempt: 1, Generation: 1, Archive: true},
 		},
 		"deleted: erased when nothing is left": {
-			seen{task: deleted(ended(api.PhaseStopped, time.Second)), archiveAfter: time.Hour},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: deleted(ended(api.PhaseStopped, time.Second))}}, archiveAfter: time.Hour},
 			want{Phase: api.PhaseStopped, Attempt: 1, Generation: 1, Erase: true},
 		},
 	}
@@ -283,7 +279,7 @@ func TestDecide(t *testing.T) {
 func TestTheFirstCauseIsNamedNotItsVictims(t *testing.T) {
 	early, late := exit(engine.ReasonStopped, 143), exit(engine.ReasonSignaled, 137)
 	early.At = now.Add(-time.Second)
-	s := seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), members: []member{at(0, 1, engine.StateExited, true, early), at(1, 1, engine.StateExited, true, late)}}
+	s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateExited, true, early), at(1, 1, engine.StateExited, true, late)}}}
 	p := decide(s, now)
 	if p.status.Failure == nil || p.status.Failure.Index != 1 {
 		t.Errorf("got %+v", p.status.Failure)
@@ -303,7 +299,7 @@ func TestEveryLifeEnds(t *testing.T) {
 			tk.Spec.Roles = append(tk.Spec.Roles, api.Role{Name: "reward", Replicas: 2, Restart: api.RestartRole})
 			size = 4
 		}
-		world := map[engine.Name]*member{}
+		world := map[engine.Name]*gang.Member{}
 		restores := rapid.IntRange(0, 2).Draw(t, "restores")
 		for turn := range 1200 {
 			if turn == 20 && rapid.Bool().Draw(t, "stop") {
@@ -317,10 +313,10 @@ func TestEveryLifeEnds(t *testing.T) {
 			if pl == nil && tk.Status.Phase == api.PhasePending {
 				pl = placed() // the scheduler's part
 			}
-			s := seen{durable: true, task: tk, placement: pl, archiveAfter: time.Hour, stay: turn%2 == 0}
+			s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: pl}}, origins: save.Origins{Durable: true}, archiveAfter: time.Hour, stay: turn%2 == 0}
 			s.fillFrom(world, size)
 			if size == 2 {
-				s.origins = unrefused(&s)
+				s.origins.List = unrefused(&s)
 			}
 			p := decide(s, now.Add(time.Duration(turn)*time.Second))
 			if p.status.Attempt < tk.Status.Attempt || p.status.Generation < tk.Status.Generation {
@@ -331,11 +327,11 @@ func TestEveryLifeEnds(t *testing.T) {
 				t.Fatal("the next place would go on with the rendezvous of the last")
 			}
 			checkInterruptions(t, p.status)
-			checkUsed(t, s.task.Status, p)
+			checkUsed(t, s.Task.Status, p)
 			checkWatch(t, s, p)
 			checkRewind(t, s, p)
-			if r := p.status.Rendezvous; r != nil && r.Origin != nil && (r.Restore != r.Origin.Step || p.status.Generation > tk.Status.Generation && !slices.Contains(s.origins, *r.Origin)) {
-				t.Fatalf("it begins from a checkpoint that is none: %+v of %v", r.Origin, s.origins)
+			if r := p.status.Rendezvous; r != nil && r.Origin != nil && (r.Restore != r.Origin.Step || p.status.Generation > tk.Status.Generation && !slices.Contains(s.origins.List, *r.Origin)) {
+				t.Fatalf("it begins from a checkpoint that is none: %+v of %v", r.Origin, s.origins.List)
 			}
 			tk, pl = s.committed(p)
 			play(t, world, s, p)
@@ -348,27 +344,27 @@ func TestEveryLifeEnds(t *testing.T) {
 }
 
 // fillFrom are the members as the played engine has them, two of each role, and what else it has.
-func (s *seen) fillFrom(world map[engine.Name]*member, size int) {
+func (s *snapshot) fillFrom(world map[engine.Name]*gang.Member, size int) {
 	current := map[engine.Name]bool{}
 	for i := range size {
-		if s.placement == nil {
+		if s.Placement == nil {
 			break
 		}
-		m := at(i%2, s.task.Status.Attempt, "", false, nil)
+		m := at(i%2, s.Task.Status.Attempt, "", false, nil)
 		if i >= 2 {
-			m.role, m.attempt = "reward", s.task.Status.AttemptOf("reward")
-			m.name = engine.NameOf("task-1", "reward", i%2, m.attempt)
+			m.Role, m.Attempt = "reward", s.Task.Status.AttemptOf("reward")
+			m.Name = engine.NameOf("task-1", "reward", i%2, m.Attempt)
 		}
-		if known := world[m.name]; known != nil {
+		if known := world[m.Name]; known != nil {
 			m = *known
 		}
-		current[m.name] = true
-		s.members = append(s.members, m)
+		current[m.Name] = true
+		s.Members = append(s.Members, m)
 	}
-	s.table()
+	s.Rank()
 	for _, name := range sortedNames(world) {
 		if !current[name] {
-			s.others = append(s.others, engine.Observation{Name: name, State: world[name].state})
+			s.Others = append(s.Others, engine.Observation{Name: name, State: world[name].State})
 		}
 	}
 }
@@ -394,24 +390,24 @@ func checkInterruptions(t *rapid.T, status api.TrainingTaskStatus) {
 }
 
 // checkWatch: what is remembered and named is bounded, and nobody is replaced beyond the budget, or in a task that ends.
-func checkWatch(t *rapid.T, s seen, p plan) {
+func checkWatch(t *rapid.T, s snapshot, p plan) {
 	if len(p.status.Faults) > api.MaxPastFaults || len(p.status.Stragglers) > api.MaxStragglers {
 		t.Fatalf("%d faults, %d stragglers", len(p.status.Faults), len(p.status.Stragglers))
 	}
-	if len(p.status.Restarts) > s.task.Spec.Restart.MaxRestarts {
-		t.Fatalf("%d restarts of %d", len(p.status.Restarts), s.task.Spec.Restart.MaxRestarts)
+	if len(p.status.Restarts) > s.Task.Spec.Restart.MaxRestarts {
+		t.Fatalf("%d restarts of %d", len(p.status.Restarts), s.Task.Spec.Restart.MaxRestarts)
 	}
-	if p.swap.node != "" && (s.task.Spec.Stop || p.status.Phase.Finished() || s.stay) {
+	if p.swap.node != "" && (s.Task.Spec.Stop || p.status.Phase.Finished() || s.stay) {
 		t.Fatalf("away from %s in a task that is %s", p.swap.node, p.status.Phase)
 	}
 }
 
 // committed are task and placement after a plan.
-func (s *seen) committed(p plan) (*api.TrainingTask, *api.Placement) {
+func (s *snapshot) committed(p plan) (*api.TrainingTask, *api.Placement) {
 	if !p.commit {
-		return s.task, s.placement
+		return s.Task, s.Placement
 	}
-	task, place := &api.TrainingTask{Meta: s.task.Meta, Spec: s.task.Spec, Status: p.status}, s.placement
+	task, place := &api.TrainingTask{Meta: s.Task.Meta, Spec: s.Task.Spec, Status: p.status}, s.Placement
 	if p.dropPlace {
 		place = nil
 	}
@@ -419,32 +415,32 @@ func (s *seen) committed(p plan) (*api.TrainingTask, *api.Placement) {
 }
 
 // play lets the engine do what the plan asked, and then something of its own.
-func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
+func play(t *rapid.T, world map[engine.Name]*gang.Member, s snapshot, p plan) {
 	for _, i := range p.start {
-		m := s.members[i]
-		m.state = engine.StateCreated
-		world[m.name] = &m
+		m := s.Members[i]
+		m.State = engine.StateCreated
+		world[m.Name] = &m
 	}
-	_, table := s.addresses()
+	_, table := s.Addresses()
 	for _, i := range p.goAhead {
-		number := s.orderFor(i, p.status, true).Number
-		m := world[s.members[i].name]
-		if m == nil || m.ended() {
+		number := s.orderFor(i, &p.status, true).Number
+		m := world[s.Members[i].Name]
+		if m == nil || m.Ended() {
 			continue
 		}
-		m.said.RoleTable = table
-		if o := s.orderFor(i, p.status, true).Origin; o != nil && m.said.Generation < number && rapid.Bool().Draw(t, "refuses") {
-			m.said.Refused = o
+		m.Said.RoleTable = table
+		if o := s.orderFor(i, &p.status, true).Origin; o != nil && m.Said.Generation < number && rapid.Bool().Draw(t, "refuses") {
+			m.Said.Refused = o
 			continue
 		}
-		if m.said.Generation < number {
-			m.state = engine.StateRunning
-			m.said.Generation, m.said.Failed, m.said.Hung, m.said.Frozen = number, nil, nil, false
+		if m.Said.Generation < number {
+			m.State = engine.StateRunning
+			m.Said.Generation, m.Said.Failed, m.Said.Hung, m.Said.Frozen = number, nil, nil, false
 		}
 	}
 	for _, name := range p.stop {
-		if m := world[name]; m != nil && m.state != engine.StateExited && m.state != engine.StateDone {
-			m.state, m.exit = engine.StateExited, exit(engine.ReasonStopped, 143)
+		if m := world[name]; m != nil && m.State != engine.StateExited && m.State != engine.StateDone {
+			m.State, m.Exit = engine.StateExited, exit(engine.ReasonStopped, 143)
 		}
 	}
 	for _, name := range p.remove {
@@ -452,33 +448,33 @@ func play(t *rapid.T, world map[engine.Name]*member, s seen, p plan) {
 	}
 	for _, name := range sortedNames(world) {
 		m := world[name]
-		switch m.state {
+		switch m.State {
 		case engine.StateCreated:
-			m.attached = true
-			m.said.Port, m.said.Serve = 4000, 5000+m.attempt
+			m.Attached = true
+			m.Said.Port, m.Said.Serve = 4000, 5000+m.Attempt
 		case engine.StateRunning:
-			m.said.Step += int64(rapid.IntRange(0, 2).Draw(t, "steps"))
-			m.said.Use, m.said.Saves = link.Use{CPU: 1, Seconds: 2, Busy: 1, Watched: 2}, link.Saves{Begun: 3, Whole: 2}
-			m.said.Own = []link.RankOwn{{Rank: m.first, Seconds: rapid.SampledFrom([]float64{.1, .2, .3}).Draw(t, "own"), Steps: 16}}
-			if m.said.Failed == nil && rapid.Bool().Draw(t, "rank fails") {
-				m.said.Failed = &link.RankExit{
-					Rank: m.first, Code: 137, Reason: engine.ReasonSignaled, At: now.Add(time.Duration(m.said.Generation)),
+			m.Said.Step += int64(rapid.IntRange(0, 2).Draw(t, "steps"))
+			m.Said.Use, m.Said.Saves = link.Use{CPU: 1, Seconds: 2, Busy: 1, Watched: 2}, link.Saves{Begun: 3, Whole: 2}
+			m.Said.Own = []link.RankOwn{{Rank: m.First, Seconds: rapid.SampledFrom([]float64{.1, .2, .3}).Draw(t, "own"), Steps: 16}}
+			if m.Said.Failed == nil && rapid.Bool().Draw(t, "rank fails") {
+				m.Said.Failed = &link.RankExit{
+					Rank: m.First, Code: 137, Reason: engine.ReasonSignaled, At: now.Add(time.Duration(m.Said.Generation)),
 					Diagnosis: engine.Diagnosis{Cause: rapid.SampledFrom([]string{"", "killed", "python-error", "peer-lost", "device-lost", "no such"}).Draw(t, "cause"), Fingerprint: "f"},
 				}
-			} else if m.said.Hung == nil && rapid.Bool().Draw(t, "hangs") {
-				m.said.Watched, m.said.HungAt = true, now.Add(time.Duration(m.said.Generation))
-				m.said.Hung = []link.RankState{{Rank: m.first, State: rapid.SampledFrom([]byte("TSD")).Draw(t, "state")}}
+			} else if m.Said.Hung == nil && rapid.Bool().Draw(t, "hangs") {
+				m.Said.Watched, m.Said.HungAt = true, now.Add(time.Duration(m.Said.Generation))
+				m.Said.Hung = []link.RankState{{Rank: m.First, State: rapid.SampledFrom([]byte("TSD")).Draw(t, "state")}}
 			} else if rapid.Bool().Draw(t, "ends") {
-				m.state = engine.StateExited
-				m.exit = rapid.SampledFrom([]*engine.Exit{exit(engine.ReasonSucceeded, 0), exit(engine.ReasonNonZero, 1), exit(engine.ReasonLauncherLost, -1)}).Draw(t, "how")
+				m.State = engine.StateExited
+				m.Exit = rapid.SampledFrom([]*engine.Exit{exit(engine.ReasonSucceeded, 0), exit(engine.ReasonNonZero, 1), exit(engine.ReasonLauncherLost, -1)}).Draw(t, "how")
 			}
 		case engine.StateExited:
-			m.state = engine.StateDone
+			m.State = engine.StateDone
 		}
 	}
 }
 
-func sortedNames(world map[engine.Name]*member) []engine.Name {
+func sortedNames(world map[engine.Name]*gang.Member) []engine.Name {
 	var out []engine.Name
 	for n := range world {
 		out = append(out, n)
@@ -526,10 +522,10 @@ func TestMovedOn(t *testing.T) {
 	if next.Spec.Evict != nil || next.Spec.Attempt != 2 || next.Spec.Roles[0].Slots[0].Node != 3 || p.Spec.Evict == nil {
 		t.Errorf("%+v", next.Spec)
 	}
-	if s := (&seen{task: tk, placement: next}); s.torn() {
+	if s := (&snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: next}}}); s.torn() {
 		t.Error("both are of one moment")
 	}
-	if s := (&seen{task: task(api.PhaseRunning, 1, 1), placement: next}); !s.torn() {
+	if s := (&snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: next}}}); !s.torn() {
 		t.Error("the task is older than its placement")
 	}
 }

@@ -1,8 +1,9 @@
 // Package train is the will behind a training task: it turns a placed wish into running replicas
 // and what happened to them into the task's status.
 //
-// Place: layer 4; only the leader runs it. Judgement is decide (decide.go and what it calls), a pure function; apply.go
-// carries it out; controller.go feeds it.
+// Place: layer 4; only the leader runs it. Judgement is decide (decide.go and what it calls), a pure function of a snapshot and
+// the time; observe.go takes the snapshot, apply.go carries the plan out, controller.go is the loop, memory.go what a leader
+// remembers between turns.
 // Promise: what the user wished is reached or a reason is given; a crash between any two lines is
 // mended by the next turn. Enemies: a second start of the same replica, a phase set elsewhere, a
 // status write for every heartbeat.
@@ -20,9 +21,14 @@
 // from the newest step that every one of them holds. A launcher is lost or has ended: the next
 // attempt, with new launchers, from the beginning.
 //
-// Roles with restart: role are parts of their own (roles.go): what is said here of a task's attempt,
-// generation and ranks holds for each part, and one part's way back leaves the others alone. Phase,
+// Roles with restart: role are units of their own (gang.Unit, answer.go): what is said here of a task's attempt,
+// generation and ranks holds for each unit, and one unit's way back leaves the others alone. Phase,
 // budget and end are the task's.
+//
+// The judgement by subject: a task's life (decide.go, ending.go), one unit's generations and failures (answer.go), who takes part
+// (elastic.go, spares.go, late.go), what must hold before ranks start (preflight.go), where they begin (restore.go), tasks inside
+// others (inside.go). Below it: blame says whose fault a failure is, figure what is measured, bill what is charged; beside it
+// control/gang says who the members are, and control/save sees to their checkpoints.
 //
 // Invariants:
 //  1. Attempt only grows; a replica's name contains it, so no name is ever used twice.
@@ -36,7 +42,6 @@
 //     on: one transaction makes it the place of the next attempt.
 //  7. An elastic task's placement says which replicas there shall be. A newcomer takes part only from a
 //     generation on that was opened when all were ready; a slot goes only after its processes have ended.
-//     Of a task with spares (spares.go) likewise: who holds no rank is of no generation, and its end opens none.
+//     Of a task with spares (spares.go) likewise: a spare has no rank until it replaces a lost member, and its end opens no generation.
 //  8. A task inside others (inside.go) ends before they do: their place is free only after its processes.
-//  9. The watermark is a step that every rank holds, so the newest common step is never overwritten.
 package train

@@ -2,11 +2,12 @@ package train
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/train/blame"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/recipe"
@@ -26,172 +27,43 @@ import (
 // resized is why a task without a fault has another generation.
 const resized = "Resized"
 
-// muster sorts the replicas of the placement: who takes part, who is about to join, who goes.
-func (c *Controller) muster(s *seen, known map[engine.Name]engine.Observation) {
-	if s.placement == nil {
-		return
-	}
-	spec := &s.placement.Spec
-	roles := spec.Roles
-	if spec.Shrink != nil {
-		roles = spec.Shrink.Keep
-		stay := spots(roles)
-		s.surplus = slices.DeleteFunc(c.members(*s, spec.Roles, maps.Clone(known)), func(m member) bool { return stay[m.spot()] })
-	}
-	s.members = c.members(*s, roles, known)
-	s.admit()
-}
-
-// spot tells a task's members apart.
-type spot struct {
-	role  string
-	index int
-}
-
-func (m *member) spot() spot { return spot{m.role, m.index} }
-
-// spots are those of a placement.
-func spots(roles []api.RoleAssignment) map[spot]bool {
-	out := map[spot]bool{}
-	for i := range roles {
-		for k := range roles[i].Slots {
-			out[spot{roles[i].Role, roles[i].Index(k)}] = true
-		}
-	}
-	return out
-}
-
-// admit keeps newcomers aside until all of them are ready: growing never stops who trains.
-func (s *seen) admit() {
-	if s.reserves() {
-		s.enlist()
-		return
-	}
-	r := s.task.Status.Rendezvous
-	if r == nil || r.Below == nil {
-		return
-	}
-	newcomer := func(m member) bool { return m.leaving || m.index >= r.Below[m.role] }
-	for i := range s.members {
-		m := &s.members[i]
-		if m.leaving = slices.Contains(r.Left, m.index); newcomer(*m) {
-			s.inspect(m)
-		}
-	}
-	aside := func(m member) bool { return m.leaving }
-	if slices.ContainsFunc(s.members, func(m member) bool {
-		switch {
-		case m.leaving:
-			return false // it comes to nothing, and nobody waits for that
-		case newcomer(m):
-			return !m.ready()
-		}
-		return m.ended() || m.said.Generation < int64(s.task.Status.Generation) // too late, or too early
-	}) {
-		aside = newcomer
-	}
-	for _, m := range s.members {
-		if aside(m) {
-			s.joining = append(s.joining, m)
-		}
-	}
-	s.members = slices.DeleteFunc(s.members, aside)
-}
-
-// everybody is who takes part and, behind them, who joins, and who stands by. It is only read: mostly there are no others
-// than the members, of whom there may be thousands.
-func (s *seen) everybody() []member {
-	if len(s.joining)+len(s.spares) == 0 {
-		return slices.Clip(s.members)
-	}
-	return slices.Concat(s.members, s.joining, s.spares)
-}
-
-// elastic says that replicas come and go while the task runs.
-func (s *seen) elastic() bool { return s.task.Spec.Elastic() || s.reserves() }
-
-// below is what tells the members of a generation from those that come later.
-func (s *seen) below() map[string]int {
-	if !s.replaces() {
-		return nil
-	}
-	out := map[string]int{}
-	for i := range s.members {
-		m := &s.members[i]
-		out[m.role] = max(out[m.role], m.index+1)
-	}
-	return out
-}
-
-// restorable is the step to go on from: the newest that all ranks hold, or that is held for them. Of an elastic task it is the
-// newest that all hold who hold any; the others are newcomers, and are handed it.
-func (s *seen) restorable() int64 {
-	if s.task.Spec.CheckpointFolder() != "" {
-		return 0 // its state is in files
-	}
-	if !s.elastic() {
-		return max(s.heldByAll(), s.covered())
-	}
-	var held [][]int64
-	for i := range s.members {
-		if steps := s.members[i].said.Held; len(steps) > 0 {
-			held = append(held, steps)
-		}
-	}
-	return newestCommon(held)
-}
-
-// few says that fewer take part than the task can do with.
-func (s *seen) few() bool {
-	count := map[string]int{}
-	for i := range s.members {
-		count[s.members[i].role]++
-	}
-	return slices.ContainsFunc(s.task.Spec.Roles, func(r api.Role) bool {
-		low, _ := r.Range()
-		return count[r.Name] < low
-	})
-}
+// resizing is the judgement of who takes part: it makes the set of members follow the placement, and keeps spares.
+type resizing struct{ *snapshot }
 
 // switchFor is how long the surplus is spared at most.
 const switchFor = 2 * time.Minute
 
 // spared are replicas that are given up, until those that stay train without them: who is stopped
 // asks its peers to stop as well, and they have to be gone by then.
-func (s *seen) spared(p *plan, now time.Time) (names []engine.Name) {
+func (s resizing) spared(p *plan, now time.Time) (names []engine.Name) {
 	r := p.status.Rendezvous
-	if len(s.surplus) == 0 || r == nil || s.task.Spec.Stop || s.task.Meta.DeletedAt != nil || p.status.Phase.Finished() ||
-		s.placement.Spec.Evict != nil || now.Sub(s.placement.Spec.Shrink.At) > switchFor {
+	if len(s.Surplus) == 0 || r == nil || s.Task.Spec.Stop || s.Task.Meta.DeletedAt != nil || p.status.Phase.Finished() ||
+		s.Placement.Spec.Evict != nil || now.Sub(s.Placement.Spec.Shrink.At) > switchFor {
 		return nil
 	}
-	if s.anyEnded() { // it is about to end anyway
+	if s.Members.AnyEnded() { // it is about to end anyway
 		return nil
 	}
-	if !s.changed(p) && !slices.ContainsFunc(s.members, func(m member) bool { return !m.ended() && m.said.Generation < int64(p.status.Generation) }) {
+	if !s.Members.DifferFrom(p.status.Rendezvous) && !s.Members.Any(func(m *gang.Member) bool { return !m.Ended() && m.Said.Generation < int64(p.status.Generation) }) {
 		return nil
 	}
 	p.wake = switchFor
-	for i := range s.surplus {
-		names = append(names, s.surplus[i].name)
+	for i := range s.Surplus {
+		names = append(names, s.Surplus[i].Name)
 	}
 	return names
 }
 
-// settled says that everything that a smaller task gives up has ended.
-func (s *seen) settled() bool {
-	return !slices.ContainsFunc(s.surplus, func(m member) bool { return m.state != "" && !m.ended() })
-}
-
 // shrunk makes the smaller place the place.
-func (s *seen) shrunk(p *plan) {
-	next := s.placement.Spec
+func (s resizing) shrunk(p *plan) {
+	next := s.Placement.Spec
 	next.Roles, next.Shrink = next.Shrink.Keep, nil
 	p.resize, p.commit, p.usage = &next, true, true
 }
 
-// resize has who takes part follow the placement. True: it is on its way to another generation.
-func (s *seen) resize(p *plan, now time.Time) bool {
-	if p.status.Rendezvous == nil || !s.replaces() {
+// resize makes the set of members follow the placement. True: it is on its way to another generation.
+func (s resizing) resize(p *plan, now time.Time) bool {
+	if p.status.Rendezvous == nil || !s.Replaces() {
 		return false
 	}
 	s.recruit(p, now)
@@ -204,89 +76,79 @@ func (s *seen) resize(p *plan, now time.Time) bool {
 
 // recruit starts newcomers, and lets go of those that ended before they took part: what they were for
 // goes on without them.
-func (s *seen) recruit(p *plan, now time.Time) {
-	next := s.placement.Spec
+func (s resizing) recruit(p *plan, now time.Time) {
+	next := s.Placement.Spec
 	next.Roles = slices.Clone(next.Roles)
-	for k := range s.joining {
-		m := &s.joining[k]
+	for k := range s.Joining {
+		m := &s.Joining[k]
 		switch {
-		case m.state == "":
-			p.start = append(p.start, len(s.members)+k)
-		case m.ended() && m.leaving:
+		case m.State == "":
+			p.start = append(p.start, len(s.Members)+k)
+		case m.Ended() && m.Leaving:
 			s.turnAway(p, &next, m, now)
-		case !m.ended():
-			if s.look(p, m, len(s.members)+k); m.leaving {
-				p.stop = append(p.stop, m.name)
+		case !m.Ended():
+			if s.checkLate(p, m, len(s.Members)+k); m.Leaving {
+				p.stop = append(p.stop, m.Name)
 			}
 		default:
 			drop(next.Roles, m)
 			p.resize, p.commit, p.usage = &next, true, true
-			text := fault.T("%s-%d ended before it could join; the task goes on without it.", "%s-%d 在加入前已结束，任务将不带它继续。", m.role, m.index)
-			p.tell(true, "NewcomerLost", "lost-"+string(m.name), text)
+			text := fault.T("%s-%d ended before it could join; the task goes on without it.", "%s-%d 在加入前已结束，任务将不带它继续。", m.Role, m.Index)
+			p.tell(true, "NewcomerLost", "lost-"+string(m.Name), text)
 		}
 	}
 }
 
 // drop takes a replica out of its role.
-func drop(roles []api.RoleAssignment, m *member) (slot api.Slot) {
+func drop(roles []api.RoleAssignment, m *gang.Member) (slot api.Slot) {
 	for i := range roles {
-		if roles[i].Role == m.role {
+		if roles[i].Role == m.Role {
 			r := roles[i]
-			roles[i] = r.Keep(func(k int) bool { return r.Index(k) != m.index })
+			roles[i] = r.Keep(func(k int) bool { return r.Index(k) != m.Index })
 		}
 	}
-	return api.Slot{Node: m.number, Devices: m.devices}
-}
-
-// changed says that who takes part is not who is of the open generation.
-func (s *seen) changed(p *plan) bool {
-	r := p.status.Rendezvous
-	return r.Below != nil && r.Members != s.membersHash()
-}
-
-func (s *seen) anyEnded() bool {
-	return slices.ContainsFunc(s.members, func(m member) bool { return m.ended() || m.waits() })
+	return api.Slot{Node: m.Number, Devices: m.Devices}
 }
 
 // reshape opens the next generation where who takes part is not who did. It is no restart. False: all
 // is as it was.
-func (s *seen) reshape(p *plan, now time.Time) bool {
-	if !s.changed(p) || s.anyEnded() {
+func (s resizing) reshape(p *plan, now time.Time) bool {
+	if !s.Members.DifferFrom(p.status.Rendezvous) || s.Members.AnyEnded() {
 		return false
 	}
-	lost := s.placement.Spec.Lost
-	if lost != nil && now.Before(lost.Until) && (s.coming() || len(lost.Roles) > 0) && (s.few() || !s.reserves()) {
+	lost := s.Placement.Spec.Lost
+	if lost != nil && now.Before(lost.Until) && (s.Coming() || len(lost.Roles) > 0) && (s.tooFew() || !s.Reserves()) {
 		p.wake = lost.Until.Sub(now)
 		return true // perhaps all are there in a moment
 	}
-	if s.few() {
-		if !s.coming() {
+	if s.tooFew() {
+		if !s.Coming() {
 			s.giveUp(p, now)
 		}
 		return true
 	}
-	if !s.allReady() {
+	if !s.Members.AllReady() {
 		return true // they come back, or are found lost
 	}
-	if s.freeze(p) {
+	if s.askToFreeze(p) {
 		return true // they run on while what they hold is put in safety
 	}
 	was := p.status.Rendezvous
-	if slices.ContainsFunc(s.members, func(m member) bool { return newIn(was, &m) && inside(&p.status, &m) }) {
-		p.tellKept(p.status.Generation)
+	if s.Members.Any(func(m *gang.Member) bool { return newIn(was, m) && blame.InTrouble(&p.status, m) }) {
+		answer{s.snapshot, s.main(p), p, now}.tellKept(p.status.Generation)
 	}
-	s.open(p, s.world)
+	answer{s.snapshot, s.main(p), p, now}.open(s.World)
 	if lost != nil {
-		next := s.placement.Spec
+		next := s.Placement.Spec
 		next.Lost = nil
-		if s.reserves() && len(lost.Roles) > 0 { // nobody waits for it any more
+		if s.Reserves() && len(lost.Roles) > 0 { // nobody waits for it any more
 			next.Lost = &api.Loss{Roles: lost.Roles, Avoid: lost.Avoid, Around: lost.Around, Of: lost.Of}
 		}
 		p.resize = &next
 	}
 	p.usage = true
-	reason, message := resized, fault.T("%d [process|processes] instead of %d, from step %d on.", "进程数由 %[2]d 变为 %[1]d，从第 %[3]d 步继续。", s.world, was.World, p.status.Rendezvous.Restore)
-	if s.reserves() {
+	reason, message := resized, fault.T("%d [process|processes] instead of %d, from step %d on.", "进程数由 %[2]d 变为 %[1]d，从第 %[3]d 步继续。", s.World, was.World, p.status.Rendezvous.Restore)
+	if s.Reserves() {
 		reason, message = spareTaken, s.tookPlace(was, p.status.Rendezvous.Restore)
 	}
 	if p.status.Phase == api.PhaseRecovering {
@@ -298,11 +160,11 @@ func (s *seen) reshape(p *plan, now time.Time) bool {
 	return true
 }
 
-// freeze asks who still trains to overwrite nothing that the next generation may go on from. False: all
+// askToFreeze asks who still trains to overwrite nothing that the next generation may go on from. False: all
 // is safe.
-func (s *seen) freeze(p *plan) bool {
-	for i := range s.members {
-		if m := &s.members[i]; m.said.Generation == int64(p.status.Generation) && !m.said.Frozen {
+func (s resizing) askToFreeze(p *plan) bool {
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Said.Generation == int64(p.status.Generation) && !m.Said.Frozen {
 			p.freeze = append(p.freeze, i)
 		}
 	}
@@ -310,26 +172,26 @@ func (s *seen) freeze(p *plan) bool {
 }
 
 // calm says that nobody was lost and nothing failed: who is of the open generation can still make a step, and save.
-func (s *seen) calm() bool {
-	return s.placement.Spec.Lost == nil && !s.reserves() &&
-		!slices.ContainsFunc(s.members, func(m member) bool { return m.said.Failed != nil || len(m.said.Hung) > 0 })
+func (s resizing) calm() bool {
+	return s.Placement.Spec.Lost == nil && !s.Reserves() &&
+		!s.Members.Any(func(m *gang.Member) bool { return m.Said.Failed != nil || len(m.Said.Hung) > 0 })
 }
 
 // thaw takes it back where no other generation is opened after all.
-func (s *seen) thaw(p *plan) {
-	if s.changed(p) {
+func (s resizing) thaw(p *plan) {
+	if s.Members.DifferFrom(p.status.Rendezvous) {
 		return
 	}
-	for i := range s.members {
-		if m := &s.members[i]; m.said.Generation == int64(p.status.Generation) && m.said.Frozen && m.said.Failed == nil && !m.ended() {
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Said.Generation == int64(p.status.Generation) && m.Said.Frozen && m.Said.Failed == nil && !m.Ended() {
 			p.goAhead = append(p.goAhead, i)
 		}
 	}
 }
 
 // giveUp leaves a place that lost too much: the task waits for another.
-func (s *seen) giveUp(p *plan, now time.Time) {
-	next := s.placement.Spec
+func (s resizing) giveUp(p *plan, now time.Time) {
+	next := s.Placement.Spec
 	next.Lost = nil
 	next.Evict = &api.Eviction{
 		Reason: "NodeLost", At: now,
@@ -340,25 +202,25 @@ func (s *seen) giveUp(p *plan, now time.Time) {
 
 // lose answers lost launchers of an elastic task without ending the others. False: there are none, or
 // the whole attempt is over with them.
-func (s *seen) lose(p *plan, now time.Time) bool {
-	recent, left := s.budget(p, now)
-	if p.status.Rendezvous == nil || p.status.Rendezvous.Below == nil || left == 0 || s.placement.Spec.Shrink != nil {
+func (s resizing) lose(p *plan, now time.Time) bool {
+	recent, left := allowanceOf(&s.Task.Spec).count(p.status.Restarts, now)
+	if p.status.Rendezvous == nil || p.status.Rendezvous.Below == nil || left == 0 || s.Placement.Spec.Shrink != nil {
 		return false
 	}
-	if !s.elastic() && s.covered() == 0 {
+	if !s.Elastic() && (!s.Peered() || s.Members.Covered(s.World) == 0) {
 		return false // there is nothing that would be lost with the others
 	}
-	next := s.placement.Spec
+	next := s.Placement.Spec
 	next.Roles = slices.Clone(next.Roles)
 	next.Lost = lossAgain(next.Lost)
 	next.Lost.Until = now.Add(s.patience())
-	var lost []*member
-	for i := range s.members {
-		m := &s.members[i]
-		gone := m.state == "" && m.index < p.status.Rendezvous.Below[m.role]
+	var lost []*gang.Member
+	for i := range s.Members {
+		m := &s.Members[i]
+		gone := m.State == "" && m.Index < p.status.Rendezvous.Below[m.Role]
 		switch {
-		case gone || m.ended() && m.exit != nil && m.exit.Reason == engine.ReasonLauncherLost:
-		case m.ended():
+		case gone || m.Ended() && m.Exit != nil && m.Exit.Reason == engine.ReasonLauncherLost:
+		case m.Ended():
 			return false // the others can't go on from where it has ended
 		default:
 			continue
@@ -369,33 +231,32 @@ func (s *seen) lose(p *plan, now time.Time) bool {
 		return false
 	}
 	how := engine.Exit{Code: -1, Reason: engine.ReasonLauncherLost, At: now}
-	if lost[0].exit != nil {
-		how.Cause = lost[0].exit.Cause
+	if lost[0].Exit != nil {
+		how.Cause = lost[0].Exit.Cause
 	}
-	fail := failureOf(lost[0], &how)
+	fail := blame.Of(lost[0], &how)
 	fail.Generation = p.status.Generation
 	faults := p.status.Faults
-	s.remember(p, now, fail)
-	if next.Lost.Around, next.Lost.Of = s.troubled(p, now), 0; next.Lost.Around != "" {
-		next.Lost.Of = lost[0].number
+	a := answer{s.snapshot, s.main(p), p, now}
+	a.remember(fail)
+	if next.Lost.Around, next.Lost.Of = a.troubled(), 0; next.Lost.Around != "" {
+		next.Lost.Of = lost[0].Number
 	}
 	for _, m := range lost {
-		left := *m
-		left.usable = m.usable && !inside(&p.status, m)
-		s.substitute(&next, &left)
+		substitute(&next, m, m.Usable && !blame.InTrouble(&p.status, m))
 	}
 	if slices.ContainsFunc(next.Roles, func(r api.RoleAssignment) bool { return len(r.Slots) == 0 }) {
 		p.status.Faults = faults // it is answered otherwise
 		return false
 	}
-	if s.reserves() {
+	if s.Reserves() {
 		for _, m := range lost {
-			vacate(p, m.place)
+			vacate(p, m.Seat)
 		}
 	}
 	p.status.Failure = fail
 	p.tell(true, fail.Reason, "fail-"+fail.Replica, fail.Message)
-	p.tellPlace(next.Lost.Around)
+	a.tellPlace(next.Lost.Around)
 	p.status.Restarts = append(recent, now)
 	p.resize, p.commit, p.usage = &next, true, true
 	if p.status.Phase != api.PhaseRecovering {
@@ -404,23 +265,23 @@ func (s *seen) lose(p *plan, now time.Time) bool {
 	return true
 }
 
-// substitute gives another replica the slot of a lost one, or has placement look for a slot.
-func (s *seen) substitute(next *api.PlacementSpec, m *member) {
+// substitute gives another replica the slot of a lost one if its node is usable, else has placement look for a slot.
+func substitute(next *api.PlacementSpec, m *gang.Member, usable bool) {
 	slot := drop(next.Roles, m)
-	if !m.usable {
-		next.Lost.Roles[m.role]++
+	if !usable {
+		next.Lost.Roles[m.Role]++
 		return
 	}
 	for i := range next.Roles {
-		if next.Roles[i].Role == m.role {
+		if next.Roles[i].Role == m.Role {
 			next.Roles[i] = next.Roles[i].Add(slot)
 		}
 	}
 }
 
 // patience is how long a replacement is waited for.
-func (s *seen) patience() time.Duration {
-	if r := s.task.Spec.Restart; r != nil && r.RdzvTimeout > 0 {
+func (s resizing) patience() time.Duration {
+	if r := s.Task.Spec.Restart; r != nil && r.RdzvTimeout > 0 {
 		return r.RdzvTimeout.Std()
 	}
 	return api.DefaultRdzvTimeout.Std()

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/train/blame"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -24,7 +26,7 @@ type stage struct {
 	t     *rapid.T
 	tk    *api.TrainingTask
 	pl    *api.Placement
-	world map[engine.Name]*member
+	world map[engine.Name]*gang.Member
 	ever  map[engine.Name]bool
 	node  uint32
 	stays int                 // the generation for which there was no other place, and one
@@ -34,16 +36,16 @@ type stage struct {
 }
 
 // look is what observe would see.
-func (g *stage) look() seen {
-	s := seen{task: g.tk, placement: g.pl, archiveAfter: time.Hour, stay: g.stays == g.tk.Status.Generation+1}
-	find := func(roles []api.RoleAssignment) (out []member) {
+func (g *stage) look() snapshot {
+	s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: g.tk, Placement: g.pl}}, archiveAfter: time.Hour, stay: g.stays == g.tk.Status.Generation+1}
+	find := func(roles []api.RoleAssignment) (out gang.Members) {
 		for _, r := range roles {
 			for i, slot := range r.Slots {
 				m := at(r.Index(i), g.tk.Status.Attempt, "", false, nil)
-				if known := g.world[m.name]; known != nil {
+				if known := g.world[m.Name]; known != nil {
 					m = *known
 				}
-				m.number, m.usable = slot.Node, slot.Node%3 != 0
+				m.Number, m.Usable = slot.Node, slot.Node%3 != 0
 				out = append(out, m)
 			}
 		}
@@ -54,19 +56,19 @@ func (g *stage) look() seen {
 		roles := g.pl.Spec.Roles
 		if g.pl.Spec.Shrink != nil {
 			roles = g.pl.Spec.Shrink.Keep
-			stay := spots(roles)
-			s.surplus = slices.DeleteFunc(find(g.pl.Spec.Roles), func(m member) bool { return stay[m.spot()] })
+			stay := gang.Spots(roles)
+			s.Surplus = slices.DeleteFunc(find(g.pl.Spec.Roles), func(m gang.Member) bool { return stay[m.Spot()] })
 		}
-		s.members = find(roles)
-		for i := range s.members {
-			current[s.members[i].name] = true
+		s.Members = find(roles)
+		for i := range s.Members {
+			current[s.Members[i].Name] = true
 		}
-		s.admit()
-		s.table()
+		s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+		s.Rank()
 	}
 	for _, name := range sortedNames(g.world) {
 		if !current[name] {
-			s.others = append(s.others, engine.Observation{Name: name, State: g.world[name].state, Exit: g.world[name].exit})
+			s.Others = append(s.Others, engine.Observation{Name: name, State: g.world[name].State, Exit: g.world[name].Exit})
 		}
 	}
 	return s
@@ -98,17 +100,17 @@ func (g *stage) plan() {
 }
 
 // check holds a plan against what must never be.
-func (g *stage) check(s seen, p plan) {
+func (g *stage) check(s snapshot, p plan) {
 	g.checkLate(s, p)
 	if p.status.Attempt < g.tk.Status.Attempt || p.status.Generation < g.tk.Status.Generation {
 		g.t.Fatal("attempt or generation went back")
 	}
 	if len(p.goAhead) > 0 {
-		if r := p.status.Rendezvous; r == nil || r.Members != s.membersHash() || r.World != s.world {
+		if r := p.status.Rendezvous; r == nil || r.Members != s.Members.Hash() || r.World != s.World {
 			g.t.Fatalf("told of another table than the open one: %+v", r)
 		}
-		if p.status.Generation > g.tk.Status.Generation && s.few() {
-			g.t.Fatalf("a generation of %d", len(s.members))
+		if p.status.Generation > g.tk.Status.Generation && s.tooFew() {
+			g.t.Fatalf("a generation of %d", len(s.Members))
 		}
 	}
 	if p.resize == nil {
@@ -116,15 +118,15 @@ func (g *stage) check(s seen, p plan) {
 	}
 	for _, name := range sortedNames(g.world) { // what a slot is taken from has ended
 		m := g.world[name]
-		stood, stands := spots(s.placement.Spec.Roles)[m.spot()], spots(p.resize.Roles)[m.spot()]
-		if stood && !stands && p.resize.Evict == nil && name == engine.NameOf("task-1", m.role, m.index, g.tk.Status.Attempt) && !m.ended() {
-			g.t.Fatalf("%s lost its slot while it was %s", name, m.state)
+		stood, stands := gang.Spots(s.Placement.Spec.Roles)[m.Spot()], gang.Spots(p.resize.Roles)[m.Spot()]
+		if stood && !stands && p.resize.Evict == nil && name == engine.NameOf("task-1", m.Role, m.Index, g.tk.Status.Attempt) && !m.Ended() {
+			g.t.Fatalf("%s lost its slot while it was %s", name, m.State)
 		}
 	}
 }
 
 // act carries a plan out, up to where the leader is killed.
-func (g *stage) act(s seen, p plan) {
+func (g *stage) act(s snapshot, p plan) {
 	if p.commit {
 		g.tk = &api.TrainingTask{Meta: g.tk.Meta, Spec: g.tk.Spec, Status: p.status}
 		switch {
@@ -140,23 +142,23 @@ func (g *stage) act(s seen, p plan) {
 	if p.swap.node != "" {
 		g.stays = g.tk.Status.Generation + 1
 	}
-	all := s.everybody()
+	all := s.Everybody()
 	for _, i := range p.start {
-		if g.ever[all[i].name] {
-			g.t.Fatalf("%s was started twice", all[i].name)
+		if g.ever[all[i].Name] {
+			g.t.Fatalf("%s was started twice", all[i].Name)
 		}
-		g.ever[all[i].name] = true
+		g.ever[all[i].Name] = true
 	}
-	s.members = all
+	s.Members = all
 	play(g.t, g.world, s, p)
 	for _, i := range p.freeze {
-		if m := g.world[s.members[i].name]; m != nil {
-			m.said.Frozen = true
+		if m := g.world[s.Members[i].Name]; m != nil {
+			m.Said.Frozen = true
 		}
 	}
 	for _, name := range sortedNames(g.world) {
 		m := g.world[name]
-		m.said.Prepared = m.said.Port != 0 && (m.said.Prepared || rapid.Bool().Draw(g.t, "prepared"))
+		m.Said.Prepared = m.Said.Port != 0 && (m.Said.Prepared || rapid.Bool().Draw(g.t, "prepared"))
 	}
 	g.examine(s, p)
 }
@@ -170,7 +172,7 @@ func TestEveryElasticLifeEnds(t *testing.T) {
 
 // lifeEnds plays one life.
 func lifeEnds(t *rapid.T, tk *api.TrainingTask) {
-	g := &stage{t: t, tk: tk, world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 3, seats: map[engine.Name]int{}, late: rapid.Bool().Draw(t, "late")}
+	g := &stage{t: t, tk: tk, world: map[engine.Name]*gang.Member{}, ever: map[engine.Name]bool{}, node: 3, seats: map[engine.Name]int{}, late: rapid.Bool().Draw(t, "late")}
 	place := func() {
 		g.pl = placed()
 		g.pl.Spec.Attempt = g.tk.Status.Attempt + 1
@@ -199,19 +201,19 @@ func lifeEnds(t *rapid.T, tk *api.TrainingTask) {
 }
 
 // grownTo is a task whose generation of two runs, with a third on its way.
-func grownTo(state engine.State, attached, frozen bool) seen {
+func grownTo(state engine.State, attached, frozen bool) snapshot {
 	tk := between(1, 2, 3)
 	tk.Status.Phase, tk.Status.Attempt, tk.Status.Generation = api.PhaseRunning, 1, 1
 	pl := placed()
 	pl.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 1}, {Node: 2}, {Node: 3}}}}
-	s := seen{task: tk, placement: pl, members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}}
-	for i := range s.members {
-		s.members[i].said.Held = []int64{7, 8 + int64(i)}
-		s.members[i].said.Frozen = frozen
+	s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: pl}, Members: gang.Members{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}}}
+	for i := range s.Members {
+		s.Members[i].Said.Held = []int64{7, 8 + int64(i)}
+		s.Members[i].Said.Frozen = frozen
 	}
-	s.table()
-	tk.Status.Rendezvous = &api.Rendezvous{Members: s.membersHash(), World: 2, Below: map[string]int{"worker": 2}}
-	s.members = append(s.members, at(2, 1, state, attached, nil))
+	s.Rank()
+	tk.Status.Rendezvous = &api.Rendezvous{Members: s.Members.Hash(), World: 2, Below: map[string]int{"worker": 2}}
+	s.Members = append(s.Members, at(2, 1, state, attached, nil))
 	return s
 }
 
@@ -219,37 +221,37 @@ func grownTo(state engine.State, attached, frozen bool) seen {
 // not hold what they do.
 func TestNewcomer(t *testing.T) {
 	s := grownTo("", false, false)
-	s.admit()
-	s.table()
+	s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+	s.Rank()
 	if p := decide(s, now); len(p.start) != 1 || p.start[0] != 2 || len(p.goAhead) != 0 || p.status.Generation != 1 {
 		t.Errorf("not there: %+v", p)
 	}
 	s = grownTo(engine.StateCreated, true, false)
-	s.admit()
-	s.table()
+	s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+	s.Rank()
 	if p := decide(s, now); len(p.start)+len(p.goAhead) != 0 || p.status.Generation != 1 {
 		t.Errorf("not prepared: %+v", p)
 	}
 	s = grownTo(engine.StateCreated, true, false)
-	s.members[2].said.Prepared = true
-	s.admit()
-	s.table()
+	s.Members[2].Said.Prepared = true
+	s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+	s.Rank()
 	if p := decide(s, now); len(p.freeze) != 2 || len(p.goAhead) != 0 || p.status.Generation != 1 {
 		t.Errorf("not safe: %+v", p)
 	}
 	s = grownTo(engine.StateCreated, true, true)
-	s.members[2].said.Prepared = true
-	s.admit()
-	s.table()
+	s.Members[2].Said.Prepared = true
+	s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+	s.Rank()
 	p := decide(s, now)
 	r := p.status.Rendezvous
 	if len(p.goAhead) != 3 || p.status.Generation != 2 || r.World != 3 || r.Restore != 7 || r.Below["worker"] != 3 || len(p.status.Restarts) != 0 {
 		t.Errorf("ready: %+v %+v", p, r)
 	}
 	s = grownTo(engine.StateExited, false, false)
-	s.members[2].exit = exit(engine.ReasonStartFailed, 127)
-	s.admit()
-	s.table()
+	s.Members[2].Exit = exit(engine.ReasonStartFailed, 127)
+	s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+	s.Rank()
 	if p := decide(s, now); p.resize == nil || len(p.resize.Roles[0].Slots) != 2 || p.resize.Roles[0].Next != 3 || p.status.Phase != api.PhaseRunning {
 		t.Errorf("ended before it joined: %+v", p)
 	}
@@ -258,22 +260,22 @@ func TestNewcomer(t *testing.T) {
 // TestFailsWhileItGrows: a failed rank is answered at once, without who is not there yet.
 func TestFailsWhileItGrows(t *testing.T) {
 	s := grownTo(engine.StateCreated, false, false)
-	s.members[1].said.Failed = &link.RankExit{Rank: 1, Code: 1, Reason: engine.ReasonNonZero, At: now}
-	s.admit()
-	s.table()
+	s.Members[1].Said.Failed = &link.RankExit{Rank: 1, Code: 1, Reason: engine.ReasonNonZero, At: now}
+	s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+	s.Rank()
 	if p := decide(s, now); len(p.goAhead) != 2 || p.status.Rendezvous.World != 2 || len(p.status.Restarts) != 1 {
 		t.Errorf("%+v", p)
 	}
 }
 
 // lostOne is a task of three whose second launcher was lost, on a node that takes work or not.
-func lostOne(timeout api.Duration, usable bool) seen {
+func lostOne(timeout api.Duration, usable bool) snapshot {
 	s := grownTo(engine.StateRunning, true, false)
-	s.task.Spec.Restart.RdzvTimeout = timeout
-	s.table()
-	s.task.Status.Rendezvous = &api.Rendezvous{Members: s.membersHash(), World: 3, Below: map[string]int{"worker": 3}}
-	s.members[1] = at(1, 1, engine.StateExited, false, exit(engine.ReasonLauncherLost, -1))
-	s.members[1].number, s.members[1].usable = 2, usable
+	s.Task.Spec.Restart.RdzvTimeout = timeout
+	s.Rank()
+	s.Task.Status.Rendezvous = &api.Rendezvous{Members: s.Members.Hash(), World: 3, Below: map[string]int{"worker": 3}}
+	s.Members[1] = at(1, 1, engine.StateExited, false, exit(engine.ReasonLauncherLost, -1))
+	s.Members[1].Number, s.Members[1].Usable = 2, usable
 	return s
 }
 
@@ -289,12 +291,12 @@ func TestLostLauncher(t *testing.T) {
 		if l := p.resize.Lost; !l.Until.Equal(now.Add(wait)) || l.Roles["worker"] != 1 || len(p.resize.Roles[0].Slots) != 2 || p.status.Generation != 1 {
 			t.Fatalf("%s: %+v", wait, p.resize)
 		}
-		s.task.Status, s.placement.Spec = p.status, *p.resize
-		s.members = []member{s.members[0], s.members[2]}
-		for i := range s.members { // their peers are gone: they failed of it
-			s.members[i].said.Failed, s.members[i].said.Frozen = &link.RankExit{Rank: i, Code: 1, Reason: engine.ReasonNonZero, At: now}, true
+		s.Task.Status, s.Placement.Spec = p.status, *p.resize
+		s.Members = gang.Members{s.Members[0], s.Members[2]}
+		for i := range s.Members { // their peers are gone: they failed of it
+			s.Members[i].Said.Failed, s.Members[i].Said.Frozen = &link.RankExit{Rank: i, Code: 1, Reason: engine.ReasonNonZero, At: now}, true
 		}
-		s.table()
+		s.Rank()
 		if p := decide(s, now.Add(wait-time.Second)); p.status.Generation != 1 || p.wake != time.Second || len(p.stop)+len(p.goAhead) != 0 {
 			t.Errorf("a second early: %+v", p)
 		}
@@ -317,13 +319,13 @@ func TestLostLauncherOfGoodNode(t *testing.T) {
 func TestLostTooMany(t *testing.T) {
 	s := lostOne(0, false)
 	low := 3
-	s.task.Spec.Roles[0].MinReplicas, s.task.Spec.Roles[0].Replicas = &low, 3
+	s.Task.Spec.Roles[0].MinReplicas, s.Task.Spec.Roles[0].Replicas = &low, 3
 	high := 4
-	s.task.Spec.Roles[0].MaxReplicas = &high
+	s.Task.Spec.Roles[0].MaxReplicas = &high
 	p := decide(s, now)
-	s.task.Status, s.placement.Spec = p.status, *p.resize
-	s.members = []member{s.members[0], s.members[2]}
-	s.table()
+	s.Task.Status, s.Placement.Spec = p.status, *p.resize
+	s.Members = gang.Members{s.Members[0], s.Members[2]}
+	s.Rank()
 	if p := decide(s, now.Add(time.Minute)); p.resize == nil || p.resize.Evict == nil || p.status.Generation != 1 {
 		t.Errorf("%+v", p)
 	}
@@ -338,11 +340,11 @@ func TestTooFewToStartAgain(t *testing.T) {
 		pl := placed()
 		pl.Spec.Attempt = 2
 		pl.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 1}, {Node: 2}}[:slots]}}
-		s := seen{task: tk, placement: pl}
+		s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: pl}}}
 		for i := range slots {
-			s.members = append(s.members, at(i, 2, "", false, nil))
+			s.Members = append(s.Members, at(i, 2, "", false, nil))
 		}
-		s.table()
+		s.Rank()
 		p := decide(s, now)
 		if left := p.resize != nil && p.resize.Evict != nil; left != gone || (len(p.start) == 0) != gone {
 			t.Errorf("%d slots: gives its place up %v, starts %v", slots, left, p.start)

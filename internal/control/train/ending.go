@@ -8,37 +8,40 @@ import (
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
+// ending is the judgement of how a task, or its stay at a place, ends.
+type ending struct{ *snapshot }
+
 // finished waits for the last folder to go, then archives or erases.
-func (s *seen) finished(p *plan, now time.Time) {
-	left := len(s.others) > 0
-	for i := range s.members {
-		m := &s.members[i]
+func (s ending) finished(p *plan, now time.Time) {
+	left := len(s.Others) > 0
+	for i := range s.Members {
+		m := &s.Members[i]
 		switch {
-		case m.state == "":
+		case m.State == "":
 			continue
-		case m.state == engine.StateDone:
-			p.remove = append(p.remove, m.name)
-		case !m.ended():
-			p.stop = append(p.stop, m.name)
+		case m.State == engine.StateDone:
+			p.remove = append(p.remove, m.Name)
+		case !m.Ended():
+			p.stop = append(p.stop, m.Name)
 		}
 		left = true
 	}
-	if s.placement != nil {
+	if s.Placement != nil {
 		p.commit, p.dropPlace = true, true
 		return
 	}
 	if left {
 		return // their ends and removals come back as changes
 	}
-	if s.task.Meta.DeletedAt != nil {
+	if s.Task.Meta.DeletedAt != nil {
 		p.erase = true
 		return
 	}
-	if !s.task.Spec.Stop && s.task.Spec.Restore.Due(s.task.Status.Attempt) {
-		s.revive(p)
+	if !s.Task.Spec.Stop && s.Task.Spec.Restore.Due(s.Task.Status.Attempt) {
+		restoring{s.snapshot}.revive(p)
 		return
 	}
-	age := now.Sub(*s.task.Status.FinishedAt)
+	age := now.Sub(*s.Task.Status.FinishedAt)
 	if age >= s.archiveAfter {
 		p.archive = true
 		return
@@ -47,7 +50,7 @@ func (s *seen) finished(p *plan, now time.Time) {
 }
 
 // stopping ends everything, then says Stopped.
-func (s *seen) stopping(p *plan, now time.Time) {
+func (s ending) stopping(p *plan, now time.Time) {
 	if s.endAll(p) {
 		code := 143
 		p.status.ExitCode = &code
@@ -57,33 +60,11 @@ func (s *seen) stopping(p *plan, now time.Time) {
 	p.note("Stopping", fault.T("Waiting for the processes to end.", "正在等待进程结束。"))
 }
 
-// endAll stops what runs; true when every replica that ever was has handed over.
-func (s *seen) endAll(p *plan) bool {
-	over := s.all().guest == "" // who is inside goes first
-	all := s.everybody()
-	for i := range all {
-		m := &all[i]
-		if m.state == "" || m.state == engine.StateDone {
-			continue
-		}
-		over = false
-		if !m.ended() {
-			p.stop = append(p.stop, m.name)
-		}
-	}
-	for _, o := range s.others {
-		if o.State != engine.StateDone {
-			over = false
-		}
-	}
-	return over
-}
-
 // leave gives a place up: the processes end with their grace, in which they may save. Where another
 // place was reserved for the task, its next attempt begins there; else it waits again. Either way
 // the placement changes in the same transaction, and it costs no restart.
-func (s *seen) leave(p *plan, now time.Time) {
-	e := s.placement.Spec.Evict
+func (s ending) leave(p *plan, now time.Time) {
+	e := s.Placement.Spec.Evict
 	if p.status.Phase == api.PhasePending { // nothing was started on it
 		p.commit, p.moveOn, p.dropPlace = true, len(e.To) > 0, len(e.To) == 0
 		p.note(e.Reason, e.Message)
@@ -109,18 +90,18 @@ func (s *seen) leave(p *plan, now time.Time) {
 	p.moveOn = true
 	p.status.Attempt++
 	p.status.Rendezvous = nil
-	s.renewRoles(p)
+	renewRoles(s.Task, &p.status)
 	p.status.PlacedAt = &now
 	p.to(api.PhaseRecovering, e.Reason, e.Message)
 }
 
 // succeeded says that every rank there shall be has ended well.
-func (s *seen) succeeded(p *plan) bool {
-	return p.status.Replicas.Succeeded == len(s.members) && !(s.reserves() && s.few())
+func (s ending) succeeded(p *plan) bool {
+	return p.status.Replicas.Succeeded == len(s.Members) && !(s.Reserves() && s.tooFew())
 }
 
 // complete waits for the hand-over, then says Completed.
-func (s *seen) complete(p *plan, now time.Time) {
+func (s ending) complete(p *plan, now time.Time) {
 	if !s.endAll(p) {
 		if p.status.Phase == api.PhaseRunning {
 			p.note("HandingOver", fault.T("The processes ended well; logs and outputs are being stored.", "进程已正常结束，正在保存日志和输出。"))
@@ -131,20 +112,4 @@ func (s *seen) complete(p *plan, now time.Time) {
 	p.status.ExitCode = &code
 	p.status.Failure = nil
 	s.finish(p, now, api.PhaseCompleted, "Succeeded", fault.T("All processes ended well.", "全部进程正常结束。"))
-}
-
-// finish is the one way into a final phase: invariant 4.
-func (s *seen) finish(p *plan, now time.Time, phase api.Phase, reason string, message fault.Text) {
-	p.usage = true
-	p.status.FinishedAt = &now
-	if p.status.StartedAt == nil {
-		p.status.StartedAt = s.started()
-	}
-	p.dropPlace = s.placement != nil
-	p.to(phase, reason, message)
-	once := "end"
-	if r := s.task.Spec.Restore; r != nil {
-		once += "-" + r.At.String() // it had ended before
-	}
-	p.tell(phase == api.PhaseFailed, string(phase), once, message)
 }

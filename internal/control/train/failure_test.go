@@ -5,6 +5,8 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/train/blame"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -30,12 +32,12 @@ func TestUsedUp(t *testing.T) {
 		tk := task(api.PhaseRunning, 1, 1)
 		tk.Spec.Restart = c.policy
 		tk.Status.Restarts = []time.Time{now.Add(-time.Hour), now.Add(-9 * time.Minute), now.Add(-time.Minute)}
-		p := decide(seen{task: tk, placement: placed(), members: []member{at(0, 1, engine.StateDone, false, c.exit)}}, now)
+		p := decide(snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateDone, false, c.exit)}}}, now)
 		if p.status.Phase != api.PhaseFailed || p.status.Reason != c.exit.Reason || p.status.Message != c.want {
 			t.Errorf("%s: %s, %s, %+v", name, p.status.Phase, p.status.Reason, p.status.Message)
 		}
-		if last := p.events[len(p.events)-1]; last.message != c.want {
-			t.Errorf("%s: told %+v", name, last.message)
+		if last := p.events[len(p.events)-1]; last.Message != c.want {
+			t.Errorf("%s: told %+v", name, last.Message)
 		}
 	}
 }
@@ -43,7 +45,7 @@ func TestUsedUp(t *testing.T) {
 // TestTheLineThatDecidedLeads: the program's own words come first, then who ended how; the two languages of a start that
 // failed are not mixed.
 func TestTheLineThatDecidedLeads(t *testing.T) {
-	m := &member{role: "worker"}
+	m := &gang.Member{Role: "worker"}
 	line := "RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x784 and 512x10)"
 	for name, c := range map[string]struct {
 		exit engine.Exit
@@ -60,7 +62,7 @@ func TestTheLineThatDecidedLeads(t *testing.T) {
 			EN: "worker-0 could not be started: no x", ZH: "worker-0 无法启动：没有 x",
 		}},
 	} {
-		if f := failureOf(m, &c.exit); f.Message != c.want || f.Line != c.exit.Line {
+		if f := blame.Of(m, &c.exit); f.Message != c.want || f.Line != c.exit.Line {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

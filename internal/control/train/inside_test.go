@@ -8,9 +8,8 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
-	"github.com/fermi-cluster/fermi/internal/link"
-	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
 // borrowed is the place of a guest in two environments.
@@ -28,44 +27,44 @@ func restarts(t *api.TrainingTask, n int) *api.TrainingTask {
 
 func TestGuest(t *testing.T) {
 	w0, w1 := engine.NameOf("task-1", "worker", 0, 1), engine.NameOf("task-1", "worker", 1, 1)
-	run := []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}
-	over := []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}
-	well := []member{at(0, 1, engine.StateDone, false, exit(engine.ReasonSucceeded, 0)), at(1, 1, engine.StateDone, false, exit(engine.ReasonSucceeded, 0))}
+	run := gang.Members{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}
+	over := gang.Members{at(0, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143)), at(1, 1, engine.StateDone, false, exit(engine.ReasonStopped, 143))}
+	well := gang.Members{at(0, 1, engine.StateDone, false, exit(engine.ReasonSucceeded, 0)), at(1, 1, engine.StateDone, false, exit(engine.ReasonSucceeded, 0))}
 	running := func() *api.TrainingTask { return task(api.PhaseRunning, 1, 1) }
 	tests := map[string]struct {
-		in   seen
+		in   snapshot
 		want want
 	}{
 		"lost: its processes end": {
-			seen{task: running(), placement: borrowed(), members: run, homeless: environmentLost("env-b")},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: running(), Placement: borrowed()}, Members: run}, homeless: environmentLost("env-b")},
 			want{Phase: api.PhaseRunning, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, Stop: []engine.Name{w0, w1}},
 		},
 		"lost: then it fails": {
-			seen{task: running(), placement: borrowed(), members: over, homeless: environmentLost("env-b")},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: running(), Placement: borrowed()}, Members: over}, homeless: environmentLost("env-b")},
 			want{Phase: api.PhaseFailed, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"lost: or waits for it, where a restart is left": {
-			seen{task: restarts(running(), 1), placement: borrowed(), members: over, homeless: environmentLost("env-b")},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: restarts(running(), 1), Placement: borrowed()}, Members: over}, homeless: environmentLost("env-b")},
 			want{Phase: api.PhasePending, Reason: "EnvironmentLost", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"stopped: no restart helps": {
-			seen{task: restarts(running(), 1), placement: borrowed(), members: over, homeless: environmentStopped("env-b")},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: restarts(running(), 1), Placement: borrowed()}, Members: over}, homeless: environmentStopped("env-b")},
 			want{Phase: api.PhaseStopped, Reason: "EnvironmentStopped", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"lost before it began: it waits again": {
-			seen{task: task(api.PhasePending, 0, 0), placement: borrowed(), homeless: environmentLost("env-b")},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhasePending, 0, 0), Placement: borrowed()}}, homeless: environmentLost("env-b")},
 			want{Phase: api.PhasePending, Reason: "EnvironmentLost", Commit: true, DropPlace: true},
 		},
 		"lost after it was done: it is done": {
-			seen{task: running(), placement: borrowed(), members: well, homeless: environmentLost("env-b")},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: running(), Placement: borrowed()}, Members: well}, homeless: environmentLost("env-b")},
 			want{Phase: api.PhaseCompleted, Reason: "Succeeded", Attempt: 1, Generation: 1, Commit: true, DropPlace: true, Usage: true},
 		},
 		"a host that is stopped waits for its guest": {
-			seen{task: stopped(running()), placement: placed(), members: run, guest: "g"},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: stopped(running()), Placement: placed()}, Members: run}, guest: "g"},
 			want{Phase: api.PhaseRunning, Reason: "Stopping", Attempt: 1, Generation: 1, Commit: true},
 		},
 		"a host whose processes ended waits too": {
-			seen{task: running(), placement: placed(), members: well, guest: "g"},
+			snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: running(), Placement: placed()}, Members: well}, guest: "g"},
 			want{Phase: api.PhaseRunning, Reason: "HandingOver", Attempt: 1, Generation: 1, Commit: true},
 		},
 	}
@@ -83,57 +82,28 @@ func stopped(t *api.TrainingTask) *api.TrainingTask {
 	return t
 }
 
-// TestGuestRanks: a rank for each device of the environment, in the order of the user, and no limits or
-// devices of its own in the books.
-func TestGuestRanks(t *testing.T) {
-	tk := task(api.PhaseRunning, 1, 1)
-	tk.Spec.Framework = "pytorch-ddp"
-	c := &Controller{nodes: map[uint32]*api.Node{}}
-	c.cfg.Hub = silentHub{}
-	for number := range uint32(3) {
-		c.nodes[number] = &api.Node{Spec: api.NodeSpec{Number: number, Zone: "z", Devices: make([]api.Device, 4)}}
-	}
-	s := seen{task: tk, placement: borrowed()}
-	s.members = c.members(s, s.placement.Spec.Roles, map[engine.Name]engine.Observation{})
-	s.table()
-	if s.members[0].ranks != 2 || s.members[1].ranks != 1 || s.members[0].first != 0 || s.members[1].first != 2 {
-		t.Errorf("%+v", s.members)
-	}
-	if got := s.members[1].lender; got.TaskID != "task-a" {
-		t.Errorf("inside %+v", got)
-	}
-	if n := s.ranksAt("worker", api.Slot{}, recipe.Ranks); n != 1 {
-		t.Errorf("%d ranks without a device", n)
-	}
-}
-
 // TestGroups: each launcher is told which one it is, however many ranks those before it have; a role that
 // restarts by itself counts its own.
 func TestGroups(t *testing.T) {
 	tk := task(api.PhaseRunning, 1, 1)
 	tk.Status.Rendezvous = &api.Rendezvous{World: 6, Lead: "127.0.0.1:1"}
 	tk.Status.Roles = []api.RoleStatus{{Name: "reward", Generation: 1, Rendezvous: &api.Rendezvous{World: 3, Lead: "127.0.0.1:2"}}}
-	s := seen{task: tk, placement: placed()}
+	s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: placed()}}}
 	for i, ranks := range []int{3, 1, 2, 1, 2} {
 		m := at(i, 1, engine.StateRunning, true, nil)
-		if m.ranks, m.number = ranks, uint32(i); i > 2 {
-			m.role = "reward"
+		if m.Ranks, m.Number = ranks, uint32(i); i > 2 {
+			m.Role = "reward"
 		}
-		s.members = append(s.members, m)
+		s.Members = append(s.Members, m)
 	}
-	s.table()
+	s.Rank()
 	for i, want := range [][3]int{{0, 0, 3}, {3, 1, 3}, {4, 2, 3}, {0, 0, 2}, {1, 1, 2}} {
-		g := s.orderFor(i, tk.Status, false)
+		g := s.orderFor(i, &tk.Status, false)
 		if got := [3]int{g.FirstRank, g.Group, g.Groups}; got != want {
 			t.Errorf("%d: %v, not %v", i, got, want)
 		}
 	}
 }
-
-type silentHub struct{ Hub }
-
-func (silentHub) Attached(engine.Name) bool            { return false }
-func (silentHub) Ranks(engine.Name) (link.Ranks, bool) { return link.Ranks{}, false }
 
 // TestGuestsAndHosts plays both against decide: nothing of a guest starts while an environment is lost, a host
 // neither ends its processes nor its place while a guest is inside, and both come to an end.
@@ -147,7 +117,7 @@ func TestGuestsAndHosts(t *testing.T) {
 		}
 		lossAt, leaves := rapid.IntRange(0, 30).Draw(t, "lost at"), rapid.IntRange(20, 60).Draw(t, "guest leaves")
 		how := rapid.SampledFrom([]*loss{environmentLost("env-a"), environmentStopped("env-a")}).Draw(t, "how")
-		world := map[engine.Name]*member{}
+		world := map[engine.Name]*gang.Member{}
 		for turn := range 400 {
 			if turn == leaves {
 				guest = ""
@@ -155,7 +125,7 @@ func TestGuestsAndHosts(t *testing.T) {
 			if turn == 15 {
 				tk.Spec.Stop = host
 			}
-			s := seen{task: tk, placement: pl, archiveAfter: time.Hour, stay: true, guest: guest}
+			s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: pl}}, archiveAfter: time.Hour, stay: true, guest: guest}
 			if !host && turn >= lossAt && pl != nil {
 				s.homeless = how
 			}

@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/train/blame"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
@@ -30,36 +32,36 @@ func checkedTask(tk *api.TrainingTask, mode api.Preflight) *api.TrainingTask {
 
 // examine is the launchers' part of the model: who has no rank yet has looked around, and who is asked computes; now and then
 // a device is found wrong.
-func (g *stage) examine(s seen, p plan) {
+func (g *stage) examine(s snapshot, p plan) {
 	if !g.late {
 		return
 	}
 	for _, name := range sortedNames(g.world) {
-		if m := g.world[name]; m.said.Generation == 0 && m.said.Port != 0 {
-			m.said.Facts = roomy("2.1.0")
+		if m := g.world[name]; m.Said.Generation == 0 && m.Said.Port != 0 {
+			m.Said.Facts = roomy("2.1.0")
 		} else {
-			m.said.Facts, m.said.Preflight = nil, nil // it has started
+			m.Said.Facts, m.Said.Preflight = nil, nil // it has started
 		}
 	}
-	all := s.everybody()
+	all := s.Everybody()
 	for _, i := range p.late {
-		if m := g.world[all[i].name]; m != nil && m.said.Facts != nil {
-			m.said.Preflight = &preflight.Report{Round: s.lateRound(m)}
+		if m := g.world[all[i].Name]; m != nil && m.Said.Facts != nil {
+			m.Said.Preflight = &preflight.Report{Round: s.LateRound(m)}
 			if rapid.IntRange(0, 3).Draw(g.t, "unfit") == 0 {
-				m.said.Preflight = sick()
+				m.Said.Preflight = sick()
 			}
 		}
 	}
 }
 
 // checkLate: nobody has a rank in a later generation who was not looked at, or was found unfit.
-func (g *stage) checkLate(s seen, p plan) {
+func (g *stage) checkLate(s snapshot, p plan) {
 	if !g.late || p.status.Generation == g.tk.Status.Generation || g.tk.Status.Rendezvous == nil {
 		return
 	}
-	for i := range s.members {
-		if m := &s.members[i]; m.unchecked || m.unfit || m.leaving {
-			g.t.Fatalf("%s has a rank: %+v", m.name, m)
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Unchecked || m.Unfit || m.Leaving {
+			g.t.Fatalf("%s has a rank: %+v", m.Name, m)
 		}
 	}
 }
@@ -85,25 +87,25 @@ func TestLateSpare(t *testing.T) {
 		g := watched(engine.StateRunning)
 		checkedTask(g.tk, c.mode)
 		m := g.worker(3)
-		if m.said.Facts, m.said.Preflight = c.facts, c.answer; c.answer != nil && c.answer.Round == "late" {
+		if m.Said.Facts, m.Said.Preflight = c.facts, c.answer; c.answer != nil && c.answer.Round == "late" {
 			answer := *c.answer
-			answer.Round = (&seen{task: g.tk}).lateRound(m)
-			m.said.Preflight = &answer
+			answer.Round = (&gang.Terms{Task: g.tk}).LateRound(m)
+			m.Said.Preflight = &answer
 		}
 		p := g.step()
 		if got := slices.Equal(p.late, []int{3}); got != c.late || p.status.Spares[0].State != c.state || !slices.Equal(p.status.Rendezvous.Left, c.left) || p.status.Generation != 1 {
 			t.Errorf("%s: asked %v, %+v, left %v", name, p.late, p.status.Spares, p.status.Rendezvous.Left)
 		}
-		if (len(p.events) > 0) != (c.event != "") || c.event != "" && !strings.HasPrefix(p.events[0].message.EN, c.event) {
+		if (len(p.events) > 0) != (c.event != "") || c.event != "" && !strings.HasPrefix(p.events[0].Message.EN, c.event) {
 			t.Errorf("%s: %+v", name, p.events)
 		}
 		if c.left == nil {
 			continue
 		}
-		if p = g.step(); !slices.Equal(p.stop, []engine.Name{m.name}) {
+		if p = g.step(); !slices.Equal(p.stop, []engine.Name{m.Name}) {
 			t.Errorf("%s: it is not ended: %+v", name, p)
 		}
-		m.state, m.exit = engine.StateExited, exit(engine.ReasonStopped, 143)
+		m.State, m.Exit = engine.StateExited, exit(engine.ReasonStopped, 143)
 		g.step()
 		if l := g.pl.Spec.Lost; l == nil || l.Roles["worker"] != 1 || !slices.Equal(l.Avoid, []uint32{5}) || len(g.pl.Spec.Roles[0].Slots) != 3 {
 			t.Errorf("%s: no other node is looked for: %+v", name, g.pl.Spec)
@@ -114,33 +116,33 @@ func TestLateSpare(t *testing.T) {
 // TestUnfitNewcomer: a task does not grow onto a node whose device computes wrongly; its slot is kept for a moment, and those
 // that are well are not held up by it.
 func TestUnfitNewcomer(t *testing.T) {
-	look := func(change func(s *seen)) (seen, plan) {
+	look := func(change func(s *snapshot)) (snapshot, plan) {
 		s := grownTo(engine.StateCreated, true, true)
-		checkedTask(s.task, api.PreflightWarn)
-		s.members[2].said.Prepared, s.members[2].said.Facts = true, roomy("2.1.0")
+		checkedTask(s.Task, api.PreflightWarn)
+		s.Members[2].Said.Prepared, s.Members[2].Said.Facts = true, roomy("2.1.0")
 		change(&s)
-		s.admit()
-		s.table()
+		s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+		s.Rank()
 		return s, decide(s, now)
 	}
-	s, p := look(func(*seen) {})
-	if !slices.Equal(p.late, []int{2}) || p.status.Generation != 1 || len(s.members) != 2 {
+	s, p := look(func(*snapshot) {})
+	if !slices.Equal(p.late, []int{2}) || p.status.Generation != 1 || len(s.Members) != 2 {
 		t.Errorf("it is asked first: %+v", p)
 	}
-	if _, p = look(func(s *seen) { s.members[2].said.Preflight = &preflight.Report{} }); p.status.Generation != 2 || len(p.late) != 0 {
+	if _, p = look(func(s *snapshot) { s.Members[2].Said.Preflight = &preflight.Report{} }); p.status.Generation != 2 || len(p.late) != 0 {
 		t.Errorf("well: %+v", p)
 	}
-	if _, p = look(func(s *seen) { s.members[2].said.Preflight = sick() }); p.status.Generation != 1 || !slices.Equal(p.status.Rendezvous.Left, []int{2}) {
+	if _, p = look(func(s *snapshot) { s.Members[2].Said.Preflight = sick() }); p.status.Generation != 1 || !slices.Equal(p.status.Rendezvous.Left, []int{2}) {
 		t.Errorf("sick: %+v", p.status.Rendezvous)
 	}
-	left := func(s *seen) { s.task.Status.Rendezvous.Left = []int{2} }
-	if s, p = look(left); len(p.stop) != 1 || len(p.late) != 0 || s.coming() {
+	left := func(s *snapshot) { s.Task.Status.Rendezvous.Left = []int{2} }
+	if s, p = look(left); len(p.stop) != 1 || len(p.late) != 0 || s.Coming() {
 		t.Errorf("it is ended: %+v", p)
 	}
-	ended := func(s *seen) {
+	ended := func(s *snapshot) {
 		left(s)
-		s.members[2].state, s.members[2].exit = engine.StateExited, exit(engine.ReasonStopped, 143)
-		s.members[2].exit.At = now
+		s.Members[2].State, s.Members[2].Exit = engine.StateExited, exit(engine.ReasonStopped, 143)
+		s.Members[2].Exit.At = now
 	}
 	if s, p = look(ended); p.resize != nil || p.wake <= 0 {
 		t.Errorf("its slot is kept: %+v", p)
@@ -148,30 +150,30 @@ func TestUnfitNewcomer(t *testing.T) {
 	if p = decide(s, now.Add(time.Hour)); p.resize == nil || len(p.resize.Roles[0].Slots) != 2 {
 		t.Errorf("and then given up: %+v", p.resize)
 	}
-	s, p = look(func(s *seen) {
+	s, p = look(func(s *snapshot) {
 		ended(s)
-		s.placement.Spec.Lost = &api.Loss{Until: now.Add(time.Minute)}
+		s.Placement.Spec.Lost = &api.Loss{Until: now.Add(time.Minute)}
 	})
-	if p.resize == nil || p.resize.Lost.Roles["worker"] != 1 || !slices.Equal(p.resize.Lost.Avoid, []uint32{s.joining[0].number}) {
+	if p.resize == nil || p.resize.Lost.Roles["worker"] != 1 || !slices.Equal(p.resize.Lost.Avoid, []uint32{s.Joining[0].Number}) {
 		t.Errorf("a replacement is looked for elsewhere: %+v", p.resize)
 	}
-	s, p = look(func(s *seen) {
+	s, p = look(func(s *snapshot) {
 		left(s)
 		other := at(3, 1, engine.StateCreated, true, nil)
-		other.said.Prepared = true
-		s.members = append(s.members, other)
+		other.Said.Prepared = true
+		s.Members = append(s.Members, other)
 	})
 	if r := p.status.Rendezvous; p.status.Generation != 2 || r.World != 3 || r.Below["worker"] != 4 || !slices.Equal(r.Left, []int{2}) {
-		t.Errorf("one that is well joins: %+v, %d members", r, len(s.members))
+		t.Errorf("one that is well joins: %+v, %d members", r, len(s.Members))
 	}
-	s.task.Status = p.status
-	for i := range s.members {
-		s.members[i].said.Generation = 2
+	s.Task.Status = p.status
+	for i := range s.Members {
+		s.Members[i].Said.Generation = 2
 	}
-	s.members, s.joining = append(s.members, s.joining...), nil
-	s.admit()
-	s.table()
-	if len(s.joining) != 1 || s.joining[0].index != 2 || s.changed(&plan{status: s.task.Status}) {
-		t.Errorf("and the other is still no member: %+v", s.joining)
+	s.Members, s.Joining = append(s.Members, s.Joining...), nil
+	s.Admit(func(m *gang.Member) bool { return blame.Avoid(s.Task, m) })
+	s.Rank()
+	if len(s.Joining) != 1 || s.Joining[0].Index != 2 || s.Members.DifferFrom(s.Task.Status.Rendezvous) {
+		t.Errorf("and the other is still no member: %+v", s.Joining)
 	}
 }

@@ -4,12 +4,13 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/train/figure"
+	"github.com/fermi-cluster/fermi/internal/telemetry"
 )
 
 // measure counts what a commit brought: it is called once for each that was taken.
-func (c *Controller) measure(project string, before, after *api.TrainingTaskStatus) {
-	m := c.cfg.Recoveries
-	old, in := copyInterruptions(before.Interruptions), copyInterruptions(after.Interruptions)
+func measure(m *telemetry.Recoveries, project string, before, after *api.TrainingTaskStatus) {
+	old, in := figure.CopyInterruptions(before.Interruptions), figure.CopyInterruptions(after.Interruptions)
 	for cause, n := range in.Causes {
 		for range n - old.Causes[cause] {
 			m.Failed(cause)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -33,9 +34,9 @@ func newStory(t *testing.T) *story {
 func (y *story) turn(after time.Duration) *api.Interruptions {
 	y.t.Helper()
 	look := func() plan {
-		s := seen{task: y.task, placement: placed(), members: []member{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}}
+		s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: y.task, Placement: placed()}, Members: gang.Members{at(0, 1, engine.StateRunning, true, nil), at(1, 1, engine.StateRunning, true, nil)}}}
 		for i := range y.said {
-			s.members[i].said = y.said[i]
+			s.Members[i].Said = y.said[i]
 		}
 		return decide(s, now.Add(after))
 	}
@@ -70,7 +71,7 @@ func TestARecoveryIsMeasuredByPhase(t *testing.T) {
 	y.start(0, 2)
 	y.turn(2 * time.Second)
 	y.start(1, 2)
-	if in := y.turn(3 * time.Second); in.Last[0].RunningAt == nil || in.Last[0].EndedAt != nil || y.last.wake != stepLook {
+	if in := y.turn(3 * time.Second); in.Last[0].RunningAt == nil || in.Last[0].EndedAt != nil || y.last.wake != time.Second {
 		t.Fatalf("%+v, wake %s", in.Last[0], y.last.wake)
 	}
 	for i := range y.said {
@@ -89,7 +90,7 @@ func TestARecoveryIsMeasuredByPhase(t *testing.T) {
 	if in.Count != 1 || in.LostSteps != 3 || in.LostTime.Std() != 6*time.Second || in.Causes["killed"] != 1 || in.Recovered != 1 {
 		t.Errorf("%+v", in)
 	}
-	if e := y.last.events[0]; e.reason != "Recovered" || !strings.Contains(e.message.EN, "6.00 s") || !strings.Contains(e.message.ZH, "重算 3 步") {
+	if e := y.last.events[0]; e.Reason != "Recovered" || !strings.Contains(e.Message.EN, "6.00 s") || !strings.Contains(e.Message.ZH, "重算 3 步") {
 		t.Errorf("%+v", e)
 	}
 	if phases, whole, ok := in.Mean(); !ok || whole != 6*time.Second || phases[api.RecoveryCatchUp] != 2500*time.Millisecond {

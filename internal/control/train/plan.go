@@ -4,6 +4,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/train/figure"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
@@ -16,28 +17,26 @@ type plan struct {
 	dropPlace bool
 	moveOn    bool               // the place reserved for it becomes its place
 	resize    *api.PlacementSpec // its place, with replicas that came or went; nil: as it is
-	start     []int              // of everybody
-	stop      []engine.Name
-	goAhead   []int // members
-	check     []int // of rollCall: who is asked for its preflight
-	late      []int // of everybody: who came later and is asked for its preflight
-	freeze    []int // members whose ranks keep what they hold until the next generation
-	remove    []engine.Name
-	archive   bool // move the task to history
-	erase     bool // delete the task and its bytes
-	swap      shun // what to get away from; no node: nothing
-	events    []event
-	wake      time.Duration
-	part      string // of the task that is being judged; sets its events apart
+	orders
+	archive bool // move the task to history
+	erase   bool // delete the task and its bytes
+	swap    shun // what to get away from; no node: nothing
+	events  []event
+	wake    time.Duration
 }
 
-type event struct {
-	warning bool
-	reason  string
-	message fault.Text
-	// once names the happening within the task, so that a repeat is not told twice.
-	once string
+// orders are for the engine and for launchers.
+type orders struct {
+	start   []int // of everybody
+	stop    []engine.Name
+	goAhead []int // members
+	check   []int // of the roll call: who is asked for its preflight
+	late    []int // of everybody: who came later and is asked for its preflight
+	freeze  []int // members whose ranks keep what they hold until the next generation
+	remove  []engine.Name
 }
+
+type event = figure.Event
 
 func (p *plan) to(phase api.Phase, reason string, message fault.Text) {
 	if !api.TaskPhases.Allows(p.status.Phase, phase) {
@@ -58,5 +57,12 @@ func (p *plan) note(reason string, message fault.Text) {
 }
 
 func (p *plan) tell(warning bool, reason, once string, message fault.Text) {
-	p.events = append(p.events, event{warning, reason, message, p.part + once})
+	p.events = append(p.events, event{Warning: warning, Reason: reason, Message: message, Once: once})
+}
+
+// wakeIn asks for a turn within d.
+func (p *plan) wakeIn(d time.Duration) {
+	if p.wake == 0 || p.wake > d {
+		p.wake = d
+	}
 }

@@ -6,34 +6,35 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
 // ready is a task whose launchers are attached and have looked around.
-func ready(mode api.Preflight, status *api.PreflightStatus, change func(m []member)) seen {
+func ready(mode api.Preflight, status *api.PreflightStatus, change func(m gang.Members)) snapshot {
 	tk := task(api.PhaseInitializing, 1, 0)
 	tk.Spec.Preflight, tk.Status.Preflight = mode, status
-	s := seen{task: tk, placement: placed()}
+	s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: tk, Placement: placed()}}}
 	for i := range 3 {
 		m := at(i, 1, engine.StateCreated, true, nil)
-		m.said.Serve = 5000 + i
-		m.said.Facts = &preflight.Facts{Versions: map[string]string{"torch": "2.1.0"}, FreeDisk: 1 << 40, SharedMemory: 1 << 34}
-		s.members = append(s.members, m)
+		m.Said.Serve = 5000 + i
+		m.Said.Facts = &preflight.Facts{Versions: map[string]string{"torch": "2.1.0"}, FreeDisk: 1 << 40, SharedMemory: 1 << 34}
+		s.Members = append(s.Members, m)
 	}
-	s.table()
+	s.Rank()
 	if change != nil {
-		change(s.members)
+		change(s.Members)
 	}
 	return s
 }
 
 // answered lets all members have answered the round that began then.
-func answered(began time.Time, change func(m []member)) func([]member) {
-	round := (&seen{task: task(api.PhaseInitializing, 1, 0)}).round(began)
-	return func(m []member) {
+func answered(began time.Time, change func(m gang.Members)) func(gang.Members) {
+	round := roundOf("task-1", began)
+	return func(m gang.Members) {
 		for i := range m {
-			m[i].said.Preflight = &preflight.Report{Round: round, Results: []preflight.Result{{Latency: time.Millisecond, Rate: 9}}}
+			m[i].Said.Preflight = &preflight.Report{Round: round, Results: []preflight.Result{{Latency: time.Millisecond, Rate: 9}}}
 		}
 		change(m)
 	}
@@ -45,17 +46,17 @@ func TestPreflight(t *testing.T) {
 		t.Fatalf("the round begins: %+v %+v", summary(p), p.check)
 	}
 	began := &api.PreflightStatus{StartedAt: now.Add(-time.Second)}
-	p = decide(ready("", began, answered(began.StartedAt, func(m []member) { m[1].said.Preflight = nil })), now)
+	p = decide(ready("", began, answered(began.StartedAt, func(m gang.Members) { m[1].Said.Preflight = nil })), now)
 	if !slices.Equal(p.check, []int{1}) || p.status.Generation != 0 || p.wake != preflightPatience-time.Second {
 		t.Errorf("one has not answered: %+v %+v", summary(p), p.check)
 	}
-	p = decide(ready("", began, answered(began.StartedAt, func([]member) {})), now)
+	p = decide(ready("", began, answered(began.StartedAt, func(gang.Members) {})), now)
 	if st := p.status.Preflight; p.status.Generation != 1 || st.FinishedAt == nil || st.Pairs != 3 || st.LatencyMs != 1 || st.Rate != 9 || len(st.Findings) != 0 {
 		t.Errorf("nothing was found: %+v %+v", summary(p), st)
 	}
-	other := answered(began.StartedAt, func(m []member) { m[2].said.Facts.Versions = map[string]string{"torch": "1.13.1"} })
+	other := answered(began.StartedAt, func(m gang.Members) { m[2].Said.Facts.Versions = map[string]string{"torch": "1.13.1"} })
 	p = decide(ready("", began, other), now)
-	if p.status.Generation != 1 || len(p.status.Preflight.Findings) != 1 || len(p.events) != 1 || !p.events[0].warning {
+	if p.status.Generation != 1 || len(p.status.Preflight.Findings) != 1 || len(p.events) != 1 || !p.events[0].Warning {
 		t.Errorf("a warning: %+v %+v", summary(p), p.status.Preflight)
 	}
 	s := ready(api.PreflightRequire, began, other)
@@ -63,12 +64,12 @@ func TestPreflight(t *testing.T) {
 	if p.status.Generation != 0 || len(p.goAhead) != 0 || p.status.Preflight.FinishedAt == nil {
 		t.Errorf("required: %+v", summary(p))
 	}
-	s.task.Status = p.status
+	s.Task.Status = p.status
 	if p = decide(s, now); len(p.stop) != 3 || p.status.Phase != api.PhaseInitializing {
 		t.Errorf("its launchers end first: %+v", summary(p))
 	}
-	for i := range s.members {
-		s.members[i].state, s.members[i].exit = engine.StateDone, exit(engine.ReasonStopped, 143)
+	for i := range s.Members {
+		s.Members[i].State, s.Members[i].Exit = engine.StateDone, exit(engine.ReasonStopped, 143)
 	}
 	if p = decide(s, now); p.status.Phase != api.PhaseFailed || p.status.Reason != "PreflightFailed" || !p.dropPlace {
 		t.Errorf("the end: %+v", summary(p))
@@ -85,7 +86,7 @@ func TestPreflight(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	s := ready("", nil, nil)
-	got := s.targets()
+	got := targetsOf(&s.Gang)
 	lead := preflight.Target{Name: "worker-0", Address: "127.0.0.1:5000"}
 	for i, want := range [][]preflight.Target{
 		{{Name: "worker-1", Address: "127.0.0.1:5001", Bandwidth: true}},
@@ -101,9 +102,9 @@ func TestTargets(t *testing.T) {
 // TestTargetsOfOtherRoles: who restarts alone is a ring by itself, and is reached from the others all the same.
 func TestTargetsOfOtherRoles(t *testing.T) {
 	s := ready("", nil, nil)
-	s.members[2].role, s.members[2].index = "reward", 0
-	s.task.Status.Roles = []api.RoleStatus{{Name: "reward"}}
-	got := s.targets()
+	s.Members[2].Role, s.Members[2].Index = "reward", 0
+	s.Task.Status.Roles = []api.RoleStatus{{Name: "reward"}}
+	got := targetsOf(&s.Gang)
 	reward := preflight.Target{Name: "reward-0", Address: "127.0.0.1:5002"}
 	for i, want := range [][]preflight.Target{
 		{reward, {Name: "worker-1", Address: "127.0.0.1:5001", Bandwidth: true}},

@@ -9,35 +9,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/recipe"
 )
 
-// recipe is what the framework adds on this placement; nil for a plain command.
-func (c *Controller) recipe(s seen, task *api.TrainingTask) (*recipe.Recipe, error) {
-	spec := &task.Spec
-	if !recipe.Needed(spec) {
-		return nil, nil
-	}
-	in := recipe.Input{Spec: spec, Live: true}
-	for _, i := range s.order {
-		m := &s.members[i]
-		g := recipe.Group{Role: m.role, Index: m.index, Node: m.node, Address: recipe.HostToken(len(in.Groups)), Ranks: s.ranksAt(m.role, api.Slot{Devices: m.devices}, recipe.Ranks)}
-		if n := c.node(m.number); n != nil {
-			g.Devices = devicesOf(n, m.devices)
-		}
-		in.Groups = append(in.Groups, g)
-	}
-	return recipe.Make(in)
-}
-
-// starts says that a placement is fresh: some replica is to be started on it, and no generation has been.
-func (s *seen) starts() bool {
-	status := &s.task.Status
-	if s.placement == nil || status.Phase.Finished() || status.Rendezvous != nil {
-		return false
-	}
-	return status.Phase == api.PhasePending || !s.few() && slices.ContainsFunc(s.members, func(m member) bool { return m.state == "" })
-}
-
-// misfits fails a task whose framework can't be started on its placement.
-func (s *seen) misfits(p *plan, now time.Time) bool {
+// failUnfit fails a task whose framework can't be started on its placement.
+func (s ending) failUnfit(p *plan, now time.Time) bool {
 	if s.unfit == nil {
 		return false
 	}
@@ -56,7 +29,7 @@ func cautions(made *recipe.Recipe, attempt int) []event {
 	}
 	var out []event
 	for _, w := range made.Warnings() {
-		out = append(out, event{true, "RecipeWarning", w, "recipe-" + itoa(attempt) + "-" + w.EN})
+		out = append(out, event{Warning: true, Reason: "RecipeWarning", Message: w, Once: "recipe-" + itoa(attempt) + "-" + w.EN})
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -45,45 +46,45 @@ func (g *stage) findSpare() {
 
 // checkSpares: a generation has its full size, who stays in it keeps its ranks, and none is opened because of
 // who is not of it.
-func (g *stage) checkSpares(s seen, p plan) {
+func (g *stage) checkSpares(s snapshot, p plan) {
 	opened := p.status.Generation > g.tk.Status.Generation
-	if opened && len(s.members) != g.tk.Spec.Roles[0].Replicas {
-		g.t.Fatalf("a generation of %d", len(s.members))
+	if opened && len(s.Members) != g.tk.Spec.Roles[0].Replicas {
+		g.t.Fatalf("a generation of %d", len(s.Members))
 	}
-	well := func(m member) bool {
-		return m.state == engine.StateRunning && m.said.Failed == nil && m.said.Hung == nil
+	well := func(m gang.Member) bool {
+		return m.State == engine.StateRunning && m.Said.Failed == nil && m.Said.Hung == nil
 	}
-	if opened && g.tk.Status.Rendezvous != nil && !s.changed(&plan{status: g.tk.Status}) && !slices.ContainsFunc(s.members, func(m member) bool { return !well(m) }) {
+	if opened && g.tk.Status.Rendezvous != nil && !s.Members.DifferFrom(g.tk.Status.Rendezvous) && !slices.ContainsFunc(s.Members, func(m gang.Member) bool { return !well(m) }) {
 		g.t.Fatalf("generation %d though nothing failed", p.status.Generation)
 	}
 	if opened && g.tk.Status.Rendezvous == nil {
 		g.first = map[engine.Name]int{}
 	}
 	taken := map[int]bool{}
-	for i := range s.members {
-		m := &s.members[i]
-		if was, ok := g.first[m.name]; opened && ok && was != m.first {
-			g.t.Fatalf("%s had rank %d and has %d", m.name, was, m.first)
+	for i := range s.Members {
+		m := &s.Members[i]
+		if was, ok := g.first[m.Name]; opened && ok && was != m.First {
+			g.t.Fatalf("%s had rank %d and has %d", m.Name, was, m.First)
 		}
 		if opened {
-			g.first[m.name], taken[m.first] = m.first, true
+			g.first[m.Name], taken[m.First] = m.First, true
 		}
 	}
-	if opened && len(taken) != s.world {
-		g.t.Fatalf("%d ranks of %d", len(taken), s.world)
+	if opened && len(taken) != s.World {
+		g.t.Fatalf("%d ranks of %d", len(taken), s.World)
 	}
 	for _, i := range p.goAhead {
-		if s.everybody()[i].spare {
-			g.t.Fatalf("%s was told to go", s.everybody()[i].name)
+		if s.Everybody()[i].Spare {
+			g.t.Fatalf("%s was told to go", s.Everybody()[i].Name)
 		}
 	}
 }
 
 // loseSpares ends some of those that wait.
-func (g *stage) loseSpares(s seen) {
-	for i := range s.spares {
-		if m := g.world[s.spares[i].name]; m != nil && !m.ended() && rapid.IntRange(0, 7).Draw(g.t, "spare lost") == 0 {
-			m.state, m.exit, m.attached = engine.StateExited, exit(engine.ReasonLauncherLost, -1), false
+func (g *stage) loseSpares(s snapshot) {
+	for i := range s.Spares {
+		if m := g.world[s.Spares[i].Name]; m != nil && !m.Ended() && rapid.IntRange(0, 7).Draw(g.t, "spare lost") == 0 {
+			m.State, m.Exit, m.Attached = engine.StateExited, exit(engine.ReasonLauncherLost, -1), false
 		}
 	}
 }
@@ -91,7 +92,7 @@ func (g *stage) loseSpares(s seen) {
 // TestEveryGuardedLifeEnds: whatever planner, engine, ranks and spares do, and wherever the leader is killed.
 func TestEveryGuardedLifeEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		g := &stage{t: t, tk: guarded(3, 2), world: map[engine.Name]*member{}, ever: map[engine.Name]bool{}, node: 5, first: map[engine.Name]int{}, late: rapid.Bool().Draw(t, "late")}
+		g := &stage{t: t, tk: guarded(3, 2), world: map[engine.Name]*gang.Member{}, ever: map[engine.Name]bool{}, node: 5, first: map[engine.Name]int{}, late: rapid.Bool().Draw(t, "late")}
 		for turn := range 1000 {
 			clock := now.Add(time.Duration(turn) * 5 * time.Second)
 			if turn == 200 {
@@ -118,7 +119,7 @@ func TestEveryGuardedLifeEnds(t *testing.T) {
 
 // watched is a running task of three on nodes 1 to 3 with a spare on node 4, as states say; all hold step 7.
 func watched(spare engine.State) *stage {
-	g := &stage{tk: guarded(3, 1), world: map[engine.Name]*member{}}
+	g := &stage{tk: guarded(3, 1), world: map[engine.Name]*gang.Member{}}
 	g.tk.Status.Phase, g.tk.Status.Attempt, g.tk.Status.Generation = api.PhaseRunning, 1, 1
 	g.pl = placed()
 	g.pl.Spec.Roles = slotsOn(1, 2, 4, 5)
@@ -129,20 +130,20 @@ func watched(spare engine.State) *stage {
 		}
 		m := at(i, 1, state, state != "", nil)
 		if i == 3 {
-			m.said.Generation, m.said.Prepared, m.said.Warm = 0, state != "", state != ""
+			m.Said.Generation, m.Said.Prepared, m.Said.Warm = 0, state != "", state != ""
 		} else {
-			m.said.Held, m.said.Frozen = []int64{7}, true
+			m.Said.Held, m.Said.Frozen = []int64{7}, true
 		}
 		if state != "" {
-			g.world[m.name] = &m
+			g.world[m.Name] = &m
 		}
 	}
 	s := g.look()
-	g.tk.Status.Rendezvous = &api.Rendezvous{Members: s.membersHash(), World: 3, Below: s.below()}
+	g.tk.Status.Rendezvous = &api.Rendezvous{Members: s.Members.Hash(), World: 3, Below: s.Members.Below()}
 	return g
 }
 
-func (g *stage) worker(i int) *member { return g.world[engine.NameOf("task-1", "worker", i, 1)] }
+func (g *stage) worker(i int) *gang.Member { return g.world[engine.NameOf("task-1", "worker", i, 1)] }
 
 // step is one turn whose plan is written down.
 func (g *stage) step() plan {
@@ -162,7 +163,7 @@ func (g *stage) step() plan {
 func TestSpareTakesPlace(t *testing.T) {
 	g := watched(engine.StateRunning)
 	lost := g.worker(1)
-	lost.state, lost.exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
+	lost.State, lost.Exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
 	p := g.step()
 	if p.status.Phase != api.PhaseRecovering || p.status.Failure == nil || p.status.Failure.Index != 1 || len(p.goAhead) != 0 || !slices.Equal(p.status.Rendezvous.Vacant, []int{1}) {
 		t.Fatalf("lost: %+v", p.status)
@@ -177,12 +178,12 @@ func TestSpareTakesPlace(t *testing.T) {
 	}
 	s := g.look()
 	for i, first := range map[int]int{0: 0, 2: 2, 3: 1} {
-		if k := slices.IndexFunc(s.members, func(m member) bool { return m.index == i }); k < 0 || s.members[k].first != first {
-			t.Errorf("worker-%d: %+v", i, s.members)
+		if k := slices.IndexFunc(s.Members, func(m gang.Member) bool { return m.Index == i }); k < 0 || s.Members[k].First != first {
+			t.Errorf("worker-%d: %+v", i, s.Members)
 		}
 	}
-	if len(s.spares) != 1 || s.spares[0].index != 4 || len(p.start) != 1 {
-		t.Errorf("the next spare: %+v, started %v", s.spares, p.start)
+	if len(s.Spares) != 1 || s.Spares[0].Index != 4 || len(p.start) != 1 {
+		t.Errorf("the next spare: %+v, started %v", s.Spares, p.start)
 	}
 }
 
@@ -190,9 +191,9 @@ func TestSpareTakesPlace(t *testing.T) {
 func TestSpareOfBadNode(t *testing.T) {
 	g := watched(engine.StateRunning)
 	g.pl.Spec.Roles = slotsOn(1, 6, 4, 5) // 6 takes no work
-	g.tk.Status.Rendezvous.Members = func() string { s := g.look(); return s.membersHash() }()
+	g.tk.Status.Rendezvous.Members = func() string { s := g.look(); return s.Members.Hash() }()
 	lost := g.worker(1)
-	lost.state, lost.exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
+	lost.State, lost.Exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
 	g.step()
 	if p := g.step(); p.status.Generation != 2 || g.pl.Spec.Lost == nil || !g.pl.Spec.Lost.Until.IsZero() || g.pl.Spec.Lost.Roles["worker"] != 1 || len(g.pl.Spec.Roles[0].Slots) != 3 {
 		t.Errorf("%+v %+v", p.status, g.pl.Spec)
@@ -203,7 +204,7 @@ func TestSpareOfBadNode(t *testing.T) {
 func TestSpareLost(t *testing.T) {
 	g := watched(engine.StateRunning)
 	spare := g.worker(3)
-	spare.state, spare.exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
+	spare.State, spare.Exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
 	p := g.step()
 	if p.status.Generation != 1 || p.status.Phase != api.PhaseRunning || p.status.Failure != nil || p.resize == nil || g.pl.Spec.Roles[0].Index(3) != 4 {
 		t.Fatalf("%+v", p)
@@ -220,7 +221,7 @@ func TestSpareLost(t *testing.T) {
 func TestNoSpareReady(t *testing.T) {
 	g := watched("")
 	lost := g.worker(1)
-	lost.state, lost.exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
+	lost.State, lost.Exit = engine.StateExited, exit(engine.ReasonLauncherLost, -1)
 	g.step()
 	if p := g.step(); p.status.Generation != 1 || p.wake != 30*time.Second {
 		t.Fatalf("%+v", p)
@@ -237,7 +238,7 @@ func TestNoSpareReady(t *testing.T) {
 func TestSpareForFaultyNode(t *testing.T) {
 	g := watched(engine.StateRunning)
 	bad := g.worker(1)
-	bad.said.Failed = &link.RankExit{Rank: 1, Code: 1, Reason: engine.ReasonNonZero, At: now, Diagnosis: engine.Diagnosis{Cause: "device-lost"}}
+	bad.Said.Failed = &link.RankExit{Rank: 1, Code: 1, Reason: engine.ReasonNonZero, At: now, Diagnosis: engine.Diagnosis{Cause: "device-lost"}}
 	if p := g.step(); p.swap.node != "" || len(p.status.Restarts) != 1 || !slices.Equal(p.status.Rendezvous.Left, []int{1}) || len(p.stop) != 0 {
 		t.Fatalf("%+v", p)
 	}
@@ -246,12 +247,12 @@ func TestSpareForFaultyNode(t *testing.T) {
 		t.Fatalf("%+v %+v", p, p.status.Rendezvous)
 	}
 	for _, i := range []int{0, 2, 3} {
-		g.worker(i).said.Generation = 2
+		g.worker(i).Said.Generation = 2
 	}
-	if p = g.step(); !slices.Equal(p.stop, []engine.Name{bad.name}) || p.status.Generation != 2 {
+	if p = g.step(); !slices.Equal(p.stop, []engine.Name{bad.Name}) || p.status.Generation != 2 {
 		t.Fatalf("%+v", p)
 	}
-	bad.state, bad.exit = engine.StateExited, exit(engine.ReasonStopped, 143)
+	bad.State, bad.Exit = engine.StateExited, exit(engine.ReasonStopped, 143)
 	p = g.step()
 	if l := g.pl.Spec.Lost; l == nil || l.Roles["worker"] != 1 || !slices.Equal(l.Avoid, []uint32{2}) || len(g.pl.Spec.Roles[0].Slots) != 3 || p.status.Generation != 2 {
 		t.Errorf("%+v", g.pl.Spec)
@@ -273,10 +274,10 @@ func TestWhoStandsBy(t *testing.T) {
 		g.pl.Spec.Roles = slotsOn(c.nodes...)
 		s := g.look()
 		var got []int
-		for i := range s.spares {
-			got = append(got, s.spares[i].index)
+		for i := range s.Spares {
+			got = append(got, s.Spares[i].Index)
 		}
-		if !slices.Equal(got, c.want) || len(s.members) != 3 {
+		if !slices.Equal(got, c.want) || len(s.Members) != 3 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -1,13 +1,13 @@
 package train
 
 import (
-	"math"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
@@ -39,32 +39,14 @@ func TestThePaceIsOfAllRanks(t *testing.T) {
 		t.Errorf("%+v", y.task.Status.Pace)
 	}
 	// The end is written whenever it comes.
-	s := seen{task: y.task, placement: placed()}
+	s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: y.task, Placement: placed()}}}
 	for i := range y.said {
 		y.said[i].Step = 99
 		m := at(i, 1, engine.StateDone, false, &engine.Exit{Reason: engine.ReasonSucceeded, At: now})
-		m.said = y.said[i]
-		s.members = append(s.members, m)
+		m.Said = y.said[i]
+		s.Members = append(s.Members, m)
 	}
 	if p := decide(s, now.Add(21*time.Second)); p.status.Phase != api.PhaseCompleted || p.status.Pace.Step != 99 {
 		t.Errorf("%s at %+v", p.status.Phase, p.status.Pace)
-	}
-}
-
-func TestMFUIsOfRealDevicesThatAreKnown(t *testing.T) {
-	node := &api.Node{Spec: api.NodeSpec{Devices: []api.Device{{Type: "H800"}, {Type: "H800"}, {Type: "nobody's"}}}}
-	if got := peakOf(node, 0b11); got != 2*989e12 {
-		t.Error(got)
-	}
-	if peakOf(node, 0b111) != 0 {
-		t.Error("a peak of an unknown device")
-	}
-	node.Spec.Virtual = true
-	if peakOf(node, 0b11) != 0 {
-		t.Error("a peak of devices that are not there")
-	}
-	p := paceFrom(link.Pace{Steps: 2, Seconds: 4, Flops: 989e12}, 2, 989e12)
-	if math.Abs(p.MFU-0.5) > 1e-9 {
-		t.Error(p.MFU)
 	}
 }

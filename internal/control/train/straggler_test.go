@@ -5,21 +5,22 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
 // field is a running task of launchers with a rank each, whose own parts of a step take so long.
-func field(own ...float64) seen {
-	s := seen{task: task(api.PhaseRunning, 1, 1), placement: placed(), world: len(own)}
-	s.task.Spec.Restart = &api.RestartPolicy{MaxRestarts: 5}
-	s.task.Status.Replicas = api.ReplicaCount{Total: len(own), Running: len(own)}
+func field(own ...float64) snapshot {
+	s := snapshot{Gang: gang.Gang{Terms: gang.Terms{Task: task(api.PhaseRunning, 1, 1), Placement: placed()}, World: len(own)}}
+	s.Task.Spec.Restart = &api.RestartPolicy{MaxRestarts: 5}
+	s.Task.Status.Replicas = api.ReplicaCount{Total: len(own), Running: len(own)}
 	for i, seconds := range own {
 		m := at(i, 1, engine.StateRunning, true, nil)
 		if seconds > 0 {
-			m.said.Own = []link.RankOwn{{Rank: i, Seconds: seconds, Steps: 16}}
+			m.Said.Own = []link.RankOwn{{Rank: i, Seconds: seconds, Steps: 16}}
 		}
-		s.members = append(s.members, m)
+		s.Members = append(s.Members, m)
 	}
 	return s
 }
@@ -64,15 +65,15 @@ func TestAStragglerIsNamedOnce(t *testing.T) {
 	s := field(.1, .1, .1, .3)
 	p := decide(s, now)
 	f := p.status.Stragglers[0]
-	if f.Own.Std() != 300*time.Millisecond || f.Others.Std() != 100*time.Millisecond || f.Steps != 16 || f.Generation != 1 || !f.Since.Equal(now) || p.wake == 0 || p.wake > 2*strayLook {
+	if f.Own.Std() != 300*time.Millisecond || f.Others.Std() != 100*time.Millisecond || f.Steps != 16 || f.Generation != 1 || !f.Since.Equal(now) || p.wake == 0 || p.wake > 2*15*time.Second {
 		t.Errorf("%+v, wake %s", f, p.wake)
 	}
 	s = next(s, p)
-	s.members[3].said.Own[0].Seconds = .14 // between the two bounds
+	s.Members[3].Said.Own[0].Seconds = .14 // between the two bounds
 	if p = decide(s, now.Add(time.Minute)); p.commit || len(p.events) > 0 || len(p.status.Stragglers) != 1 {
 		t.Errorf("said again: %+v", p.events)
 	}
-	s.members[3].said.Own[0].Seconds = .11
+	s.Members[3].Said.Own[0].Seconds = .11
 	if p = decide(s, now.Add(time.Minute)); !p.commit || len(p.status.Stragglers) != 0 {
 		t.Errorf("it is well again: %+v", p.status.Stragglers)
 	}
@@ -80,7 +81,7 @@ func TestAStragglerIsNamedOnce(t *testing.T) {
 
 func TestAStragglerIsReplacedByPolicy(t *testing.T) {
 	s := field(.1, .1, .1, .3)
-	s.task.Spec.Stragglers = api.StragglersReplace
+	s.Task.Spec.Stragglers = api.StragglersReplace
 	p := decide(s, now)
 	if p.swap.node != "n3" || len(p.status.Restarts) != 1 || !p.status.Stragglers[0].Replacing || p.status.Generation != 1 {
 		t.Fatalf("%+v, %+v", p.swap, p.status)
@@ -93,8 +94,8 @@ func TestAStragglerIsReplacedByPolicy(t *testing.T) {
 	if p = decide(s, now.Add(time.Minute)); p.swap.node != "" || p.status.Generation != 1 || p.status.Phase != api.PhaseRunning || len(p.events) != 1 {
 		t.Errorf("with no other place it goes on: %+v", p.status)
 	}
-	s.stay, s.members[3].node = false, "n7"
-	s.task.Status.Stragglers = nil
+	s.stay, s.Members[3].Node = false, "n7"
+	s.Task.Status.Stragglers = nil
 	if p = decide(s, now.Add(time.Minute)); p.swap.node != "" || !tells(p, "StragglerStays") || len(p.status.Restarts) != 1 {
 		t.Errorf("slow on another node too: %+v", p.swap)
 	}
@@ -102,7 +103,7 @@ func TestAStragglerIsReplacedByPolicy(t *testing.T) {
 		t.Errorf("outside of the window: %+v", p.swap)
 	}
 	s = field(.1, .1, .1, .3)
-	s.task.Spec.Stragglers, s.task.Spec.Restart.MaxRestarts = api.StragglersReplace, 0
+	s.Task.Spec.Stragglers, s.Task.Spec.Restart.MaxRestarts = api.StragglersReplace, 0
 	if p = decide(s, now); p.swap.node != "" || len(p.status.Stragglers) != 1 {
 		t.Errorf("beyond the budget: %+v", p.swap)
 	}

@@ -10,6 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/control/train/figure"
+	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -37,9 +40,37 @@ func TestWhatIsUsedIsOfAllLaunchers(t *testing.T) {
 	}
 }
 
+// checkUsed: what is written down can be, only of what runs or just ended, and no oftener than it must.
+func checkUsed(t *rapid.T, before api.TrainingTaskStatus, p plan) {
+	u := p.status.Use
+	if u == nil || u == before.Use {
+		return
+	}
+	if u.Ranks < 1 || u.Cores <= 0 || u.WholeSaves > u.Saves || u.DeviceUse > 1 || !p.commit {
+		t.Fatalf("%+v", u)
+	}
+	ended := p.status.Phase.Finished() && !before.Phase.Finished()
+	if p.status.Phase != api.PhaseRunning && !ended || before.Use != nil && !ended && u.At.Sub(before.Use.At) < time.Minute {
+		t.Fatalf("written in %s after %s: %+v", p.status.Phase, before.Phase, u)
+	}
+}
+
+// scaled is how a task's pace is compared, after a turn of figures.
+func scaled(tk *api.TrainingTask, base *figure.Base) *api.Scaling {
+	after := tk.Status
+	after.StartedAt, after.Use = &now, nil
+	f := figure.Turn{Terms: gang.Terms{Task: tk}, Before: &tk.Status, After: &after, Now: now}
+	for i := range tk.Status.Use.Ranks {
+		m := at(i, 1, engine.StateRunning, true, nil)
+		m.Said.Use = link.Use{CPU: 1, Seconds: 1}
+		f.Members = append(f.Members, m)
+	}
+	f.Use(base)
+	return after.Use.Scaling
+}
+
 func TestScalingIsAgainstTheSmallestWorld(t *testing.T) {
-	c := New(Config{})
-	c.bases = map[string]base{}
+	c := newMemory()
 	small := task(api.PhaseRunning, 1, 1)
 	small.Meta.Name, small.Meta.DisplayName = "small", "same"
 	if c.baseOf(small) != nil {
@@ -51,11 +82,10 @@ func TestScalingIsAgainstTheSmallestWorld(t *testing.T) {
 	large.Meta.DisplayName = "same"
 	large.Status.Pace, large.Status.Use = &api.Pace{SamplesPerSecond: 360}, &api.Use{Ranks: 4}
 	c.noteBase(large) // a larger world is no base
-	s := seen{task: large, base: c.baseOf(large)}
-	if d := cmp.Diff(&api.Scaling{Efficiency: 0.9, BaseRanks: 1, BaseTask: "small"}, s.scaling(&plan{status: large.Status}, 4), cmpopts.EquateApprox(0, 1e-9)); d != "" {
+	if d := cmp.Diff(&api.Scaling{Efficiency: 0.9, BaseRanks: 1, BaseTask: "small"}, scaled(large, c.baseOf(large)), cmpopts.EquateApprox(0, 1e-9)); d != "" {
 		t.Error(d)
 	}
-	if s.base = c.baseOf(small); s.scaling(&plan{status: small.Status}, 1) != nil {
+	if scaled(small, c.baseOf(small)) != nil {
 		t.Error("the smallest is compared with itself")
 	}
 	other := task(api.PhaseRunning, 1, 1)
@@ -69,42 +99,5 @@ func TestScalingIsAgainstTheSmallestWorld(t *testing.T) {
 	}
 	if len(c.bases) > maxBases {
 		t.Errorf("%d are remembered", len(c.bases))
-	}
-}
-
-func TestBytesBetweenZonesAreEstimated(t *testing.T) {
-	tk := task(api.PhaseRunning, 1, 1)
-	tk.Spec.Framework = "pytorch-ddp"
-	s := seen{task: tk, members: []member{{zone: "a", ranks: 2}, {zone: "b", ranks: 2}}}
-	p := &plan{status: api.TrainingTaskStatus{Pace: &api.Pace{StepTime: api.Duration(time.Second)}}}
-	if s.crossing(p) != 0 {
-		t.Error("without parameters")
-	}
-	s.members[1].said.Parameters = 1000
-	if got := s.crossing(p); got != 2*2*3*1000 { // two links of the ring, 2 × 3/4 × 4 bytes
-		t.Error(got)
-	}
-	s.task.Spec.Strategy = &api.Strategy{Tensor: 2}
-	if s.crossing(p) != 0 {
-		t.Error("of tensor parallel")
-	}
-	s.task.Spec.Strategy, s.members[1].zone = nil, "a"
-	if s.crossing(p) != 0 {
-		t.Error("within one zone")
-	}
-}
-
-// checkUsed: what is written down can be, only of what runs or just ended, and no oftener than it must.
-func checkUsed(t *rapid.T, before api.TrainingTaskStatus, p plan) {
-	u := p.status.Use
-	if u == nil || u == before.Use {
-		return
-	}
-	if u.Ranks < 1 || u.Cores <= 0 || u.WholeSaves > u.Saves || u.DeviceUse > 1 || !p.commit {
-		t.Fatalf("%+v", u)
-	}
-	ended := p.status.Phase.Finished() && !before.Phase.Finished()
-	if p.status.Phase != api.PhaseRunning && !ended || before.Use != nil && !ended && u.At.Sub(before.Use.At) < useFirst {
-		t.Fatalf("written in %s after %s: %+v", p.status.Phase, before.Phase, u)
 	}
 }

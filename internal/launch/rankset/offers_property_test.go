@@ -126,7 +126,7 @@ func TestWhatIsGivenUpIsNeededByNobody(t *testing.T) {
 			o.mu.Unlock()
 			known[i] = &said
 		}
-		lead := func() { // as control/train's watermark and tellPart
+		lead := func() { // as control/save's watermark and tellUnit
 			var held [][]int64
 			var step int64
 			for _, k := range known {

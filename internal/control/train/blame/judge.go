@@ -1,0 +1,286 @@
+package blame
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/diagnose"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// rules is read when the first task fails.
+var rules = sync.OnceValue(diagnose.Load)
+
+// victimGrace is how long after the end of one that died of another its culprit is waited for.
+const victimGrace = 1500 * time.Millisecond
+
+// OfReplica is the earliest end that was not a success and not ours. A replica that was told to
+// go and is unknown to the engine was lost with its machine's memory of it.
+func OfReplica(u *gang.Unit) *api.ReplicaFailure {
+	var first *api.ReplicaFailure
+	for i := range u.Members {
+		m := &u.Members[i]
+		if m.State == "" && u.Rendezvous != nil {
+			return Of(m, &engine.Exit{Code: -1, Reason: engine.ReasonLauncherLost, Message: "its folder is gone"})
+		}
+		if !m.Ended() || m.Exit == nil || m.Exit.Reason == engine.ReasonSucceeded {
+			continue
+		}
+		f := Of(m, m.Exit)
+		f.Generation = u.Task.Status.Generation
+		if first == nil || Earlier(f, first) {
+			first = f
+		}
+	}
+	return first
+}
+
+// Of is the failure that an end of a member is.
+func Of(m *gang.Member, e *engine.Exit) *api.ReplicaFailure {
+	return diagnosed(&api.ReplicaFailure{
+		Replica: string(m.Name), Role: m.Role, Index: m.Index, Node: m.Node, Rank: e.Rank,
+		ExitCode: e.Code, Signal: e.Signal, Reason: e.Reason, Message: reasonText(m, e), At: e.At,
+	}, e, m.Ranks > 1)
+}
+
+// reasonText says how a member ended.
+func reasonText(m *gang.Member, e *engine.Exit) fault.Text {
+	who := m.Role + "-" + strconv.Itoa(m.Index)
+	switch e.Reason {
+	case engine.ReasonNonZero:
+		return fault.T("%s ended with exit code %d.", "%s 以退出码 %d 结束。", who, e.Code)
+	case engine.ReasonSignaled:
+		return fault.T("%s was killed by %s.", "%s 被 %s 终止。", who, e.Signal)
+	case engine.ReasonOutOfMemory:
+		return fault.T("%s used more memory than it asked for and was killed.", "%s 内存超限，已被终止。", who)
+	case engine.ReasonProcessLimit:
+		why := fault.Unpack(e.Message)
+		return fault.T("%[1]s could make no more processes and ended with exit code %[2]d. %[3]s", "%[1]s 无法再创建进程，以退出码 %[2]d 结束。%[4]s", who, e.Code, why.EN, why.In("zh"))
+	case engine.ReasonDiskLimit:
+		why := fault.Unpack(e.Message)
+		return fault.T("%[1]s kept more on disk than it may and was ended. %[2]s", "%[1]s 磁盘用量超限，已被结束。%[3]s", who, why.EN, why.In("zh"))
+	case engine.ReasonTimedOut:
+		return fault.T("%s ran longer than its time limit.", "%s 运行超时。", who)
+	case engine.ReasonLauncherLost:
+		return fault.T("The launcher of %s was killed; its processes were ended.", "%s 的启动器被杀死，其进程已结束。", who)
+	case engine.ReasonLeftEarly:
+		return fault.T("%s ended with exit code 0 while other ranks still needed it.", "%s 以退出码 0 结束，而其他 rank 仍需要它。", who)
+	case engine.ReasonStartFailed:
+		why := fault.Unpack(e.Message)
+		return fault.Text{EN: who + " could not be started: " + why.EN, ZH: who + " 无法启动：" + why.In("zh")}
+	case diagnose.ReasonHung:
+		return fault.T("%s made no progress after step %d while others waited for it.", "%s 在第 %d 步之后没有进展，其他进程在等待它。", who, e.Step)
+	case diagnose.ReasonStopped:
+		return fault.T("A process of %s was stopped after step %d and did not go on.", "%s 的进程在第 %d 步之后被暂停且未恢复。", who, e.Step)
+	case engine.ReasonStopped:
+		return fault.T("%s was stopped.", "%s 被停止。", who)
+	}
+	return fault.T("%s ended: %s", "%s 已结束：%s", who, e.Reason)
+}
+
+// ExitCode is the task's where this is what it failed of.
+func ExitCode(f *api.ReplicaFailure) int {
+	if f.ExitCode > 0 && f.ExitCode < 256 {
+		return f.ExitCode
+	}
+	return 1
+}
+
+// causeOf is the rule the launcher found by the last words, or, where none looked, by the end alone.
+func causeOf(e *engine.Exit) *diagnose.Rule {
+	for _, r := range rules() {
+		if r.ID == e.Cause {
+			return r
+		}
+	}
+	return rules().Cause(diagnose.Evidence{Code: e.Code, Signal: e.Signal, Reason: e.Reason})
+}
+
+// diagnosed adds why, and what to do, to a failure. many: the replica has several ranks.
+func diagnosed(f *api.ReplicaFailure, e *engine.Exit, many bool) *api.ReplicaFailure {
+	r := causeOf(e)
+	f.Cause, f.Action, f.Advice = r.ID, string(r.Action), r.Advice
+	f.Line, f.Step, f.Fingerprint = e.Line, e.Step, e.Fingerprint
+	if len(r.Words)+len(r.Final)+len(r.Signals) > 0 { // else the end itself has said it
+		f.Message.EN += " Cause: " + r.Text.EN + "."
+		f.Message.ZH += "原因：" + r.Text.ZH + "。"
+	}
+	if f.Line != "" && len(r.Words)+len(r.Final) > 0 { // the program's own words lead
+		f.Message = fault.Text{EN: f.Line + " — " + f.Message.EN, ZH: f.Line + " —— " + f.Message.ZH}
+	}
+	if many && f.Rank != nil {
+		f.Message = fault.Text{EN: fmt.Sprintf("Rank %d: %s", *f.Rank, f.Message.EN), ZH: fmt.Sprintf("rank %d：%s", *f.Rank, f.Message.ZH)}
+	}
+	return f
+}
+
+// Earlier puts the ends with a cause of their own before those that died of another, then the earlier.
+func Earlier(a, b *api.ReplicaFailure) bool {
+	if x, y := IsVictim(a), IsVictim(b); x != y {
+		return y
+	}
+	return a.At.Before(b.At)
+}
+
+// IsVictim says that it died of another.
+func IsVictim(f *api.ReplicaFailure) bool {
+	return slices.ContainsFunc(rules(), func(r *diagnose.Rule) bool { return r.ID == f.Cause && r.Guilt == diagnose.Peer })
+}
+
+// OfRank is the rank of the open generation that failed first of itself while its launcher lives.
+// wait: there are only victims so far, and the culprit may come.
+func OfRank(u *gang.Unit, old *api.ReplicaFailure, now time.Time) (first *api.ReplicaFailure, wait time.Duration) {
+	told := 0
+	for i := range u.Members {
+		m := &u.Members[i]
+		f := m.Said.Failed
+		if f == nil || m.Ended() || m.Said.Generation != int64(u.Generation) {
+			continue
+		}
+		told++
+		found := Of(m, &engine.Exit{Code: f.Code, Signal: f.Signal, Reason: f.Reason, Message: f.Message, At: f.At, Rank: &f.Rank, Diagnosis: f.Diagnosis})
+		found.Generation = u.Generation
+		if first == nil || Earlier(found, first) {
+			first = found
+		}
+	}
+	if left := leftEarly(u, first); left != nil {
+		return left, 0
+	}
+	if first != nil && IsVictim(first) && told < len(u.Members) && !Same(old, first) {
+		if age := now.Sub(first.At); age >= 0 && age < victimGrace {
+			return nil, victimGrace - age
+		}
+	}
+	return first, 0
+}
+
+// leftEarly is a replica of which all ranks ended well, where others of its role died of having lost one. Replicas
+// that come and go leave as they like.
+func leftEarly(u *gang.Unit, first *api.ReplicaFailure) *api.ReplicaFailure {
+	if first == nil || !IsVictim(first) || u.Task.Spec.Elastic() {
+		return nil
+	}
+	for i := range u.Members {
+		m := &u.Members[i]
+		if m.Role != first.Role || !m.Ended() || m.Exit == nil || m.Exit.Reason != engine.ReasonSucceeded || m.Said.Generation != int64(u.Generation) {
+			continue
+		}
+		e := engine.Exit{Reason: engine.ReasonLeftEarly, At: m.Exit.At, Diagnosis: engine.Diagnosis{Fingerprint: "left-early", Step: first.Step}}
+		if m.Ranks == 1 {
+			e.Rank = &m.First
+		}
+		f := Of(m, &e)
+		f.Generation = u.Generation
+		return f
+	}
+	return nil
+}
+
+// Hang is what silence was found to be.
+type Hang struct {
+	Failure *api.ReplicaFailure // nil: nobody is at fault, or it is not known yet
+	Wait    time.Duration       // until when those that are new are waited for; 0: nobody is
+	Spared  bool                // a task without restarts goes on: all that is known is that nothing is printed any more
+}
+
+// OfSilence is the rank that the others wait for, or that is stopped. All launchers whose ranks tell their
+// progress must see a hang: where one does not, its ranks work and the others wait with good reason. A
+// process that is stopped needs no other witness. Where all that is known was read from what they print, and the task
+// would end of it, since it has no restarts left, it is only told.
+func OfSilence(u *gang.Unit, old *api.ReplicaFailure, left int, now time.Time) Hang {
+	if old != nil && old.Generation == u.Generation && (old.Reason == diagnose.ReasonHung || old.Reason == diagnose.ReasonStopped) {
+		return Hang{Failure: old}
+	}
+	var states []link.RankState
+	at, witnesses, watched, stopped, printed := time.Time{}, 0, 0, false, true
+	for i := range u.Members {
+		m := &u.Members[i]
+		if m.Ended() || !m.Said.Watched {
+			continue
+		}
+		watched++
+		if m.Said.Generation != int64(u.Generation) || len(m.Said.Hung) == 0 {
+			continue
+		}
+		witnesses++
+		printed = printed && m.Said.Printed
+		states = append(states, m.Said.Hung...)
+		if at.IsZero() || m.Said.HungAt.Before(at) {
+			at = m.Said.HungAt
+		}
+		stopped = stopped || slices.ContainsFunc(m.Said.Hung, func(r link.RankState) bool { return r.State == 'T' })
+	}
+	if len(states) == 0 || witnesses < watched && !stopped {
+		return Hang{}
+	}
+	if wait := beginning(u, now, states, at); wait > 0 && !stopped {
+		return Hang{Wait: wait}
+	}
+	if left == 0 && printed && !stopped {
+		return Hang{Spared: true}
+	}
+	return Hang{Failure: hungFailure(u, states, at)}
+}
+
+// beginMost is how long those that are new may take to their first step while the others wait for them.
+const beginMost = 10 * time.Minute
+
+// beginning is how long silent ranks wait with good reason: nobody has made a step of this generation yet, and some are
+// in a launcher that never told of one; it may bring their state, or they import what they need.
+func beginning(u *gang.Unit, now time.Time, silent []link.RankState, at time.Time) time.Duration {
+	fresh := false
+	for i := range u.Members {
+		m := &u.Members[i]
+		ours := m.Said.Generation == int64(u.Generation)
+		if ours && !m.Said.SteppedAt.IsZero() {
+			return 0
+		}
+		fresh = fresh || !m.Ended() && (!ours || !m.Said.Watched)
+	}
+	if !fresh {
+		return 0
+	}
+	longest := slices.MaxFunc(silent, func(a, b link.RankState) int { return cmp.Compare(a.Silent, b.Silent) }).Silent
+	return max(beginMost-longest-now.Sub(at), 0)
+}
+
+func hungFailure(u *gang.Unit, states []link.RankState, at time.Time) *api.ReplicaFailure {
+	votes := make([]diagnose.Silent, len(states))
+	for i, r := range states {
+		votes[i] = diagnose.Silent{Rank: r.Rank, Step: r.Step, State: r.State, Collective: r.Collective, Backward: r.Backward}
+	}
+	i, alone := diagnose.Vote(votes)
+	r := states[i]
+	for k := range u.Members {
+		m := &u.Members[k]
+		if r.Rank < m.First || r.Rank >= m.First+m.Ranks {
+			continue
+		}
+		e := &engine.Exit{Code: -1, Reason: diagnose.ReasonHung, At: at, Rank: &r.Rank, Diagnosis: engine.Diagnosis{Step: r.Step}}
+		if r.State == 'T' {
+			e.Reason = diagnose.ReasonStopped
+		}
+		f := Of(m, e)
+		f.Generation = u.Generation
+		if !alone {
+			f.Message.EN += " All ranks wait, and none stands out: the one that is furthest behind is named."
+			f.Message.ZH += "所有 rank 都在等待，没有明显的责任者：此处为进度最慢者。"
+		}
+		return f
+	}
+	return nil
+}
+
+// Same says that two are the very same failure.
+func Same(a, b *api.ReplicaFailure) bool {
+	return a != nil && a.Replica == b.Replica && a.At.Equal(b.At) && a.Generation == b.Generation
+}

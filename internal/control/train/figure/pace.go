@@ -1,0 +1,97 @@
+package figure
+
+import (
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
+	"github.com/fermi-cluster/fermi/internal/link"
+)
+
+// The pace is written when it is a tenth of the task's age old, so that a long task costs few writes, and
+// at the end.
+const (
+	paceFirst = 10 * time.Second
+	paceLast  = 5 * time.Minute
+)
+
+// Pace writes down how fast the task trains.
+func (t *Turn) Pace() {
+	ends, ok := t.measurable()
+	if !ok {
+		return
+	}
+	sum, ranks, peak, reports := t.sumPace(t.After.Generation)
+	if !reports {
+		return
+	}
+	every := min(max(t.Now.Sub(*t.After.StartedAt)/10, paceFirst), paceLast)
+	wait := every
+	if old := t.After.Pace; old != nil {
+		wait = every - t.Now.Sub(old.At)
+	}
+	if sum.Seconds > 0 && (t.After.Pace == nil || wait <= 0 || ends) {
+		step, _ := t.slowest("", t.After.Generation)
+		for i := range t.Members {
+			if m := &t.Members[i]; m.Said.Printed && m.Said.Generation == int64(t.After.Generation) {
+				step = max(step, m.Said.Step) // others say nothing
+			}
+		}
+		t.After.Pace, t.Changed, wait = paceFrom(sum, ranks, peak), true, every
+		t.After.Pace.At, t.After.Pace.Step = t.Now, step
+	}
+	if !ends {
+		t.wakeIn(max(wait, stepLook))
+	}
+}
+
+// measurable: it runs, or ends in this turn.
+func (t *Turn) measurable() (ends, ok bool) {
+	ends = t.After.Phase.Finished() && !t.Before.Phase.Finished()
+	return ends, (t.After.Phase == api.PhaseRunning || ends) && t.After.StartedAt != nil && !t.Over
+}
+
+// sumPace adds up what the launchers of the generation tell. reports: all of them tell of steps.
+func (t *Turn) sumPace(generation int) (sum link.Pace, ranks int, peak float64, reports bool) {
+	known := true
+	printed := t.Members.Any(func(m *gang.Member) bool { return m.Said.Printed })
+	for i := range t.Members {
+		m := &t.Members[i]
+		if t.Alone(m.Role) != "" || printed && !m.Said.Watched { // mostly only the first rank prints
+			continue
+		}
+		if m.Said.Generation != int64(generation) || m.Said.SteppedAt.IsZero() {
+			return link.Pace{}, 0, 0, false
+		}
+		sum.Steps += m.Said.Pace.Steps
+		sum.Seconds += m.Said.Pace.Seconds
+		sum.Samples += m.Said.Pace.Samples
+		sum.Tokens += m.Said.Pace.Tokens
+		sum.Flops += m.Said.Pace.Flops
+		sum.Waited += m.Said.Pace.Waited
+		sum.Skipped = max(sum.Skipped, m.Said.Pace.Skipped)
+		if scale := m.Said.Pace.Scale; scale > 0 && (sum.Scale == 0 || scale < sum.Scale) {
+			sum.Scale = scale
+		}
+		ranks, peak, known, reports = ranks+m.Ranks, peak+m.Peak, known && m.Peak > 0, true
+	}
+	if !known {
+		peak = 0
+	}
+	return sum, ranks, peak, reports
+}
+
+// paceFrom makes rates of sums: all ranks work at the same time, so that the time that passed is the mean
+// of theirs.
+func paceFrom(sum link.Pace, ranks int, peak float64) *api.Pace {
+	passed := sum.Seconds / float64(ranks)
+	out := &api.Pace{
+		StepTime:         api.Duration(sum.Seconds / float64(max(sum.Steps, 1)) * float64(time.Second)),
+		SamplesPerSecond: sum.Samples / passed, TokensPerSecond: sum.Tokens / passed, FlopsPerSecond: sum.Flops / passed,
+		DataWait: min(sum.Waited/sum.Seconds, 1), LossScale: sum.Scale, SkippedSteps: sum.Skipped,
+	}
+	if peak > 0 {
+		out.MFU = out.FlopsPerSecond / peak
+	}
+	return out
+}
