@@ -24,7 +24,7 @@ SOURCES := web/embed.go $(shell find api client cmd internal sched sdk/python/fi
 # The console, where npm is there to build it; without, the binary says that it is not in it.
 NPM     := $(shell command -v npm 2>/dev/null)
 CONSOLE := $(if $(NPM),$(CACHE)/web.stamp)
-CONSOLE_SOURCES := $(shell find web -type f ! -path 'web/node_modules/*' ! -path 'web/dist/*' ! -path 'web/e2e/*' ! -name '*.test.*' ! -name '*.go' 2>/dev/null)
+CONSOLE_SOURCES := $(shell find web -type f ! -path 'web/node_modules/*' ! -path 'web/dist/*' ! -path 'web/e2e/*' ! -name 'playwright.config.mjs' ! -name '*.test.*' ! -name '*.go' 2>/dev/null)
 
 DATA   ?= .run/data
 LISTEN ?= 127.0.0.1:7070
@@ -152,7 +152,7 @@ e2e-frameworks: build ## each framework's recipe for real, installed on CPUs whe
 e2e-web: ## the console in a real Chromium, in both languages; pictures go to PICTURES (.cache/pictures)
 	@scripts/web.sh browser
 	@$(MAKE) --no-print-directory build
-	@FERMI_PICTURES=$(PICTURES) scripts/suite.sh e2e-web node web/e2e/run.mjs
+	@FERMI_PICTURES=$(PICTURES) scripts/suite.sh e2e-web npm --prefix web run --silent e2e
 
 e2e-sched-safety: ## the planner against FERMI_SCENARIOS (1000000) generated scenarios from FERMI_SEED (1) on
 	@FERMI_SCENARIOS=$(FERMI_SCENARIOS) scripts/suite.sh e2e-sched-safety go test -v -count=1 -timeout 120m -run TestScenarios ./sched/safety
@@ -170,9 +170,12 @@ e2e-fuzz-long: build ## the same for FERMI_FUZZ_SECONDS (1800)
 
 bench-web: build ## first load of the console and time until it stands, in a real Chromium
 	@scripts/web.sh browser
-	@node web/e2e/run.mjs bench
+	@go run ./bench web
 
 bench: bench-start bench-submit bench-archive bench-sched bench-web bench-ha ## all benchmarks, one after the other
+
+results: ## bench/RESULTS.md, made anew from the files in bench/results
+	@go run ./bench results
 
 bench-start: build ## time to ready, memory at rest, size of the binary
 	@go run ./bench start

@@ -134,11 +134,6 @@ func chronusCases() int {
 	return 5
 }
 
-// exactly adds a check that a known figure is met when rounded.
-func (r *report) exactly(name string, value, want float64) {
-	r.Checks = append(r.Checks, check{name, value, fmt.Sprintf("== %g ± 0.5", want), value >= want-.5 && value <= want+.5})
-}
-
 type summary struct{ jct, wait, maxWait, maxGang, makespan float64 }
 
 func summarize(jobs []job, out []outcome) (s summary) {

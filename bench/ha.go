@@ -34,10 +34,11 @@ func benchHA(ctx context.Context, r *report) error {
 	if err := json.Unmarshal(data, &seconds); err != nil {
 		return err
 	}
-	fmt.Printf("fault to a new task's start at worst %.1f s; etcd itself without a leader at worst %.1f s\n", seconds["placed"], seconds["headless"])
-	r.atMost("API away, reads, s", seconds["reads"], 3)
-	r.atMost("API away, writes, etcd's election included, s", seconds["writes"], 3)
-	r.atMost("API away on a server that was not hurt, s", seconds["others"], 3)
-	r.atMost("a log line at every server, p99, s", seconds["line"], 1)
+	r.atMost("API away, reads [s]", seconds["reads"], 3)
+	r.atMost("API away, writes, etcd's election included [s]", seconds["writes"], 3)
+	r.atMost("API away on a server that was not hurt [s]", seconds["others"], 3)
+	r.atMost("a log line at every server, p99 [s]", seconds["line"], 1)
+	r.tell("etcd itself without a leader, worst [s]", seconds["headless"])
+	r.tell("fault → a new task's start, worst [s]", seconds["placed"])
 	return nil
 }

@@ -165,12 +165,12 @@ func (b *openbBench) table() {
 		fgd, fit := b.fgd[t.Name], b.bestFit[t.Name]
 		fmt.Printf("%-12s |         %.2f ± %.2f  %7.2f %7.2f |         %.2f ± %.2f  %7.2f %7.2f\n",
 			t.Name, m100, deviation(run.at100), fgd[0], fit[0], m130, deviation(run.at130), fgd[1], fit[1])
-		b.report.atLeast(t.Name+" at 100, FGD published [%]", m100, fgd[0])
-		b.report.atLeast(t.Name+" at 130, FGD published [%]", m130, fgd[1])
+		b.report.atLeast(t.Name+" at 100, FGD published [%]", m100, fgd[0]).Among(run.at100)
+		b.report.atLeast(t.Name+" at 130, FGD published [%]", m130, fgd[1]).Among(run.at130)
 		if i == 0 {
 			b.report.atLeast(t.Name+" at 130 [%]", m130, 95.6)
 			fmt.Printf("pods/s on one core: %s; median %.0f a second of processor\n", spread(run.rate), median(run.perCPU))
-			b.report.atLeast("pods/s on one core, median of the seeds", median(run.rate), 2000)
+			b.report.atLeast("pods/s on one core, median of the seeds", median(run.rate), 2000).Among(run.rate)
 		}
 	}
 }

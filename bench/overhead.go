@@ -122,7 +122,7 @@ func (x *race) round(ctx context.Context, until int) error {
 		return err
 	}
 	ours.size = x.ranks
-	if x.mib > 0 { // as issue 6 has it: in memory every 10 steps, on the disk every 100
+	if x.mib > 0 { // in memory every 10 steps, on the disk every 100
 		ours.checkpoint = &api.Checkpoints{Local: &api.CheckpointTier{EverySteps: savingToDisk}}
 	}
 	state := api.EnvVar{Name: "STATE_MIB", Value: strconv.Itoa(x.mib)}
@@ -384,7 +384,8 @@ func judgeOverhead(r *report, x *race) error {
 	}
 	used := x.used
 	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s; torchrun's ranks %.1f s\n", used.ranks, used.sdk, used.launcher, x.others.ranks)
-	r.atMost("slowdown, upper end of its 95 % interval [%]", percent(high), 3)
+	r.atMost("slowdown, upper end of its 95 % interval [%]", percent(high), 3).Among(slower(x.medians))
+	r.tell("slowdown, middle [%]", percent(middle(x.medians)-1))
 	r.atMost("CPU of launcher + SDK [% of the ranks']", 100*(used.launcher+used.sdk)/(used.ranks-used.sdk), 1)
 	r.atMost("launcher's anonymous memory [MB]", x.anon, 20)
 	return nil
@@ -406,11 +407,22 @@ func judgeSaving(r *report, x *race) error {
 		used.saves, savingMiB, savingToDisk, 1000*each, counted, wall, percent(each*float64(counted)/wall))
 	fmt.Printf("CPU: ranks %.1f s, of it the SDK %.2f s; launcher %.2f s; torchrun's ranks %.1f s\n", used.ranks, used.sdk, used.launcher, x.others.ranks)
 	r.atLeast("saves", float64(used.saves), float64(counted))
-	r.atMost("slowdown with saves, upper end of its 95 % interval [%]", percent(high), 5)
+	r.atMost("slowdown with saves, upper end of its 95 % interval [%]", percent(high), 5).Among(slower(x.means))
+	r.tell("slowdown with saves, middle [%]", percent(middle(x.means)-1))
+	r.tell("stall × saves ÷ wall [%]", percent(each*float64(counted)/wall))
 	return nil
 }
 
 func percent(x float64) float64 { return 100 * x }
+
+// slower says by how many percent each pair was.
+func slower(ratios []float64) []float64 {
+	out := make([]float64, len(ratios))
+	for i, r := range ratios {
+		out[i] = percent(r - 1)
+	}
+	return out
+}
 
 func ratios(a, b []float64) []float64 {
 	out := make([]float64, len(a))

@@ -66,14 +66,14 @@ func benchRates(ctx context.Context, r *report) error {
 	for _, k := range churns {
 		fmt.Printf("%-34s %s a second; median %.4g a second of processor\n", k.name, spread(rates[k.name]), median(perCPU[k.name]))
 		if k.bound > 0 {
-			r.atLeast(k.name+" a second, median", median(rates[k.name]), k.bound)
+			r.atLeast(k.name+" a second, median", median(rates[k.name]), k.bound).Among(rates[k.name])
 		}
 	}
 	fmt.Println("a gang of 1,024 nodes:", big)
 	fmt.Println("a wish never seen before, one device:", fresh)
 	fmt.Printf("restart with 50,000 placements: %s s\n", spread(restart))
-	r.atMost("a gang of 1,024 nodes, p99 [ms]", ms(big.quantile(.99)), 50)
-	r.atMost("restart with 50,000 placements, worst [s]", slices.Max(restart), 2)
+	r.atMost("a gang of 1,024 nodes, p99 [ms]", ms(big.quantile(.99)), 50).Among(big.milliseconds())
+	r.atMost("restart with 50,000 placements, worst [s]", slices.Max(restart), 2).Among(restart)
 	peak, err := peakMB()
 	if err != nil {
 		return err

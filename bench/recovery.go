@@ -145,10 +145,10 @@ func judgeRecovery(r *report, all []*contender) {
 		}
 	}
 	warm, other := by["standby"].total, by["torchrun"].total.quantile(.5).Seconds()
-	r.atMost("SIGKILL → next step, median [s]", warm.quantile(.5).Seconds(), 0.5)
-	r.atMost("SIGKILL → next step, p95 [s]", warm.quantile(.95).Seconds(), 1)
+	r.atMost("SIGKILL → next step, median [s]", warm.quantile(.5).Seconds(), 0.5).Among(warm.seconds())
+	r.atMost("SIGKILL → next step, p95 [s]", warm.quantile(.95).Seconds(), 1).Among(warm.seconds())
 	r.atMost("median, as a part of torchrun's", warm.quantile(.5).Seconds()/other, 1./8)
-	r.atMost("partial restart, SIGKILL → next step, median [s]", by["partial"].total.quantile(.5).Seconds(), 0.5)
+	r.atMost("partial restart, SIGKILL → next step, median [s]", by["partial"].total.quantile(.5).Seconds(), 0.5).Among(by["partial"].total.seconds())
 	r.atMost("unmodified, no standby, as a part of torchrun's", by["unmodified"].total.quantile(.5).Seconds()/other, 1)
 }
 

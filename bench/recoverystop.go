@@ -39,7 +39,7 @@ func stops(ctx context.Context, r *report, x *contender, rnd *rand.Rand) error {
 	}
 	fmt.Printf("%-22s found %v\n%-22s next step %v\n", "SIGSTOP", found, "", stepped)
 	r.atLeast("SIGSTOP, named right, of all", float64(named)/float64(max(trials, 1)), 1)
-	r.atMost("SIGSTOP → found, worst [s]", found.quantile(1).Seconds(), 10)
-	r.atMost("SIGSTOP → next step, worst [s]", stepped.quantile(1).Seconds(), 10)
+	r.atMost("SIGSTOP → found, worst [s]", found.quantile(1).Seconds(), 10).Among(found.seconds())
+	r.atMost("SIGSTOP → next step, worst [s]", stepped.quantile(1).Seconds(), 10).Among(stepped.seconds())
 	return nil
 }

@@ -116,9 +116,9 @@ func measureGenerations(r *report, server *child, launchers []*child) error {
 	fmt.Printf("decided → last ack: %s s\n", spread(acked))
 	fmt.Printf("failure heard → last ack: %s s; → running: %s s\n", spread(whole), spread(ran))
 	fmt.Printf("the server's processor a launcher, failure heard → running: %s µs\n", spread(cpu))
-	r.atMost("decided → last ack, median [s]", median(acked), 2.5)
-	r.atMost("server's processor a launcher, median [µs]", median(cpu), 100)
-	r.atMost("bytes any one launcher got for a generation, worst", slices.Max(most), 4096)
+	r.atMost("decided → last ack, median [s]", median(acked), 2.5).Among(acked)
+	r.atMost("server's processor a launcher, median [µs]", median(cpu), 100).Among(cpu)
+	r.atMost("bytes any one launcher got for a generation, worst", slices.Max(most), 4096).Among(most)
 	return nil
 }
 
@@ -140,7 +140,7 @@ func measureLosses(ctx context.Context, r *report, dir string, server **child) e
 		fmt.Printf("server %d killed: all attached to the next one, and what they run known, after %.2f s\n", n+1, back[n])
 	}
 	fmt.Printf("leader lost → all attached again: %s s\n", spread(back))
-	r.atMost("leader lost → all attached again, worst [s]", slices.Max(back), 30)
+	r.atMost("leader lost → all attached again, worst [s]", slices.Max(back), 30).Among(back)
 	return nil
 }
 

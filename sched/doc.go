@@ -1,8 +1,8 @@
-// Package sched is the mind: a cluster model and a time in, decisions and explanations out.
+// Package sched is the planner: a cluster model and a time in, decisions and explanations out.
 //
 // Place: layer 2, a pure library. It imports only the vocabulary: no clock, no context, no
 // logger, no goroutine, no I/O, no map order, no randomness. control feeds it the live cluster,
-// sim will feed it traces; both run this same code.
+// sim feeds it traces; both run this same code.
 //
 // Promise: a gang is placed wholly or not at all; no device is given twice; the same input gives
 // the same output, byte for byte; applying and undoing cost O(change), never O(cluster).

@@ -10,7 +10,7 @@ mkdir -p .cache/log
 log=.cache/log/$name.log
 begin=$(date +%s)
 status=0
-"$@" 2>&1 | tee "$log" | { grep --line-buffered -E '^(ok|FAIL|--- FAIL|panic:)' || true; } || status=$?
+"$@" 2>&1 | tee "$log" | { grep --line-buffered -E '^(ok|FAIL|--- FAIL|panic:)|^ +(✓|✘) ' || true; } || status=$?
 seconds=$(($(date +%s) - begin))
 
 # What a skipped test said last is its reason; those of one test with one reason share a line.

@@ -1,4 +1,4 @@
-// Package app is where all meets: it opens the parts, hands them to each other, and runs them as
+// Package app builds the programs: it opens the parts, hands them to each other, and runs them as
 // `fermi up`, `fermi server` and `fermi launch`.
 //
 // Place: layer 6, imported by cmd/fermi only. Promise: parts start in the order they need each

@@ -1,4 +1,4 @@
-// Package blob is the port to the heavy things: code archives, logs, outputs, later checkpoints.
+// Package blob is the port to large objects: code archives, logs, outputs, checkpoints.
 //
 // Place: layer 3. Promise: an object appears whole or not at all; Put returns after it is
 // durable; keys are plain paths that can never leave the store. Enemies: half-written objects,

@@ -12,17 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/slot"
 )
 
 // The layout of an L0 slot: docs/reference/rank-protocol.md.
 const (
-	slotMagic  = "FERMIL0\x01"
-	slotCopied = 1 // all is there but the sums of the data
-	slotWhole  = 2
-	slotHeader = 76 // bytes, its own check sum included
-	slotData   = 4096
-	slotSum    = 8 << 20 // bytes of data under one check sum
-	slotRoom   = 64 << 10
+	slotMagic             = slot.Magic
+	slotCopied, slotWhole = slot.Copied, slot.Whole
+	slotHeader, slotData  = slot.Header, slot.Data
+	slotSum, slotRoom     = slot.Sum, slot.Room
 )
 
 // Header is what a whole slot says of itself; lengths in bytes.

@@ -1,4 +1,4 @@
-// Package cli is the other face: the commands that talk to a server.
+// Package cli has the commands that talk to a server.
 //
 // Place: layer 5, a door; imports only api/v1, client, sample, the foundation and libraries. The assembly
 // adds the commands that start things (up, server, launch, restore …) to Root.

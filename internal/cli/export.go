@@ -15,12 +15,13 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/slot"
 )
 
 // The file of a slot, as far as a client looks into it: docs/reference/rank-protocol.md.
 const (
-	slotMagic = "FERMIL0\x01"
-	slotPage  = 4096 // the header, and nothing behind it
+	slotMagic = slot.Magic
+	slotPage  = slot.Data // the header, and nothing behind it
 )
 
 // slotName is the file of a rank in a folder of slots.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/fermi-cluster/fermi/internal/cli/ignore"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -84,8 +85,8 @@ func cantPack(dir string, err error) error {
 		"The folder %s can't be packed: %s.", "无法打包文件夹 %s：%s。", dir, err)).Because(err)
 }
 
-func loadIgnore(root *os.Root) (*ignorer, error) {
-	for _, file := range ignoreFiles {
+func loadIgnore(root *os.Root) (*ignore.Rules, error) {
+	for _, file := range ignore.Files {
 		f, err := root.Open(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -94,19 +95,19 @@ func loadIgnore(root *os.Root) (*ignorer, error) {
 			return nil, cantPack(file, err)
 		}
 		defer f.Close()
-		data, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
+		data, err := io.ReadAll(io.LimitReader(f, ignore.MaxSize+1))
 		if err != nil {
 			return nil, cantPack(file, err)
 		}
-		return parseIgnore(file, data)
+		return ignore.Parse(file, data)
 	}
-	return &ignorer{}, nil
+	return &ignore.Rules{}, nil
 }
 
 type packer struct {
 	ctx    context.Context
 	root   *os.Root
-	ignore *ignorer
+	ignore *ignore.Rules
 	tar    *tar.Writer // nil: only look
 	count  func(int64)
 	buf    []byte
@@ -129,7 +130,7 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 		return nil
 	}
 	environment := d.IsDir() && p.environment(name) || p.inEnvironment(name)
-	if p.ignore.ignored(name, d.IsDir(), environment) {
+	if p.ignore.Ignored(name, d.IsDir(), environment) {
 		if environment {
 			p.out.Environments = append(p.out.Environments, name)
 		}
@@ -195,8 +196,8 @@ func (p *packer) ours(name string) bool {
 	return true
 }
 
-var leaveOut = fault.T("Name what isn't needed in "+ignoreFile+", or choose a smaller folder with --code.",
-	"可在 "+ignoreFile+" 中排除不需要的文件，或用 --code 指定更小的文件夹。")
+var leaveOut = fault.T("Name what isn't needed in "+ignore.File+", or choose a smaller folder with --code.",
+	"可在 "+ignore.File+" 中排除不需要的文件，或用 --code 指定更小的文件夹。")
 
 func (p *packer) left(name string) {
 	p.out.Files--

@@ -1,4 +1,4 @@
-// Package history is the port to the past: events, audit, usage, metric points and archived
+// Package history is the port to what is over: events, audit, usage, metric points and archived
 // objects, as rows.
 //
 // Place: layer 3. Promise: what a method has returned nil for survives kill -9; every write is

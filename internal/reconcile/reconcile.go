@@ -27,7 +27,8 @@ type Result struct {
 }
 
 // Reconciler brings one object nearer to its wish. It is called again for any change; calling it
-// twice changes nothing. A fault of code Conflict means that somebody was faster: retried at once.
+// twice changes nothing. A fault of code Conflict means that another writer was faster: it is retried with the same
+// growing pause as any other fault, but is not logged as a warning.
 type Reconciler interface {
 	Reconcile(ctx context.Context, key api.Key) (Result, error)
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	layout "github.com/fermi-cluster/fermi/internal/slot"
 )
 
 // freeAddress is one where nobody listens, kept for the test as a launcher keeps it.
@@ -226,7 +228,7 @@ func TestSlots(t *testing.T) {
 	}
 	files, _ := filepath.Glob(filepath.Join(p.Memory, "*"))
 	for _, file := range files {
-		if b, _ := os.ReadFile(file); len(b) >= slotHeader && b[0] != 0 {
+		if b, _ := os.ReadFile(file); len(b) >= layout.Data && b[0] != 0 {
 			raw = b
 		}
 	}
@@ -235,7 +237,7 @@ func TestSlots(t *testing.T) {
 		bad := bytes.Clone(raw)
 		at := rnd.IntN(slotFields + 4)
 		if rnd.IntN(2) == 0 {
-			at = slotHeader + rnd.IntN(len(raw)-slotHeader)
+			at = layout.Data + rnd.IntN(len(raw)-layout.Data)
 		}
 		bad[at] ^= 1 << rnd.IntN(8)
 		if _, _, err := parseSlot(bad); err == nil {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	layout "github.com/fermi-cluster/fermi/internal/slot"
 )
 
 // A slot is a file in the launcher's memory with one whole state in it, or none. It has the format
@@ -17,13 +19,8 @@ import (
 const (
 	slotCount  = 3 // where the launcher does not say
 	slotMost   = 8
-	slotHeader = 4096
-	slotChunk  = 8 << 20
-	slotWhole  = 2
-	slotFields = 8 + 4*4 + 5*8 + 2*4 // before the header's own CRC
+	slotFields = layout.Header - 4 // before the header's own CRC
 )
-
-var slotMagic = []byte("FERMIL0\x01")
 
 // slotTree says that the data is one value: bytes.
 func slotTree(data []byte) []byte { return fmt.Appendf(nil, `{"y":[0,%d]}`, len(data)) }
@@ -126,11 +123,11 @@ func (s *slot) write(p Place, step int64, data []byte) error {
 	}
 	sums, tree := chunkSums(data), slotTree(data)
 	body := slices.Concat(data, tree, sums)
-	if _, err := s.f.WriteAt(body, slotHeader); err != nil {
+	if _, err := s.f.WriteAt(body, layout.Data); err != nil {
 		return err
 	}
-	h := slices.Clone(slotMagic)
-	for _, n := range []uint32{slotWhole, uint32(p.Rank), uint32(p.World), 0} {
+	h := []byte(layout.Magic)
+	for _, n := range []uint32{layout.Whole, uint32(p.Rank), uint32(p.World), 0} {
 		h = binary.LittleEndian.AppendUint32(h, n)
 	}
 	for _, n := range []uint64{uint64(p.Generation), uint64(step), uint64(len(data)), uint64(len(tree)), uint64(len(sums))} {
@@ -148,7 +145,7 @@ func (s *slot) write(p Place, step int64, data []byte) error {
 
 func chunkSums(data []byte) []byte {
 	var out []byte
-	for part := range slices.Chunk(data, slotChunk) {
+	for part := range slices.Chunk(data, layout.Sum) {
 		out = binary.LittleEndian.AppendUint32(out, crc32.ChecksumIEEE(part))
 	}
 	return out
@@ -167,14 +164,14 @@ func (s *slot) read() (step int64, data []byte, err error) {
 
 // parseSlot does not ask whose rank it was: all ranks have the same state.
 func parseSlot(all []byte) (step int64, data []byte, err error) {
-	if len(all) < slotHeader || crc32.ChecksumIEEE(all[:slotFields]) != binary.LittleEndian.Uint32(all[slotFields:]) || string(all[:8]) != string(slotMagic) {
+	if len(all) < layout.Data || crc32.ChecksumIEEE(all[:slotFields]) != binary.LittleEndian.Uint32(all[slotFields:]) || string(all[:8]) != layout.Magic {
 		return 0, nil, errNoSlot
 	}
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(all[8+4*i:]) }
 	long := func(i int) uint64 { return binary.LittleEndian.Uint64(all[24+8*i:]) }
-	step, body := int64(long(1)), all[slotHeader:]
+	step, body := int64(long(1)), all[layout.Data:]
 	n, tree, table := long(2), long(3), long(4)
-	if word(0) != slotWhole || step <= 0 || n > uint64(len(body)) || tree > uint64(len(body))-n || table > uint64(len(body))-n-tree {
+	if word(0) != layout.Whole || step <= 0 || n > uint64(len(body)) || tree > uint64(len(body))-n || table > uint64(len(body))-n-tree {
 		return 0, nil, errNoSlot
 	}
 	data = body[:n]

@@ -1,4 +1,4 @@
-// Package server is the face: REST and OpenAPI 3.1 under /api/v1, streams, tokens, limits.
+// Package server answers the API: REST and OpenAPI 3.1 under /api/v1, streams, tokens, limits.
 //
 // Place: layer 5, a door. It reads and writes through the ports of store, history and blob, asks
 // the leader's memory through Live, and knows no adapter.

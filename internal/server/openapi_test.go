@@ -44,6 +44,9 @@ func TestOpenAPI(t *testing.T) {
 	if !strings.HasPrefix(doc.OpenAPI, "3.1") {
 		t.Fatalf("openapi %q", doc.OpenAPI)
 	}
+	if m := regexp.MustCompile(`(?i)\bparts? \d|\b(later|earlier) part\b|\bissues? #?\d|\bseed 0|not built`).Find(resp.raw); m != nil {
+		t.Errorf("the document speaks of %q, not of a feature", m)
+	}
 	want := map[string][]string{
 		"/healthz": {"get"}, "/readyz": {"get"}, "/metrics": {"get"}, "/api/v1/openapi.json": {"get"}, "/api/v1/version": {"get"}, "/api/v1/whoami": {"get"},
 		"/api/v1/training-tasks/{name}/stop": {"post"}, "/api/v1/training-tasks/{name}/clone": {"post"}, "/api/v1/training-tasks/{name}/move": {"post"}, "/api/v1/training-tasks/{name}/fault": {"post"}, "/api/v1/training-tasks/{name}/profile": {"post"}, "/api/v1/training-tasks/{name}/logs": {"get"},

@@ -1,4 +1,4 @@
-// Package sim is the time machine: it replays a trace, the past of a live cluster or its present
+// Package sim is the simulator: it replays a trace, the past of a live cluster or its present
 // with a change, through the very same planner and judgement that run it, on a virtual clock.
 //
 // Place: layer 6, an assembly like app. It feeds api objects to control/placement's Planner, which

@@ -1,4 +1,4 @@
-// Package store is the truth: typed objects in etcd, embedded or outside.
+// Package store keeps the typed objects that count, in etcd, embedded or outside.
 //
 // Place: layer 3; nobody else speaks etcd. Promise: a write that returned nil is on disk; reads
 // come from a watch cache fed by one watch over the whole prefix and never queue behind writes;

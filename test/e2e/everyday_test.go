@@ -30,7 +30,7 @@ func TestApplyCode(t *testing.T) {
 	}
 	write("hello.sh", "echo from the folder\n")
 	task := func(name, more string) string {
-		return fmt.Sprintf("kind: TrainingTask\nmetadata: {name: %s}\nspec:\n  command: [sh, hello.sh]\n  %s\n", name, more)
+		return fmt.Sprintf("kind: TrainingTask\nmetadata: {name: %s}\nspec:\n  roles: [{name: worker, replicas: 1, command: [sh, hello.sh], resources: {cpu: 1, memory: 256Mi}}]\n  %s\n", name, more)
 	}
 	both := write("both.yaml", task("first", "")+"---\n"+task("second", ""))
 	if r := w.fermi("apply", "-f", both, "--code", dir, "--dry-run"); r.code != 0 || strings.Count(r.out, "created (dry run)") != 2 {
@@ -161,9 +161,7 @@ func openTerminal(t *testing.T, columns uint16) *terminal {
 		t.Fatal(err)
 	}
 	s := &terminal{slave: slave, rows: []string{""}}
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
 		buf := make([]byte, 4096)
 		for {
 			k, err := master.Read(buf)
@@ -173,7 +171,7 @@ func openTerminal(t *testing.T, columns uint16) *terminal {
 			}
 		}
 	}()
-	t.Cleanup(func() { slave.Close(); master.Close(); <-done })
+	t.Cleanup(func() { slave.Close(); master.Close() })
 	return s
 }
 
@@ -225,7 +223,8 @@ func (s *terminal) seen() (rows []string, wide int) {
 func TestProgressOnATerminal(t *testing.T) {
 	w := up(t, "--demo")
 	w.submit(shell("bar", 1, `draw() { printf '\r%3d%%|%s|%s' "$1" "$2" ' 12.3 it/s, loss 0.123456, and more than a row takes'; }
-trap 'draw 100 ##########; printf "\ntrained\n"; exit 0' TERM
+all='##########'
+trap 'draw 100 "$all"; printf "\ntrained\n"; exit 0' TERM
 for i in 10 20 30 40 50; do draw $i '#####     '; done
 while :; do sleep 0.05; done`))
 	w.phase("bar", api.PhaseRunning)

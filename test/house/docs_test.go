@@ -79,3 +79,29 @@ func TestEveryDecisionIsListed(t *testing.T) {
 		}
 	}
 }
+
+// TestGlossary: a word has one line, in both languages, and every kind is among them.
+func TestGlossary(t *testing.T) {
+	seen := map[string]bool{}
+	for i, line := range strings.Split(read(t, "docs/glossary.md"), "\n") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| word |") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(cells) != 3 || !regexp.MustCompile(`\p{Han}`).MatchString(cells[1]) {
+			t.Errorf("docs/glossary.md:%d has not a word, its Chinese and a line", i+1)
+			continue
+		}
+		for _, word := range strings.Split(cells[0], ", ") {
+			if seen[word] {
+				t.Errorf("docs/glossary.md:%d explains %q again", i+1, word)
+			}
+			seen[word] = true
+		}
+	}
+	for _, info := range api.Kinds {
+		if !seen[info.Singular] {
+			t.Errorf("docs/glossary.md does not explain %q", info.Singular)
+		}
+	}
+}

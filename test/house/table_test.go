@@ -14,7 +14,7 @@ type row struct {
 var (
 	foundation = []string{
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
-		"internal/seal", "internal/cores",
+		"internal/seal", "internal/cores", "internal/slot",
 	}
 	vocabulary = []string{"api/v1"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
@@ -81,7 +81,7 @@ var table = []row{
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
 
 	{"5 client", []string{"client"}, join(foundation, vocabulary)},
-	{"5 cli", []string{"internal/cli"}, join(foundation, vocabulary, []string{"client", "internal/sample"})},
+	{"5 cli", []string{"internal/cli/..."}, join(foundation, vocabulary, []string{"client", "internal/sample", "internal/cli/..."})},
 	// The rooms of the server, from the lowest up: each may know those above it in this list, and none knows the server.
 	{"5 server, refusals", []string{"internal/server/refuse"}, join(foundation, vocabulary)},
 	{"5 server, limits", []string{"internal/server/limit"}, foundation},

@@ -1,4 +1,4 @@
-// Package train is the will behind a training task: it turns a placed wish into running replicas
+// Package train is the controller of training tasks: it turns a placed task into running replicas
 // and what happened to them into the task's status.
 //
 // Place: layer 4; only the leader runs it. Judgement is decide (decide.go and what it calls), a pure function of a snapshot and
@@ -42,6 +42,6 @@
 //     on: one transaction makes it the place of the next attempt.
 //  7. An elastic task's placement says which replicas there shall be. A newcomer takes part only from a
 //     generation on that was opened when all were ready; a slot goes only after its processes have ended.
-//     Of a task with spares (spares.go) likewise: a spare has no rank until it replaces a lost member, and its end opens no generation.
+//     Of a task with spares (spares.go) likewise: a spare belongs to no generation until it replaces a lost replica, and its end opens none.
 //  8. A task inside others (inside.go) ends before they do: their place is free only after its processes.
 package train

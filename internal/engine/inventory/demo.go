@@ -53,7 +53,7 @@ var demoLatency = map[[2]string]float64{
 	{"北京", "北京"}: 1.3, {"北京", "上海"}: 8.5, {"北京", "深圳"}: 12.3, {"上海", "深圳"}: 9.8,
 }
 
-// The unit prices of the seed; its printed totals contradict them (docs/decisions/0008).
+// The unit prices of the demo; a price is always computed from them (docs/decisions/0008).
 var demoDeviceHour, demoCoreHour = 8.50, 0.20
 
 // Demo is the demo topology: four zones of virtual nodes. What is placed there runs as real

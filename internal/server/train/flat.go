@@ -3,7 +3,6 @@ package train
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"sigs.k8s.io/yaml"
@@ -14,8 +13,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 )
 
-// flatTask is the flat form of a new task, known by its taskName. Fields whose part is not built
-// yet are refused by name, never ignored.
+// flatTask is the flat form of a new task, known by its taskName. Fields of features that
+// are not there are refused by name, never ignored.
 type flatTask struct {
 	TaskName         string         `json:"taskName" doc:"Becomes displayName."`
 	Name             string         `json:"name,omitempty" doc:"Made from taskName when absent."`
@@ -32,22 +31,22 @@ type flatTask struct {
 	Replicas         int            `json:"replicas,omitempty"`
 	Resources        api.Resources  `json:"resources,omitzero"`
 	HyperParameters  map[string]any `json:"hyperParameters,omitempty"`
-	DatasetID        string         `json:"datasetId,omitempty" doc:"Not built yet."`
-	DatasetVersionID string         `json:"datasetVersionId,omitempty" doc:"Not built yet."`
-	ModelID          string         `json:"modelId,omitempty" doc:"Not built yet."`
-	LaunchMode       string         `json:"launchMode,omitempty" doc:"Not built yet."`
-	Distributed      map[string]any `json:"distributedConfig,omitempty" doc:"Not built yet."`
+	DatasetID        string         `json:"datasetId,omitempty" doc:"Refused: there are no data sets yet."`
+	DatasetVersionID string         `json:"datasetVersionId,omitempty" doc:"Refused: there are no data sets yet."`
+	ModelID          string         `json:"modelId,omitempty" doc:"Refused: there is no model registry yet."`
+	LaunchMode       string         `json:"launchMode,omitempty" doc:"Only existing: the task runs inside running ones, as with POST /api/v1/training-tasks/existing."`
+	Distributed      map[string]any `json:"distributedConfig,omitempty" doc:"Only with launchMode existing."`
 }
 
-// later names the fields of the flat form that are not built yet.
+// later names the fields of the flat form that cannot be used.
 var later = map[string]struct {
 	en, zh string
 }{
-	"datasetId":         {"data sets", "数据集"},
-	"datasetVersionId":  {"data sets", "数据集"},
-	"modelId":           {"the model registry", "模型仓库"},
-	"launchMode":        {"development environments", "开发环境"},
-	"distributedConfig": {"distributed training", "分布式训练"},
+	"datasetId":         {"not built yet: data sets; leave the field out.", "尚未支持数据集，请删除该字段。"},
+	"datasetVersionId":  {"not built yet: data sets; leave the field out.", "尚未支持数据集，请删除该字段。"},
+	"modelId":           {"not built yet: the model registry; leave the field out.", "尚未支持模型仓库，请删除该字段。"},
+	"launchMode":        {`The only launch mode is "existing"; use that, or leave the field out.`, `启动方式只支持 "existing"；请改用它，或删除该字段。`},
+	"distributedConfig": {`It belongs to launchMode "existing"; use that, or leave the field out.`, `该字段仅用于 launchMode 为 "existing" 的任务；请改用它，或删除该字段。`},
 }
 
 // flatPaths say where a flat field lands in the manifest.
@@ -82,10 +81,7 @@ func decodeTask(data []byte) (api.Object, error) {
 			parts[path[0]][path[1]] = flat[name]
 		case notBuilt:
 			reason = "NotBuilt"
-			fields = append(fields, fault.Field{Path: name, Message: fault.Text{
-				EN: fmt.Sprintf("not built yet: %s; leave the field out.", wait.en),
-				ZH: fmt.Sprintf("尚未支持%s，请删除该字段。", wait.zh),
-			}})
+			fields = append(fields, fault.Field{Path: name, Message: fault.Text{EN: wait.en, ZH: wait.zh}})
 		default:
 			fields = append(fields, fault.Field{Path: refuse.Clip(name, 64), Message: fault.T("Unknown field.", "未知字段。")})
 		}

@@ -62,7 +62,7 @@ class Sealed(Folder):
         """What a launcher does."""
         slot = memory._slots[body["slot"]]
         raw = bytearray(slot._map[: _slots._HEADER.size])
-        struct.pack_into("<I", raw, 8, _slots._WHOLE)
+        struct.pack_into("<I", raw, 8, _slots.WHOLE)
         header = _slots.Header.unpack(bytes(raw) + struct.pack("<I", zlib.crc32(raw)))
         self.assertEqual(header.step, body["step"])
         tree, table, _ = _slots._places(header.data, header.tree, header.table)

@@ -1838,12 +1838,12 @@ export interface components {
             args?: string[] | null;
             code?: components["schemas"]["Code"];
             command?: string[] | null;
-            /** @description Not built yet. */
+            /** @description Refused: there are no data sets yet. */
             datasetId?: string;
-            /** @description Not built yet. */
+            /** @description Refused: there are no data sets yet. */
             datasetVersionId?: string;
             description?: string;
-            /** @description Not built yet. */
+            /** @description Only with launchMode existing. */
             distributedConfig?: {
                 [key: string]: unknown;
             };
@@ -1856,9 +1856,9 @@ export interface components {
             hyperParameters?: {
                 [key: string]: unknown;
             };
-            /** @description Not built yet. */
+            /** @description Only existing: the task runs inside running ones, as with POST /api/v1/training-tasks/existing. */
             launchMode?: string;
-            /** @description Not built yet. */
+            /** @description Refused: there is no model registry yet. */
             modelId?: string;
             /** @description Made from taskName when absent. */
             name?: string;

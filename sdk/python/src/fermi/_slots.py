@@ -20,12 +20,10 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-MAGIC = b"FERMIL0\x01"
-DATA = 4096
-CHUNK = 8 << 20
-ROOM = 64 << 10  # a slot is larger than its state by up to this, so that a longer tree needs no new mapping
+from ._layout import COPIED, DATA, MAGIC, ROOM, WHOLE
+from ._layout import SUM as CHUNK
+
 _HEADER = struct.Struct("<8sIIIIQQQQQII")  # magic, state, rank, world, 0, generation, step, data, tree, table, crc of tree and table
-_COPIED, _WHOLE = 1, 2
 
 
 class Header(NamedTuple):
@@ -41,7 +39,7 @@ class Header(NamedTuple):
     tree_crc: int
     table_crc: int
 
-    def pack(self, state=_WHOLE):
+    def pack(self, state=WHOLE):
         fields = _HEADER.pack(
             MAGIC, state, self.rank, self.world, 0, self.generation, self.step, self.data, self.tree, self.table, self.tree_crc, self.table_crc
         )
@@ -54,7 +52,7 @@ class Header(NamedTuple):
         if len(crc) < 4 or struct.pack("<I", zlib.crc32(fields)) != crc:
             return None
         magic, state, rank, world, zero, *rest = _HEADER.unpack(fields)
-        if magic != MAGIC or state != _WHOLE or zero != 0:
+        if magic != MAGIC or state != WHOLE or zero != 0:
             return None
         return Header(rank, world, *rest)
 
@@ -180,7 +178,7 @@ class Slot:
         """Leaves the sums to the launcher, which makes the slot whole; look sees when it is."""
         at, table, end = _places(data, len(tree), 4 * -(-data // CHUNK))
         self._map[at:table] = tree
-        packed = Header(rank, world, generation, step, data, len(tree), end - table, zlib.crc32(tree), 0).pack(_COPIED)
+        packed = Header(rank, world, generation, step, data, len(tree), end - table, zlib.crc32(tree), 0).pack(COPIED)
         self._map[: len(packed)] = packed
         return end
 

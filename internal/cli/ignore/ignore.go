@@ -1,4 +1,4 @@
-package cli
+package ignore
 
 import (
 	"bufio"
@@ -6,46 +6,48 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
-// ignoreFile lists what stays at home, in the notation of .gitignore; where there is none, that one
-// counts.
-const ignoreFile = ".fermiignore"
+// File lists what stays at home, in the notation of .gitignore; where there is none, that one counts.
+const File = ".fermiignore"
 
-var ignoreFiles = []string{ignoreFile, ".gitignore"}
+// Files are those that are looked for; the first one that is there counts.
+var Files = []string{File, ".gitignore"}
 
-// ignorer decides which paths are left out. The last rule that matches wins.
-type ignorer struct{ rules []ignoreRule }
+// Rules decide which paths are left out. The last rule that matches wins; the zero value has no rules.
+type Rules struct{ rules []rule }
 
-type ignoreRule struct {
+type rule struct {
 	match  *regexp.Regexp
 	keep   bool // "!": put back in
 	folder bool // trailing slash: folders only
 }
 
 const (
-	maxIgnore      = 1 << 20
-	maxIgnoreRules = 10_000
-	maxIgnoreRule  = 4096
+	// MaxSize is that of the file, in bytes.
+	MaxSize  = 1 << 20
+	maxRules = 10_000
+	maxRule  = 4096
 )
 
-// parseIgnore reads the rules of a file; a bad one is an error that says its line.
-func parseIgnore(file string, data []byte) (*ignorer, error) {
-	if len(data) > maxIgnore {
-		return nil, fault.New(fault.TooLarge, "IgnoreTooLarge", fault.T("%s is over %d KiB.", "%s 超过 %d KiB。", file, maxIgnore>>10))
+// Parse reads the rules of a file; a bad one is an error that says its line.
+func Parse(file string, data []byte) (*Rules, error) {
+	if len(data) > MaxSize {
+		return nil, fault.New(fault.TooLarge, "IgnoreTooLarge", fault.T("%s is over %d KiB.", "%s 超过 %d KiB。", file, MaxSize>>10))
 	}
-	ig := &ignorer{}
+	ig := &Rules{}
 	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, maxIgnore+1)
+	lines.Buffer(nil, MaxSize+1)
 	for n := 1; lines.Scan(); n++ {
 		text := trimRule(lines.Text())
 		if text == "" || text[0] == '#' {
 			continue
 		}
 		rule, err := parseRule(text)
-		if err == nil && len(ig.rules) == maxIgnoreRules {
+		if err == nil && len(ig.rules) == maxRules {
 			err = fault.New(fault.Invalid, "TooManyRules", fault.T("too many rules", "规则过多"))
 		}
 		if err != nil {
@@ -66,9 +68,9 @@ func trimRule(s string) string {
 	return s
 }
 
-func parseRule(text string) (ignoreRule, error) {
-	var r ignoreRule
-	if len(text) > maxIgnoreRule {
+func parseRule(text string) (rule, error) {
+	var r rule
+	if len(text) > maxRule {
 		return r, fault.New(fault.Invalid, "RuleTooLong", fault.T("too long", "过长"))
 	}
 	if strings.HasPrefix(text, "!") {
@@ -110,18 +112,9 @@ func globToRegexp(glob string) string {
 			b.WriteString("[^/]")
 			i++
 		case c == '[':
-			end := strings.IndexByte(glob[i+1:], ']')
-			if end < 1 {
-				b.WriteString(`\[`)
-				i++
-				continue
-			}
-			class := glob[i+1 : i+1+end]
-			if class[0] == '!' {
-				class = "^" + class[1:]
-			}
-			b.WriteString("[" + strings.ReplaceAll(strings.ReplaceAll(class, `\`, `\\`), "[", `\[`) + "]")
-			i += end + 2
+			class, n := globClass(glob[i:])
+			b.WriteString(class)
+			i += n
 		case c == '\\' && i+1 < len(glob):
 			b.WriteString(regexp.QuoteMeta(glob[i+1 : i+2]))
 			i += 2
@@ -137,12 +130,44 @@ func globToRegexp(glob string) string {
 	return b.String()
 }
 
+// globClass turns a class at the start of glob into one of a regular expression, and says how long it was. As in
+// Git a class never matches a slash, "]" is a member where it comes first, and a class without an end matches nothing.
+func globClass(glob string) (string, int) {
+	in, i := "[", 1
+	if i < len(glob) && (glob[i] == '!' || glob[i] == '^') {
+		in, i = "[^/", i+1
+	}
+	for first := true; i < len(glob); first = false {
+		c := glob[i]
+		if c == ']' && !first {
+			return in + "]", i + 1
+		}
+		if c == '\\' && i+1 < len(glob) {
+			i++
+			c = glob[i]
+		} else if c == '-' && !first && i+1 < len(glob) && glob[i+1] != ']' {
+			in, i = in+"-", i+1 // a range
+			continue
+		}
+		if c == '/' { // a slash ends the part of a path, and the class with it
+			break
+		}
+		_, size := utf8.DecodeRuneInString(glob[i:])
+		in += regexp.QuoteMeta(glob[i : i+size])
+		if c == '-' || c == '^' {
+			in = in[:len(in)-1] + "\\" + string(c)
+		}
+		i += size
+	}
+	return "[^\\x00-\\x{10FFFF}]", len(glob)
+}
+
 // made are folders that tools make and can make again. A rule such as !node_modules/ puts one back in.
 var made = []string{"__pycache__", "node_modules", ".ipynb_checkpoints", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".tox", ".nox"}
 
-// ignored decides on one path, relative and with slashes. A folder that is ignored isn't entered. environment: the folder is
+// Ignored decides on one path, relative and with slashes. A folder that is ignored isn't entered. environment: the folder is
 // a virtual environment, whose programs and links mean nothing elsewhere.
-func (ig *ignorer) ignored(path string, folder, environment bool) bool {
+func (ig *Rules) Ignored(path string, folder, environment bool) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	if name == ".git" {
 		return true
