@@ -123,6 +123,9 @@ e2e-crash: build ## kill -9 at random moments, FERMI_CRASH_ROUNDS (50) rounds
 e2e-upgrade: build ## data folders of earlier releases, taken over by this one; their programs are built from their commits, once (root, git history); FERMI_UPGRADE=sample: the newest release, killed
 	@scripts/suite.sh e2e-upgrade go test -v -count=1 -timeout 30m ./test/upgrade/...
 
+e2e-workload: build ## a kind of work that only this suite has, beside a task of the same name: placed, restarted, drained, archived, charged (root)
+	@scripts/suite.sh e2e-workload go test -v -count=1 -timeout 10m ./test/workload
+
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
 

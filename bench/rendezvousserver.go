@@ -276,7 +276,7 @@ func writeRendezvousTask(ctx context.Context, st *store.Store) (revision int64, 
 	}}
 	task.Status.Phase = api.PhasePending
 	ops = append(ops, store.Create(task), store.Create(&api.Placement{
-		Meta: meta("place-rendezvous", rendezvousTaskKey.Project, rendezvousTaskKey.Name),
+		Meta: meta("place-rendezvous", rendezvousTaskKey.Project, rendezvousTask),
 		Spec: api.PlacementSpec{TaskID: rendezvousTask, Attempt: 1, PlacedAt: benchTime, Roles: []api.RoleAssignment{{Role: "worker", Slots: slots}}},
 	}))
 	for part := range slices.Chunk(ops, 100) {

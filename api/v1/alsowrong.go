@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fermi-cluster/fermi/api/v1/tree"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -16,8 +17,8 @@ func AlsoWrong(kind Kind, data []byte, refused []fault.Field) (Object, []fault.F
 		return nil, nil
 	}
 	var ignored faults
-	tree, ok := parse(&ignored, docs[0], "")
-	top, isMap := tree.(map[string]any)
+	whole, ok := tree.Parse(&ignored, docs[0], "")
+	top, isMap := whole.(map[string]any)
 	if !ok || !isMap {
 		return nil, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/fermi-cluster/fermi/api/v1/tree"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -29,10 +30,10 @@ func Decode(kind Kind, data []byte) (Object, error) {
 	var f faults
 	switch {
 	case len(docs) == 0:
-		f.put("", "BadManifest", fault.T("The manifest is empty.", "清单为空。"))
+		f.Put("", "BadManifest", fault.T("The manifest is empty.", "清单为空。"))
 		return nil, f.err()
 	case len(docs) > 1:
-		f.put("", "BadManifest", fault.T("The manifest holds %d documents where one is expected.", "清单包含 %d 个文档，此处只接受一个。", len(docs)))
+		f.Put("", "BadManifest", fault.T("The manifest holds %d documents where one is expected.", "清单包含 %d 个文档，此处只接受一个。", len(docs)))
 		return nil, f.err()
 	}
 	o := decodeOne(&f, kind, docs[0], "")
@@ -51,11 +52,11 @@ func DecodeAll(data []byte) ([]Object, error) {
 	}
 	var f faults
 	if len(docs) == 0 {
-		f.put("", "BadManifest", fault.T("The manifest is empty.", "清单为空。"))
+		f.Put("", "BadManifest", fault.T("The manifest is empty.", "清单为空。"))
 	}
 	objects := make([]Object, 0, len(docs))
 	for i, doc := range docs {
-		if f.enough() {
+		if f.Enough() {
 			break
 		}
 		prefix := ""
@@ -129,14 +130,14 @@ func blank(doc []byte) bool {
 }
 
 func decodeOne(f *faults, kind Kind, doc []byte, path string) Object {
-	before := f.found()
-	tree, ok := parse(f, doc, path)
+	before := f.Found()
+	whole, ok := tree.Parse(f, doc, path)
 	if !ok {
 		return nil
 	}
-	top, ok := tree.(map[string]any)
+	top, ok := whole.(map[string]any)
 	if !ok {
-		f.put(path, "BadValue", fault.T("Expected an object with metadata and spec, not %[1]s.", "此处应为包含 metadata 和 spec 的对象，而不是%[2]s。", typeEN(tree), typeZH(tree)))
+		f.Put(path, "BadValue", fault.T("Expected an object with metadata and spec, not %[1]s.", "此处应为包含 metadata 和 spec 的对象，而不是%[2]s。", typeEN(whole), typeZH(whole)))
 		return nil
 	}
 	info, ok := kindOf(f, kind, top, path)
@@ -147,11 +148,11 @@ func decodeOne(f *faults, kind Kind, doc []byte, path string) Object {
 	delete(top, "kind")
 	o := info.New()
 	walker{f}.walk(path, top, reflect.TypeOf(o).Elem(), false)
-	if f.found() > before {
+	if f.Found() > before {
 		return nil
 	}
 	if err := fill(o, top); err != nil {
-		f.put(path, "BadManifest", fault.T("The document does not fit a %s: %v", "文档与 %s 不符：%v", info.Kind, err))
+		f.Put(path, "BadManifest", fault.T("The document does not fit a %s: %v", "文档与 %s 不符：%v", info.Kind, err))
 		return nil
 	}
 	return o
@@ -172,17 +173,17 @@ func fill(o Object, tree map[string]any) error {
 // kindOf finds the row for a document and checks what it says about itself.
 func kindOf(f *faults, want Kind, top map[string]any, path string) (KindInfo, bool) {
 	if v, ok := top["apiVersion"]; ok && v != APIVersion {
-		f.put(child(path, "apiVersion"), "BadValue", fault.T("Only apiVersion %s is known here; write that or leave it out.", "此处仅支持 apiVersion %s，请改为该值或去掉此字段。", APIVersion))
+		f.Put(child(path, "apiVersion"), "BadValue", fault.T("Only apiVersion %s is known here; write that or leave it out.", "此处仅支持 apiVersion %s，请改为该值或去掉此字段。", APIVersion))
 	}
 	kind := want
 	if v, ok := top["kind"]; ok {
 		s, isText := v.(string)
 		switch {
 		case !isText:
-			f.put(child(path, "kind"), "BadValue", fault.T("The kind is a word such as TrainingTask.", "kind 应为字符串，例如 TrainingTask。"))
+			f.Put(child(path, "kind"), "BadValue", fault.T("The kind is a word such as TrainingTask.", "kind 应为字符串，例如 TrainingTask。"))
 			return KindInfo{}, false
 		case want != "" && Kind(s) != want:
-			f.put(child(path, "kind"), "BadValue", fault.T("A %s is expected here, not %s.", "此处应为 %s，而不是 %s。", want, quote(s)))
+			f.Put(child(path, "kind"), "BadValue", fault.T("A %s is expected here, not %s.", "此处应为 %s，而不是 %s。", want, quote(s)))
 			return KindInfo{}, false
 		}
 		kind = Kind(s)
@@ -196,10 +197,10 @@ func kindOf(f *faults, want Kind, top map[string]any, path string) (KindInfo, bo
 		names[i] = string(row.Kind)
 	}
 	if kind == "" {
-		f.put(child(path, "kind"), "BadValue", fault.T("Say which kind this is: one of %s.", "请用 kind 说明类型：%s 之一。", strings.Join(names, ", ")))
+		f.Put(child(path, "kind"), "BadValue", fault.T("Say which kind this is: one of %s.", "请用 kind 说明类型：%s 之一。", strings.Join(names, ", ")))
 		return KindInfo{}, false
 	}
 	text := fault.T("There is no kind %s; known are %s.", "没有名为 %s 的类型，已知类型有 %s。", quote(string(kind)), strings.Join(names, ", "))
-	f.put(child(path, "kind"), "BadValue", suggest(text, string(kind), names))
+	f.Put(child(path, "kind"), "BadValue", suggest(text, string(kind), names))
 	return KindInfo{}, false
 }

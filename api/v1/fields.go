@@ -1,10 +1,9 @@
 package v1
 
 import (
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/fermi-cluster/fermi/api/v1/tree"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -29,10 +28,10 @@ func (f *faults) add(path, en, zh string, args ...any) {
 		f.extra++
 		return
 	}
-	f.put(path, "InvalidField", fault.T(en, zh, args...))
+	f.Put(path, "InvalidField", fault.T(en, zh, args...))
 }
 
-func (f *faults) put(path, reason string, text fault.Text) {
+func (f *faults) Put(path, reason string, text fault.Text) {
 	switch {
 	case len(f.list) == 0:
 		f.reason = reason
@@ -46,12 +45,12 @@ func (f *faults) put(path, reason string, text fault.Text) {
 	f.list = append(f.list, fault.Field{Path: path, Message: text})
 }
 
-// enough says that there are more faults than an answer names: nobody needs to look for others. Loops
+// Enough says that there are more faults than an answer names: nobody needs to look for others. Loops
 // over what a stranger sent ask it.
-func (f *faults) enough() bool { return f.extra > 0 }
+func (f *faults) Enough() bool { return f.extra > 0 }
 
-// found is how many were noticed so far.
-func (f *faults) found() int { return len(f.list) + f.extra }
+// Found is how many were noticed so far.
+func (f *faults) Found() int { return len(f.list) + f.extra }
 
 // notBuilt refuses by name what is not there yet, so that nothing is accepted and ignored.
 // The text always begins with "not built yet" / "尚未支持".
@@ -82,36 +81,10 @@ func locate(path, sep string) string {
 	return path + sep
 }
 
-// quote shows a user's text in a sentence: shortened, and with nothing in it that could change
-// how the sentence reads.
-func quote(s string) string {
-	if len(s) > 64 {
-		cut := 60
-		for cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + "…"
-	}
-	return strconv.Quote(s)
-}
-
-// child is the path of a key: a.b, or a["b c"] for keys that are no plain word.
-func child(path, key string) string {
-	plain := key != "" && len(key) <= 64
-	for i := 0; i < len(key) && plain; i++ {
-		c := key[i]
-		plain = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '-' || c >= '0' && c <= '9'
-	}
-	switch {
-	case !plain:
-		return path + "[" + quote(key) + "]"
-	case path == "":
-		return key
-	}
-	return path + "." + key
-}
-
-func item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+// How a user's text and the paths of fields are written.
+func quote(s string) string          { return tree.Quote(s) }
+func child(path, key string) string  { return tree.Child(path, key) }
+func item(path string, i int) string { return tree.Item(path, i) }
 
 // list joins words for a sentence.
 func list[S ~string](words []S) string {

@@ -24,11 +24,8 @@ func (q *Queue) Admits(p *Project) bool {
 
 // DefaultPriority is what work of a kind has when it does not say.
 func DefaultPriority(kind Kind) int {
-	switch kind {
-	case KindTrainingTask:
-		return PriorityClasses[defaultPriorityClass]
-	}
-	return 0
+	row, _ := InfoOf(kind)
+	return PriorityClasses[row.Class]
 }
 
 // HighestPriority is the largest that any work can have.

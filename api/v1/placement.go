@@ -10,7 +10,8 @@ import (
 )
 
 // Placement is where all replicas of a gang stand: one object, one write, assignment only. Its
-// project and name are the task's.
+// project is that of the work it is for, its owner; its name is the owner's id, and its display name the
+// owner's name.
 type Placement struct {
 	Meta Meta          `json:"metadata"`
 	Spec PlacementSpec `json:"spec"`
@@ -22,8 +23,12 @@ func (*Placement) Kind() Kind { return KindPlacement }
 // GetMeta is the metadata.
 func (p *Placement) GetMeta() *Meta { return &p.Meta }
 
+// OwnerName is the name of whose place it is.
+func (p *Placement) OwnerName() string { return p.Meta.DisplayName }
+
 // PlacementSpec is the assignment.
 type PlacementSpec struct {
+	// TaskID is the owner's id, whatever its kind.
 	TaskID   string           `json:"taskId"`
 	Attempt  int              `json:"attempt" doc:"The first attempt that may use this placement."`
 	Roles    []RoleAssignment `json:"roles"`

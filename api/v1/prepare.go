@@ -38,7 +38,7 @@ func Prepare(o Object, random func(n int) string) error {
 	f.meta(m, info)
 	if v, ok := o.(Validator); ok {
 		for _, field := range v.Validate() {
-			f.put(field.Path, "InvalidField", field.Message)
+			f.Put(field.Path, "InvalidField", field.Message)
 		}
 	}
 	if err := f.err(); err != nil {

@@ -114,7 +114,7 @@ func (f *faults) secretData(at string, t SecretType, data map[string]string) {
 			f.add(child(at, key), "A secret of type %s has no such key; it has %s.", "%s 类型的密钥没有此键，可用的有 %s。", t, keyNames(fields))
 		case data[key] != "" && fields[i].check != nil:
 			if text := fields[i].check(data[key]); text != (fault.Text{}) {
-				f.put(child(at, key), "InvalidField", text)
+				f.Put(child(at, key), "InvalidField", text)
 			}
 		}
 	}

@@ -142,6 +142,6 @@ func oneOf[S ~string](f *faults, at string, word S, known []S) {
 	}
 	if word != "" {
 		text := T("%s is not known here; use one of %s.", "%s 不是合法的取值，可用的有 %s。", quote(string(word)), list(known))
-		f.put(at, "InvalidField", suggest(text, string(word), names))
+		f.Put(at, "InvalidField", suggest(text, string(word), names))
 	}
 }

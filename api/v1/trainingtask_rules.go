@@ -249,7 +249,7 @@ func (f *faults) argv(at string, r *Role) {
 		args []string
 	}{{at + ".command", r.Command}, {at + ".args", r.Args}} {
 		for i, a := range part.args {
-			if f.enough() {
+			if f.Enough() {
 				return
 			}
 			f.processText(item(part.path, i), a)
@@ -400,7 +400,7 @@ func (f *faults) priority(s *TrainingTaskSpec) {
 	class, known := PriorityClasses[s.PriorityClass]
 	if s.PriorityClass != "" && !known {
 		text := fault.T("%s is no priority class; known are inference (1000), training (500), environment (400), preemptible (100).", "%s 不是已知的优先级类别，可用的有 inference（1000）、training（500）、environment（400）、preemptible（100）。", quote(s.PriorityClass))
-		f.put("spec.priorityClass", "InvalidField", suggest(text, s.PriorityClass, sortedKeys(PriorityClasses)))
+		f.Put("spec.priorityClass", "InvalidField", suggest(text, s.PriorityClass, sortedKeys(PriorityClasses)))
 	}
 	if s.Priority == nil {
 		return

@@ -59,7 +59,7 @@ func (w walker) own(path string, v any, t reflect.Type, nonzero bool) {
 		var ve *ValueError
 		switch {
 		case errors.As(err, &ve):
-			w.f.put(path, "BadValue", ve.Text)
+			w.f.Put(path, "BadValue", ve.Text)
 		case t == timeType:
 			w.bad(path, v, "a time such as \"2026-01-02T15:04:05Z\"", "形如 \"2026-01-02T15:04:05Z\" 的时间")
 		default:
@@ -80,14 +80,14 @@ func (w walker) object(path string, v any, t reflect.Type) {
 	}
 	fields := fieldsOf(t)
 	for _, key := range sortedKeys(m) {
-		if w.f.enough() {
+		if w.f.Enough() {
 			return
 		}
 		at := child(path, key)
 		field, known := fields[key]
 		switch {
 		case !known:
-			w.f.put(at, "UnknownField", unknown(key, fields))
+			w.f.Put(at, "UnknownField", unknown(key, fields))
 		case m[key] == nil:
 			// absent
 		default:
@@ -103,7 +103,7 @@ func (w walker) dict(path string, v any, t reflect.Type) {
 		return
 	}
 	for _, key := range sortedKeys(m) {
-		if w.f.enough() {
+		if w.f.Enough() {
 			return
 		}
 		at := child(path, key)
@@ -122,7 +122,7 @@ func (w walker) array(path string, v any, t reflect.Type) {
 		return
 	}
 	for i, e := range s {
-		if w.f.enough() {
+		if w.f.Enough() {
 			return
 		}
 		if e == nil {
@@ -146,7 +146,7 @@ func (w walker) anything(path string, v any) {
 		return
 	}
 	if !strings.ContainsAny(string(n), ".eE") && strconv.FormatFloat(x, 'f', -1, 64) != string(n) {
-		w.f.put(path, "BadValue", fault.T("%s has more digits than a number keeps exactly; put it in quotes.", "%s 的位数超出可精确表示的范围，请加引号写成文本。", quote(string(n))))
+		w.f.Put(path, "BadValue", fault.T("%s has more digits than a number keeps exactly; put it in quotes.", "%s 的位数超出可精确表示的范围，请加引号写成文本。", quote(string(n))))
 	}
 }
 
@@ -192,11 +192,11 @@ func (w walker) integer(path string, v any, t reflect.Type, nonzero bool) {
 }
 
 func (w walker) zero(path string) {
-	w.f.put(path, "BadValue", fault.T("Zero means nothing here; give a larger value, or leave the field out for the default.", "此处不能为零；请给出更大的值，或去掉此字段以使用默认值。"))
+	w.f.Put(path, "BadValue", fault.T("Zero means nothing here; give a larger value, or leave the field out for the default.", "此处不能为零；请给出更大的值，或去掉此字段以使用默认值。"))
 }
 
 func (w walker) bad(path string, v any, en, zh string) {
-	w.f.put(path, "BadValue", fault.T("Expected %[1]s, not %[3]s.", "此处应为%[2]s，而不是%[4]s。", en, zh, typeEN(v), typeZH(v)))
+	w.f.Put(path, "BadValue", fault.T("Expected %[1]s, not %[3]s.", "此处应为%[2]s，而不是%[4]s。", en, zh, typeEN(v), typeZH(v)))
 }
 
 func typeEN(v any) string {

@@ -20,6 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
@@ -30,6 +31,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/control/save"
 	"github.com/fermi-cluster/fermi/internal/control/tenant"
 	"github.com/fermi-cluster/fermi/internal/control/train"
+	"github.com/fermi-cluster/fermi/internal/control/work"
 	"github.com/fermi-cluster/fermi/internal/control/zone"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/current"
@@ -112,7 +114,7 @@ type part struct {
 	admitted chan struct{}
 	place    *placement.Controller
 	could    *placement.Possible
-	train    training
+	crew     kinds.Crew // the controllers of all kinds of work
 	nodes    *node.Controller
 	zones    *zone.Controller
 	api      *server.Server
@@ -214,23 +216,17 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	return nil
 }
 
-// training is the two controllers of training tasks: of their lives, and of their checkpoints.
-type training struct {
-	*train.Controller
-	save *save.Controller
-}
-
 // assemble hands the parts to each other.
 func (p *part) assemble() (err error) {
 	cfg := p.cfg
 	p.stored = quota.New(quota.Config{
-		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Task: p.taskByID, Server: id.Default.Random(12), Log: cfg.Log,
+		Store: p.store, History: p.history, Blob: p.blob, Shared: p.shared, Ready: p.store.Ready(), Work: p.workByID, Server: id.Default.Random(12), Log: cfg.Log,
 		Images: func(uid int) int64 { return rootfs.Charged(filepath.Join(cfg.Shared, "engine", record.DirImages), uid) },
 	})
 	p.hub = link.NewHub(link.HubConfig{
 		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
-		Notify: p.notify, Saved: func(taskID string, anew bool) { p.train.save.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
+		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Save.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
 		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf},
 		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
@@ -247,14 +243,21 @@ func (p *part) assemble() (err error) {
 	p.could = placement.NewPossible(p.store, clock.Real, cfg.Log.With("part", "placement"))
 	p.tenants = tenant.New(p.uids())
 	gangs := train.NewGangs(p.store, &p.engine, p.hub)
-	p.train.save = save.New(save.Config{
+	p.crew.Save = save.New(save.Config{
 		Store: p.store, Hub: p.hub, Events: p.history, Gangs: gangs, Repo: p.repo, Room: p.stored.RoomForSave, Clock: clock.Real, Log: cfg.Log.With("part", "save"),
 	})
-	p.train.Controller = train.New(train.Config{
-		UID: p.uid, Folders: p.tenants.Folders, Gangs: gangs, Checkpoints: p.train.save, Away: p.place.Away,
+	p.crew.Train = train.New(train.Config{
+		UID: p.uid, Folders: p.tenants.Folders, Gangs: gangs, Checkpoints: p.crew.Save,
+		Away: func(ctx context.Context, t *api.TrainingTask, node, kind string) error {
+			return p.place.Away(ctx, t, node, kind)
+		},
 		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real,
 		Log: cfg.Log.With("part", "train"), EraseBytes: p.eraseBytes, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 		Recoveries: telemetry.NewRecoveries(cfg.Registry),
+	})
+	p.crew.Assemble(work.Config{
+		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
+		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
 	})
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.engine.Nodes,
@@ -349,6 +352,11 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	if err := tenant.Grant(ctx, p.store, epoch); err != nil { // before anybody is refused what their project uses
 		return err
 	}
+	if n, err := store.TakeOver(ctx, p.store, epoch); err != nil {
+		return err
+	} else if n > 0 {
+		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
+	}
 	select {
 	case <-ctx.Done():
 		return nil
@@ -365,7 +373,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	p.claimUIDs(ctx)
 	var g run.Group
 	g.Add("engine", eng.Run)
-	g.Add("engine's feed", func(ctx context.Context) error { return follow(ctx, feed, p.nodes, p.train.Controller) })
+	g.Add("engine's feed", func(ctx context.Context) error { return follow(ctx, feed, p.nodes, &p.crew) })
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
 	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
@@ -382,8 +390,8 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		defer p.hub.Lead(0)
 		var c run.Group
 		c.Add("placement", func(ctx context.Context) error { return p.place.Run(ctx, epoch) })
-		c.Add("train", func(ctx context.Context) error { return p.train.Run(ctx, epoch) })
-		c.Add("save", func(ctx context.Context) error { return p.train.save.Run(ctx, epoch) })
+		c.Add("work", func(ctx context.Context) error { return p.crew.Run(ctx, epoch) })
+		c.Add("save", func(ctx context.Context) error { return p.crew.Save.Run(ctx, epoch) })
 		return c.Run(ctx)
 	})
 	err = g.Run(ctx)
@@ -395,15 +403,15 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 // task gets a turn.
 func (p *part) notify(taskID string, name engine.Name) {
 	p.engine.Poke(name)
-	p.train.Notify(taskID, name)
+	p.crew.Notify(taskID, name)
 }
 
 func (p *part) archiveOf(ctx context.Context, taskID string) (string, error) {
-	task, err := p.taskByID(ctx, taskID)
+	work, err := p.workByID(ctx, taskID)
 	if err != nil {
 		return "", err
 	}
-	if c := task.Spec.Code; c != nil {
+	if c := work.Workload().Program.Code; c != nil {
 		return c.Archive, nil
 	}
 	return "", nil

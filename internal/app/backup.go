@@ -29,7 +29,7 @@ const (
 	entryHistory  = "history.db"
 	entryCopy     = "history.copy"
 	entryBlobs    = "blobs/"
-	backupFormat  = 2 // that of the data folder: who must not open one must not restore it either
+	backupFormat  = 3 // that of the data folder: who must not open one must not restore it either
 )
 
 type manifest struct {

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/control/node"
-	"github.com/fermi-cluster/fermi/internal/control/train"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/engine/hostengine"
@@ -61,7 +61,7 @@ func (p *part) burnUID(least int) (int, error) {
 }
 
 // follow hands on what the engine says, until ctx ends.
-func follow(ctx context.Context, feed *engine.Feed, nodes *node.Controller, tasks *train.Controller) error {
+func follow(ctx context.Context, feed *engine.Feed, nodes *node.Controller, work *kinds.Crew) error {
 	for {
 		changes, err := feed.Next(ctx)
 		if err != nil {
@@ -73,7 +73,7 @@ func follow(ctx context.Context, feed *engine.Feed, nodes *node.Controller, task
 				nodes.Look()
 			case !ch.Gone:
 				nodes.Changed(*ch.Replica)
-				tasks.Notify(ch.Replica.TaskID, ch.Replica.Name)
+				work.Notify(ch.Replica.TaskID, ch.Replica.Name)
 			}
 		}
 	}

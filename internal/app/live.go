@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
-	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/link/endpoint"
@@ -27,13 +25,13 @@ import (
 // live answers what only the leader knows: from memory, or by asking it.
 type live part
 
-// Why explains a waiting task from the planner, any other from its status.
-func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation, error) {
+// Why explains what waits from the planner, any other from its status.
+func (l *live) Why(ctx context.Context, t api.Work) (server.Explanation, error) {
 	var told server.Explanation
-	if asked, err := (*part)(l).ask(ctx, askWhy, t.Meta.ID, &told); asked {
+	if asked, err := (*part)(l).ask(ctx, askWhy, t.GetMeta().ID, &told); asked {
 		return told, err
 	}
-	if ex, ok := l.place.Why(t.Meta.ID); ok {
+	if ex, ok := l.place.Why(t.GetMeta().ID); ok {
 		out := server.Explanation{Reason: ex.Reason, Message: ex.Message, Action: ex.Action}
 		for _, e := range ex.Evidence {
 			out.Evidence = append(out.Evidence, api.T("%d %s", "%d %s", e.Count, ""))
@@ -49,10 +47,11 @@ func (l *live) Why(ctx context.Context, t *api.TrainingTask) (server.Explanation
 			out.Evidence = append(out.Evidence, api.T("expected to start at %s UTC, between %s and %s", "预计于 %s（UTC）启动，区间 %s 至 %s",
 				ex.Start.UTC().Format(at), ex.Early.UTC().Format(at), ex.Late.UTC().Format(at)))
 		}
-		out.Moves = l.place.WouldAdmit(t.Meta.ID)
+		out.Moves = l.place.WouldAdmit(t.GetMeta().ID)
 		return out, nil
 	}
-	out := server.Explanation{Reason: t.Status.Reason, Message: t.Status.Message}
+	w := t.Workload()
+	out := server.Explanation{Reason: w.Ran.Reason, Message: w.Ran.Message}
 	if why, ok := l.place.Smaller(t); ok {
 		out.Evidence = append(out.Evidence, why)
 	}
@@ -99,18 +98,18 @@ func (l *live) Outage(ctx context.Context, zone string) (api.Outage, error) {
 }
 
 // Preview asks the planner, here or on the leader.
-func (l *live) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
+func (l *live) Preview(ctx context.Context, t api.Work) (api.Preview, error) {
 	var told api.Preview
-	if asked, err := (*part)(l).askWith(ctx, askPreview, "", t, &told); asked {
+	if asked, err := (*part)(l).askWith(ctx, askPreview, string(t.Kind()), t, &told); asked {
 		return told, err
 	}
 	return l.place.Preview(ctx, t)
 }
 
 // Move has the planner do it.
-func (l *live) Move(ctx context.Context, t *api.TrainingTask, wish server.MoveWish) (api.Move, error) {
+func (l *live) Move(ctx context.Context, t api.Work, wish server.MoveWish) (api.Move, error) {
 	var told moveAnswer
-	if asked, err := (*part)(l).askWith(ctx, askMove, t.Meta.ID, wish, &told); asked {
+	if asked, err := (*part)(l).askWith(ctx, askMove, t.GetMeta().ID, wish, &told); asked {
 		return told.result(err)
 	}
 	return l.place.Move(ctx, t, placement.MoveWish(wish))
@@ -124,7 +123,7 @@ func (l *live) Probe(ctx context.Context, t *api.TrainingTask, wish server.Fault
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeFor)
 	defer cancel()
-	p, err := l.train.Probe(ctx, t, wish.Rank, wish.Kind)
+	p, err := l.crew.Train.Probe(ctx, t, wish.Rank, wish.Kind)
 	return server.ProbeView{
 		Rank: wish.Rank, Kind: wish.Kind, Replica: string(p.Replica), Node: p.Node, Generation: p.Generation, At: p.At, Text: p.Text,
 	}, err
@@ -168,7 +167,7 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 	var out []server.ReplicaView
 	for _, o := range l.engine.Replicas(taskID) {
 		v := server.ReplicaView{Name: string(o.Name), State: string(o.State), Attached: l.hub.Attached(o.Name)}
-		v.Role, v.Index, v.Attempt = parseName(taskID, o.Name)
+		v.Role, v.Index, v.Attempt = o.Name.Parse(taskID)
 		if !o.Started.IsZero() {
 			v.StartedAt = &o.Started
 		}
@@ -182,18 +181,6 @@ func (l *live) Replicas(ctx context.Context, taskID string) ([]server.ReplicaVie
 	}
 	slices.SortFunc(out, func(a, b server.ReplicaView) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
-}
-
-// parseName undoes engine.NameOf.
-func parseName(taskID string, name engine.Name) (role string, index, attempt int) {
-	parts := strings.Split(strings.TrimPrefix(string(name), taskID+"-"), "-")
-	if len(parts) < 3 {
-		return "", 0, 0
-	}
-	n := len(parts)
-	index, _ = strconv.Atoi(parts[n-2])
-	attempt, _ = strconv.Atoi(parts[n-1])
-	return strings.Join(parts[:n-2], "-"), index, attempt
 }
 
 // processes is how many replicas this machine runs at 256 MiB each.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net"
@@ -86,21 +87,30 @@ func (p *part) runPeers(ctx context.Context) error {
 	return g.Run(ctx)
 }
 
-// taskByID finds a task for its launcher, also when another server knew of it first.
-func (p *part) taskByID(ctx context.Context, id string) (*api.TrainingTask, error) {
-	o, err := p.store.GetByID(ctx, api.KindTrainingTask, id, 0)
+// workByID finds work for its launcher, also when another server knew of it first.
+func (p *part) workByID(ctx context.Context, id string) (api.Work, error) {
+	o, err := store.WorkByID(ctx, p.store, id, 0)
 	if fault.Is(err, fault.NotFound) && p.peers != nil {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		var now int64
 		if now, err = p.store.Now(ctx); err == nil {
-			o, err = p.store.GetByID(ctx, api.KindTrainingTask, id, now)
+			o, err = store.WorkByID(ctx, p.store, id, now)
 		}
 	}
+	return o, err
+}
+
+// asTask is work where only a training task will do.
+func asTask(work api.Work, err error) (*api.TrainingTask, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.(*api.TrainingTask), nil
+	task, ok := work.(*api.TrainingTask)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "NotFound", fault.T("%s is no training task.", "%s 不是训练任务。", work.GetMeta().ID))
+	}
+	return task, nil
 }
 
 // The questions that servers ask the leader.
@@ -161,7 +171,7 @@ func (p *part) answerProbe(ctx context.Context, taskID string, body []byte) (any
 	if err := json.Unmarshal(body, &wish); err != nil {
 		return nil, err
 	}
-	task, err := p.taskByID(ctx, taskID)
+	task, err := asTask(p.workByID(ctx, taskID))
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +185,22 @@ func (p *part) answerMove(ctx context.Context, taskID string, body []byte) (any,
 	if err := json.Unmarshal(body, &wish); err != nil {
 		return nil, err
 	}
-	task, err := p.taskByID(ctx, taskID)
+	task, err := p.workByID(ctx, taskID)
 	if err != nil {
 		return nil, err
 	}
 	m, err := (*live)(p).Move(ctx, task, wish)
 	return moveAnswer{m, refusedBy(err)}, nil
+}
+
+// workIn reads work of a kind; servers that knew one kind did not say which.
+func workIn(kind api.Kind, body []byte) (api.Work, error) {
+	info, ok := api.InfoOf(cmp.Or(kind, api.KindTrainingTask))
+	if !ok || info.Class == "" {
+		return nil, fault.New(fault.Invalid, "UnknownKind", fault.T("There is no kind of work %q.", "不存在名为 %q 的工作负载类型。", kind))
+	}
+	o := info.New().(api.Work)
+	return o, json.Unmarshal(body, o)
 }
 
 // answer is what the leader tells another server.
@@ -189,9 +209,9 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 	var err error
 	switch kind {
 	case askWhy:
-		var task *api.TrainingTask
-		if task, err = p.taskByID(ctx, about); err == nil {
-			out, err = (*live)(p).Why(ctx, task)
+		var work api.Work
+		if work, err = p.workByID(ctx, about); err == nil {
+			out, err = (*live)(p).Why(ctx, work)
 		}
 	case askCapacity:
 		out, err = (*live)(p).Capacity(ctx)
@@ -208,9 +228,9 @@ func (p *part) answer(ctx context.Context, kind, about string, body []byte) ([]b
 	case askShare:
 		out, err = (*live)(p).Share(ctx, about)
 	case askPreview:
-		var task api.TrainingTask
-		if err = json.Unmarshal(body, &task); err == nil {
-			out, err = (*live)(p).Preview(ctx, &task)
+		var work api.Work
+		if work, err = workIn(api.Kind(about), body); err == nil {
+			out, err = (*live)(p).Preview(ctx, work)
 		}
 	case askProbe:
 		out, err = p.answerProbe(ctx, about, body)

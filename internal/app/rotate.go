@@ -150,11 +150,11 @@ func (p *part) setRetired(old []link.OldKey) error {
 
 // placedAt is when the attempt of a task that runs now began.
 func (p *part) placedAt(taskID string) time.Time {
-	o, err := p.store.GetByID(context.Background(), api.KindTrainingTask, taskID, 0)
+	work, err := store.WorkByID(context.Background(), p.store, taskID, 0)
 	if err != nil {
 		return time.Time{}
 	}
-	if at := o.(*api.TrainingTask).Status.PlacedAt; at != nil {
+	if at := work.Workload().Ran.PlacedAt; at != nil {
 		return *at
 	}
 	return time.Time{}
@@ -481,16 +481,18 @@ func (p *part) dropLinkKeys(ctx context.Context) error {
 			oldest = at
 		}
 	}
-	tasks, err := p.store.List(ctx, api.KindTrainingTask, "", 0)
-	if err != nil {
-		return err
-	}
-	tasks.Ascend("", func(o api.Object) bool {
-		if t := o.(*api.TrainingTask); !t.Status.Phase.Finished() && t.Status.PlacedAt != nil {
-			note(*t.Status.PlacedAt)
+	for _, kind := range api.WorkKinds() {
+		all, err := p.store.List(ctx, kind, "", 0)
+		if err != nil {
+			return err
 		}
-		return true
-	})
+		all.Ascend("", func(o api.Object) bool {
+			if w, ok := api.WorkloadOf(o); ok && !w.Phase.Finished() && w.Ran.PlacedAt != nil {
+				note(*w.Ran.PlacedAt)
+			}
+			return true
+		})
+	}
 	for _, r := range replicas { // also of tasks that have ended: their logs are on their way
 		if at := p.placedAt(r.TaskID); at.IsZero() {
 			note(time.Unix(1, 0)) // nobody knows: perhaps from before

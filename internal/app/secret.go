@@ -14,18 +14,19 @@ import (
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/launch/gitcode"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // currentReplica refuses code and secrets to replicas of an attempt that is over. What this server
 // has not heard of yet may come any moment.
 func (p *part) currentReplica(ctx context.Context, r link.Parts) error {
-	o, err := p.store.GetByID(ctx, api.KindTrainingTask, r.TaskID, 0)
+	work, err := store.WorkByID(ctx, p.store, r.TaskID, 0)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	var now api.TrainingTaskStatus
+	var now api.Workload
 	if err == nil {
-		now = o.(*api.TrainingTask).Status
+		now = work.Workload()
 	}
 	current := now.AttemptOf(r.Role)
 	switch {
@@ -39,37 +40,39 @@ func (p *part) currentReplica(ctx context.Context, r link.Parts) error {
 
 // secretsOf opens the values that a role of a task names: what its launcher may have, and no more.
 func (p *part) secretsOf(ctx context.Context, taskID, role string) (map[api.SecretRef]string, error) {
-	task, err := p.taskByID(ctx, taskID)
+	work, err := p.workByID(ctx, taskID)
 	if err != nil {
 		return nil, err
 	}
+	task := work.Workload()
 	out := map[api.SecretRef]string{}
-	for _, r := range task.Spec.Roles {
+	for _, r := range task.Roles {
 		if r.Name != role {
 			continue
 		}
 		for _, ref := range refs(r) {
-			if out[ref], err = p.open1(ctx, task, ref); err != nil {
+			if out[ref], err = p.open1(ctx, &task, ref); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for _, ref := range task.Spec.Credentials {
+	for _, ref := range task.Program.Credentials {
 		if err := p.credential(ctx, task.Meta.Project, ref.Secret, out); err != nil {
 			return nil, err
 		}
 	}
-	return out, p.gitSecrets(ctx, task, out)
+	return out, p.gitSecrets(ctx, &task, out)
 }
 
 // secretsUsed writes into the audit which secrets a replica gets: one entry for each secret, never a value. A
 // replica gets them once in an attempt, so that their number is bounded by that of attempts.
 func (p *part) secretsUsed(ctx context.Context, r link.Parts, remote string, refs []api.SecretRef) {
-	task, err := p.taskByID(ctx, r.TaskID)
+	work, err := p.workByID(ctx, r.TaskID)
 	if err != nil {
 		p.cfg.Log.Error("the use of secrets was not kept", "task", r.TaskID, "error", err)
 		return
 	}
+	task := work.GetMeta()
 	if host, _, err := net.SplitHostPort(remote); err == nil {
 		remote = host
 	}
@@ -81,13 +84,13 @@ func (p *part) secretsUsed(ctx context.Context, r link.Parts, remote string, ref
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		slices.Sort(keys[name])
 		detail, _ := json.Marshal(map[string]any{ // texts and numbers always encode
-			"task": task.Meta.Name, "taskId": r.TaskID, "replica": fmt.Sprintf("%s-%d", r.Role, r.Index), "attempt": r.Attempt, "keys": keys[name],
+			"task": task.Name, "taskId": r.TaskID, "replica": fmt.Sprintf("%s-%d", r.Role, r.Index), "attempt": r.Attempt, "keys": keys[name],
 		})
 		e := history.AuditEntry{
-			Time: clock.Real.Now().UTC(), Actor: task.Meta.Owner, Verb: "use", Kind: api.KindSecret, Project: task.Meta.Project, Name: name,
+			Time: clock.Real.Now().UTC(), Actor: task.Owner, Verb: "use", Kind: api.KindSecret, Project: task.Project, Name: name,
 			RemoteIP: remote, Outcome: "ok", Detail: string(detail),
 		}
-		if o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: task.Meta.Project, Name: name}, 0); err == nil {
+		if o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: task.Project, Name: name}, 0); err == nil {
 			e.ID = o.GetMeta().ID
 		}
 		rows = append(rows, e)
@@ -130,8 +133,8 @@ func (p *part) openSecret(ctx context.Context, project, name string) (api.Secret
 }
 
 // gitSecrets adds what the launcher needs to bring the code: those of the known keys that are there.
-func (p *part) gitSecrets(ctx context.Context, task *api.TrainingTask, out map[api.SecretRef]string) error {
-	c := task.Spec.Code
+func (p *part) gitSecrets(ctx context.Context, task *api.Workload, out map[api.SecretRef]string) error {
+	c := task.Program.Code
 	if c == nil || c.Git == nil || c.Git.Secret == "" {
 		return nil
 	}
@@ -164,7 +167,7 @@ func refs(r api.Role) []api.SecretRef {
 
 // open1 opens one value. A key that went away, or does not open with this server's key, is final:
 // the task can't start until somebody mends it.
-func (p *part) open1(ctx context.Context, task *api.TrainingTask, ref api.SecretRef) (string, error) {
+func (p *part) open1(ctx context.Context, task *api.Workload, ref api.SecretRef) (string, error) {
 	project := task.Meta.Project
 	// At least as new as the task: what was set before it was submitted is there.
 	o, err := p.store.Get(ctx, api.Key{Kind: api.KindSecret, Project: project, Name: ref.Secret}, task.Meta.Revision)

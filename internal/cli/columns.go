@@ -56,11 +56,11 @@ var sheets = map[api.Kind][]field{
 		{col("REASON", "原因"), true, of(func(_ *session, t *api.TrainingTask) cell { return text(t.Status.Reason) })},
 	},
 	api.KindPlacement: {
-		nameField, {projectField.column, false, projectField.value},
+		{fixed("OF", "归属"), false, of(func(_ *session, p *api.Placement) cell { return text(p.OwnerName()) })}, {projectField.column, false, projectField.value},
 		{number("REPLICAS", "副本"), false, of(func(_ *session, p *api.Placement) cell { return text(strconv.Itoa(slots(p))) })},
 		{number("ATTEMPT", "尝试"), false, of(func(_ *session, p *api.Placement) cell { return text(strconv.Itoa(p.Spec.Attempt)) })},
 		{fixed("PLACED", "放置时间"), false, of(func(s *session, p *api.Placement) cell { return text(s.ago(p.Spec.PlacedAt)) })},
-		{fixed("TASK ID", "任务 ID"), true, of(func(_ *session, p *api.Placement) cell { return text(p.Spec.TaskID) })},
+		{fixed("NAME", "名称"), true, nameField.value},
 	},
 	api.KindZone: {
 		{fixed("ZONE", "可用区"), false, of(func(_ *session, z *api.Zone) cell { return text(bothNames(&z.Meta)) })},

@@ -166,7 +166,7 @@ func (s *session) standing(ctx context.Context, n *api.Node, device int) ([]stri
 		for _, r := range p.Spec.Roles {
 			for _, slot := range r.Slots {
 				if slot.Node == n.Spec.Number && (device < 0 || slot.Devices&(1<<device) != 0) {
-					out = append(out, p.Meta.Name+s.goesTo(p.Spec.Evict))
+					out = append(out, p.OwnerName()+s.goesTo(p.Spec.Evict))
 					return true
 				}
 			}

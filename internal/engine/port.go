@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -14,6 +15,21 @@ type Name string
 // NameOf makes the name: "task-…-worker-0-1".
 func NameOf(taskID, role string, index, attempt int) Name {
 	return Name(taskID + "-" + role + "-" + strconv.Itoa(index) + "-" + strconv.Itoa(attempt))
+}
+
+// Parse undoes NameOf; zeros where it is no name of this owner.
+func (n Name) Parse(taskID string) (role string, index, attempt int) {
+	parts := strings.Split(strings.TrimPrefix(string(n), taskID+"-"), "-")
+	last := len(parts) - 1
+	if last < 2 {
+		return "", 0, 0
+	}
+	index, err := strconv.Atoi(parts[last-1])
+	attempt, err2 := strconv.Atoi(parts[last])
+	if err != nil || err2 != nil {
+		return "", 0, 0
+	}
+	return strings.Join(parts[:last-1], "-"), index, attempt
 }
 
 // Replica is everything a launcher needs to run one replica. It is written to disk as JSON.

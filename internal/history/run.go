@@ -10,21 +10,22 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 )
 
-// RunOf is what a finished task teaches; ran is how long it ran in all its attempts.
-func RunOf(t *api.TrainingTask, nodes int, ran time.Duration) Run {
+// RunOf is what finished work teaches; ran is how long it ran in all its attempts.
+func RunOf(o api.Work, nodes int, ran time.Duration) Run {
+	t := o.Workload()
 	r := Run{
-		TaskID: t.Meta.ID, Owner: t.Meta.Owner, Name: t.Meta.Project + "/" + cmp.Or(t.Meta.DisplayName, t.Meta.Name), Framework: string(t.Spec.Framework),
-		Work: workOf(t), Nodes: nodes, Zones: t.Status.Zones, Ran: ran, Declared: t.Spec.ExpectedTime.Std(), Succeeded: t.Status.Phase == api.PhaseCompleted,
+		TaskID: t.Meta.ID, Owner: t.Meta.Owner, Name: t.Meta.Project + "/" + cmp.Or(t.Meta.DisplayName, t.Meta.Name), Framework: string(t.Program.Framework),
+		Work: workOf(&t), Nodes: nodes, Zones: t.Ran.Zones, Ran: ran, Declared: t.Wish.ExpectedTime.Std(), Succeeded: t.Phase == api.PhaseCompleted,
 	}
-	for _, role := range t.Spec.Roles {
+	for _, role := range t.Roles {
 		r.Devices += role.Placed() * role.Resources.Accelerators.Count
 	}
-	if r.Declared == 0 && t.Spec.Deadline != nil {
-		r.Declared = max(t.Spec.Deadline.Sub(t.Meta.CreatedAt), 0)
+	if r.Declared == 0 && t.Wish.Deadline != nil {
+		r.Declared = max(t.Wish.Deadline.Sub(t.Meta.CreatedAt), 0)
 	}
-	if s := t.Status; s.FinishedAt != nil {
+	if s := t.Ran; s.FinishedAt != nil {
 		r.Ended = *s.FinishedAt
-		if s.StartedAt != nil && s.Attempt == 1 {
+		if s.StartedAt != nil && t.Attempt == 1 {
 			r.Last = max(s.FinishedAt.Sub(*s.StartedAt), 0)
 		}
 	}
@@ -33,7 +34,7 @@ func RunOf(t *api.TrainingTask, nodes int, ran time.Duration) Run {
 
 // workOf names what is to be done: parameters, commands and what each replica gets, but not how many
 // replicas there are.
-func workOf(t *api.TrainingTask) string {
+func workOf(t *api.Workload) string {
 	type part struct {
 		Command, Args []string
 		Accelerators  api.Accelerators
@@ -41,8 +42,8 @@ func workOf(t *api.TrainingTask) string {
 	work := struct {
 		Parameters map[string]any
 		Roles      []part
-	}{Parameters: t.Spec.HyperParameters}
-	for _, r := range t.Spec.Roles {
+	}{Parameters: t.Program.Parameters}
+	for _, r := range t.Roles {
 		work.Roles = append(work.Roles, part{r.Command, r.Args, r.Resources.Accelerators})
 	}
 	raw, err := json.Marshal(work)

@@ -36,8 +36,8 @@ type Config struct {
 	Shared func() (ckpt.Store, error)
 	// Ready is closed when Store knows everything.
 	Ready <-chan struct{}
-	// Task finds a task that lives.
-	Task func(ctx context.Context, id string) (*api.TrainingTask, error)
+	// Work finds work that lives.
+	Work func(ctx context.Context, id string) (api.Work, error)
 	// Images are the bytes of images that the project with this uid has on a node; nil: nobody has any.
 	Images func(uid int) int64
 	// Server names this process, for several that share Blob; "": it is alone.
@@ -226,10 +226,12 @@ func (b *Book) projectOf(ctx context.Context, taskID string) string {
 	if name != "" {
 		return name
 	}
-	if t, err := b.cfg.Task(ctx, taskID); err == nil {
-		name = t.Meta.Project
-	} else if row, err := b.cfg.History.GetArchived(ctx, api.KindTrainingTask, "", taskID); err == nil && row.Object.GetMeta().ID == taskID {
-		name = row.Object.GetMeta().Project
+	if t, err := b.cfg.Work(ctx, taskID); err == nil {
+		name = t.GetMeta().Project
+	} else if kind, ok := api.KindOfID(taskID); ok {
+		if row, err := b.cfg.History.GetArchived(ctx, kind, "", taskID); err == nil && row.Object.GetMeta().ID == taskID {
+			name = row.Object.GetMeta().Project
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

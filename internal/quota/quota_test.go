@@ -62,7 +62,7 @@ func TestStoredBytes(t *testing.T) {
 	}
 	s := New(Config{
 		Store: truth, History: past, Blob: bytes, Shared: func() (ckpt.Store, error) { return shared, nil }, Ready: truth.Ready(), Log: slog.New(slog.DiscardHandler),
-		Task: func(ctx context.Context, id string) (*api.TrainingTask, error) {
+		Work: func(ctx context.Context, id string) (api.Work, error) {
 			o, err := truth.GetByID(ctx, api.KindTrainingTask, id, 0)
 			if err != nil {
 				return nil, err
@@ -157,7 +157,7 @@ func TestSeveralServers(t *testing.T) {
 	server := func(name string) *Book {
 		return New(Config{
 			Store: truth, Blob: kept, Shared: func() (ckpt.Store, error) { return nil, nil }, Ready: truth.Ready(), Log: slog.New(slog.DiscardHandler), Server: name,
-			Task: func(context.Context, string) (*api.TrainingTask, error) { return task, nil },
+			Work: func(context.Context, string) (api.Work, error) { return task, nil },
 		})
 	}
 	used := func(b *Book) api.Bytes { var u api.ProjectUsage; b.Used(lab, &u); return u.Outputs }

@@ -19,7 +19,14 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/tracker"
 	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/server/truth"
+	"github.com/fermi-cluster/fermi/internal/server/work"
 )
+
+// further are the kinds of work beside training tasks.
+var further []WorkRow
+
+// Register adds a kind of work, before a server is made.
+func Register(r WorkRow) { further = append(further, r) }
 
 // assemble builds the rooms, each on those below it, and gives their hooks and routes to the tables.
 func assemble(cfg Config) (*Server, error) {
@@ -49,8 +56,11 @@ func assemble(cfg Config) (*Server, error) {
 	})
 	previews := train.NewPreviews(finder, writer, gate, cfg.Live, cfg.IDs, cfg.Limits.Body)
 
-	err := table.Add(
-		train.TaskHooks(gate, previews, desk, &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored}),
+	left := &train.Leftovers{Logs: cfg.Logs, Blob: cfg.Blob, Saved: cfg.Checkpoints, Stored: cfg.Stored}
+	others := &work.Works{Rows: further, Gate: gate, Finder: finder, Left: left, Events: events, Live: cfg.Live, Clock: cfg.Clock}
+
+	err := table.Add(append(others.Hooks(),
+		train.TaskHooks(gate, previews, desk, left),
 		cluster.PlacementHooks(),
 		zones.Hooks(),
 		nodes.Hooks(),
@@ -59,7 +69,7 @@ func assemble(cfg Config) (*Server, error) {
 		tenant.NewUsers(known).Hooks(),
 		tenant.NewTokens(known, entrance, cfg.Clock, cfg.Random).Hooks(),
 		tenant.NewSecrets(known, cfg.Box).Hooks(),
-	)
+	)...)
 	if err == nil {
 		err = table.Complete()
 	}
@@ -84,7 +94,7 @@ func assemble(cfg Config) (*Server, error) {
 			routes = append(routes, plain.Routes(row, reg)...)
 		}
 		return slices.Concat(routes,
-			archives.Routes(reg),
+			archives.Routes(reg), others.Routes(reg, rules),
 			train.NewVerbs(desk, writer, events, cfg.Live).Routes(reg),
 			train.NewStates(desk, gate, cfg.Imports, streams, auditor, cfg.Limits).Routes(reg),
 			train.NewLogs(desk, cfg.Logs, tasks, cfg.Live, streams, auditor, cfg.Log, cfg.Limits.HandOver).Routes(reg),

@@ -10,7 +10,7 @@
 //
 // Rooms: the packages below are the rooms, each with its own state, and this one assembles them. From the lowest up: refuse
 // (the words of refusals), limit, truth (the store), access (who may do what), rest (one request and the document), door
-// (who comes in), stream, audit, objects (the plain verbs of all kinds), tracker, tenant, cluster, report, archive, train;
+// (who comes in), stream, audit, objects (the plain verbs of all kinds), tracker, tenant, cluster, report, archive, train, work;
 // console beside them. A room knows those below it and never the server.
 //
 // A new kind: a row in api.Kinds gives it routes, schemas and a place in the store; a row of hooks (objects.Hooks) in a file

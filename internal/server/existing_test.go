@@ -30,7 +30,7 @@ func environment(w *world, project, name, zone string, number uint32, devices in
 	must(w.t, api.Prepare(task, id.Default.Random))
 	task.Spec.Queue, task.Status.Phase = "default", api.PhaseRunning
 	w.put(task)
-	w.put(&api.Placement{Meta: api.Meta{Name: name, Project: project}, Spec: api.PlacementSpec{
+	w.put(&api.Placement{Meta: api.Meta{Name: task.Meta.ID, DisplayName: name, Project: project}, Spec: api.PlacementSpec{
 		TaskID: task.Meta.ID, Attempt: 1, Roles: []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: number, Devices: 1<<devices - 1}}}},
 	}})
 	return task

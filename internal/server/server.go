@@ -74,7 +74,7 @@ type Config struct {
 	Hosts []string
 	// Refuse is nil, or the fault Invalid of a task that could never start, judged by the state at
 	// minRevision at least; without it everything may wait. Quick, and safe for concurrent use.
-	Refuse func(ctx context.Context, task *api.TrainingTask, minRevision int64) error
+	Refuse func(ctx context.Context, work api.Work, minRevision int64) error
 	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
 	SoleOwner func() string
 	// Folders are those of the machines that an operator named.

@@ -38,9 +38,9 @@ func TestShares(t *testing.T) {
 
 // TestImpossibleIsRefused: at create, clone, dry run and preview, after a second look.
 func TestImpossibleIsRefused(t *testing.T) {
-	refuse := func(context.Context, *api.TrainingTask, int64) error { return nil }
+	refuse := func(context.Context, api.Work, int64) error { return nil }
 	w := newWorld(t, func(c *Config) {
-		c.Refuse = func(ctx context.Context, t *api.TrainingTask, minRevision int64) error {
+		c.Refuse = func(ctx context.Context, t api.Work, minRevision int64) error {
 			return refuse(ctx, t, minRevision)
 		}
 	})
@@ -48,8 +48,8 @@ func TestImpossibleIsRefused(t *testing.T) {
 	var seen []int64
 	no := fault.New(fault.Invalid, "NeverFits", fault.T("It could never start.", "永远无法启动。")).
 		WithFields(fault.Field{Path: "spec.roles[0].resources.accelerators.count", Message: fault.T("No node has 16.", "没有节点有 16 卡。")})
-	refuse = func(_ context.Context, t *api.TrainingTask, minRevision int64) error {
-		if t.Spec.Queue == "" {
+	refuse = func(_ context.Context, t api.Work, minRevision int64) error {
+		if t.Workload().Queue == "" {
 			return fault.New(fault.Internal, "NoQueue", fault.T("It is judged before its queue is known.", "队列未定即被判断。"))
 		}
 		seen = append(seen, minRevision)
@@ -68,7 +68,7 @@ func TestImpossibleIsRefused(t *testing.T) {
 	if len(seen) != 8 || seen[0] != 0 || seen[1] == 0 {
 		t.Errorf("looked at revisions %v; a no needs a second look at all that was written", seen)
 	}
-	refuse = func(_ context.Context, _ *api.TrainingTask, minRevision int64) error {
+	refuse = func(_ context.Context, _ api.Work, minRevision int64) error {
 		if minRevision == 0 {
 			return no
 		}

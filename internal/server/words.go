@@ -6,6 +6,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/tenant"
 	"github.com/fermi-cluster/fermi/internal/server/train"
 	"github.com/fermi-cluster/fermi/internal/server/truth"
+	"github.com/fermi-cluster/fermi/internal/server/work"
 )
 
 // What whoever assembles a server names of its rooms.
@@ -23,4 +24,5 @@ type (
 	FaultWish    = train.FaultWish
 	ProbeView    = train.ProbeView
 	CapacityView = cluster.CapacityView
+	WorkRow      = work.Row
 )

@@ -60,7 +60,7 @@ type fakeLive struct {
 	waits    []string // ids of tasks that wait
 }
 
-func (l *fakeLive) Why(_ context.Context, task *api.TrainingTask) (train.Explanation, error) {
+func (l *fakeLive) Why(_ context.Context, _ api.Work) (train.Explanation, error) {
 	return train.Explanation{Reason: "NoFit", Message: api.T("No node fits.", "没有合适的节点。"), Evidence: []api.Text{api.T("1 of 2 nodes", "2 个节点中的 1 个")}}, nil
 }
 
@@ -97,11 +97,11 @@ func (l *fakeLive) Outage(_ context.Context, zone string) (api.Outage, error) {
 	return api.Outage{Zone: zone, Move: 1, Items: []api.OutageTask{{Project: "lab", Name: "t", Replicas: 2, Lost: 1, To: map[string]int{"b": 2}}}}, nil
 }
 
-func (l *fakeLive) Preview(_ context.Context, task *api.TrainingTask) (api.Preview, error) {
-	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Spec.Roles[0].Replicas}}, nil
+func (l *fakeLive) Preview(_ context.Context, task api.Work) (api.Preview, error) {
+	return api.Preview{Fits: true, StartBasis: "now", Planned: &api.PlacementOption{Name: "planned", NodeCount: task.Workload().Roles[0].Replicas}}, nil
 }
 
-func (l *fakeLive) Move(_ context.Context, _ *api.TrainingTask, wish train.MoveWish) (api.Move, error) {
+func (l *fakeLive) Move(_ context.Context, _ api.Work, wish train.MoveWish) (api.Move, error) {
 	if wish.Zone == "full" {
 		return api.Move{}, fault.New(fault.Conflict, "DevicesBusy", fault.T("No room.", "没有空位。"))
 	}

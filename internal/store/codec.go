@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
@@ -18,18 +19,21 @@ const (
 	maxValue = 1 << 20
 )
 
-// plurals and kindsOf are the table of kinds, both ways.
-var plurals, kindsOf = func() (map[api.Kind]string, map[string]api.KindInfo) {
-	p, k := map[api.Kind]string{}, map[string]api.KindInfo{}
+// tables are the table of kinds, both ways; programs may add rows to it before a store is made.
+var tables = sync.OnceValue(func() (t struct {
+	plurals map[api.Kind]string
+	kinds   map[string]api.KindInfo
+}) {
+	t.plurals, t.kinds = map[api.Kind]string{}, map[string]api.KindInfo{}
 	for _, row := range api.Kinds {
-		p[row.Kind], k[row.Plural] = row.Plural, row
+		t.plurals[row.Kind], t.kinds[row.Plural] = row.Plural, row
 	}
-	return p, k
-}()
+	return t
+})
 
 // path is a key's name in etcd, without the prefix: <plural>/<project or _>/<name>.
 func path(key api.Key) (string, error) {
-	plural, ok := plurals[key.Kind]
+	plural, ok := tables().plurals[key.Kind]
 	if !ok {
 		return "", fmt.Errorf("unknown kind %q", key.Kind)
 	}
@@ -65,7 +69,7 @@ func segment(what, s string) error {
 func parsePath(p string) (key api.Key, info api.KindInfo, ok bool) {
 	plural, rest, ok1 := strings.Cut(p, "/")
 	project, name, ok2 := strings.Cut(rest, "/")
-	info, ok3 := kindsOf[plural]
+	info, ok3 := tables().kinds[plural]
 	if !ok1 || !ok2 || !ok3 || segment("project", project) != nil || segment("name", name) != nil {
 		return api.Key{}, api.KindInfo{}, false
 	}

@@ -56,7 +56,7 @@ func (s *Store) GetByID(ctx context.Context, kind api.Kind, id string, minRevisi
 
 // List is all objects of a kind and project ("": of all projects).
 func (s *Store) List(ctx context.Context, kind api.Kind, project string, minRevision int64) (Snapshot, error) {
-	if plurals[kind] == "" {
+	if tables().plurals[kind] == "" {
 		return Snapshot{}, unknownKind(kind)
 	}
 	cached, err := s.fresh(ctx, minRevision)
@@ -93,7 +93,7 @@ func (s *Store) getDirect(ctx context.Context, key api.Key) (api.Object, error) 
 }
 
 func (s *Store) listDirect(ctx context.Context, kind api.Kind, project string) (Snapshot, error) {
-	plural := plurals[kind]
+	plural := tables().plurals[kind]
 	if plural == "" {
 		return Snapshot{}, unknownKind(kind)
 	}

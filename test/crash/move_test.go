@@ -159,7 +159,7 @@ func unsettled(ctx context.Context, c *client.Client, j harness.Journal, task *a
 	if s.Phase != api.PhaseRunning || len(s.Zones) != 1 {
 		return fmt.Sprintf("it is %s in %v", s.Phase, s.Zones)
 	}
-	p, err := client.Get[*api.Placement](ctx, c, "default", "mover")
+	p, err := harness.PlaceOf(ctx, c, "mover")
 	if err != nil || p.Spec.Evict != nil || len(p.Spec.Roles) != 1 || len(p.Spec.Roles[0].Slots) != movers {
 		return fmt.Sprintf("its placement: %+v %v", p, err)
 	}

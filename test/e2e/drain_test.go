@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/client"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // TestDrain: what runs on a node, or on one of its devices, leaves with its grace, starts again
@@ -23,7 +23,7 @@ func TestDrain(t *testing.T) {
 	w.submit(wait("two", 2))
 	w.phase("two", api.PhaseRunning)
 	place := func(name string) (node string, slot api.Slot) {
-		p, err := client.Get[*api.Placement](t.Context(), w.api, "default", name)
+		p, err := harness.PlaceOf(t.Context(), w.api, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
-	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
+	"github.com/fermi-cluster/fermi/test/harness"
 )
 
 // launchers are the living launchers of a task, by replica.
@@ -77,7 +77,7 @@ func TestMove(t *testing.T) {
 	if len(moved.Status.Zones) != 1 || moved.Status.Zones[0] != "shanghai-1" || len(moved.Status.Restarts) != 0 {
 		t.Errorf("%+v", moved.Status)
 	}
-	p, err := client.Get[*api.Placement](t.Context(), w.api, "default", "mover")
+	p, err := harness.PlaceOf(t.Context(), w.api, "mover")
 	if err != nil || p.Spec.Evict != nil {
 		t.Errorf("%+v %v", p, err)
 	}
@@ -116,7 +116,7 @@ func TestMovesAdmit(t *testing.T) {
 	run("small", 1, 2) // fills a node with one of them
 	run("rest", 2, 8)
 	node := func(name string) uint32 {
-		p, err := client.Get[*api.Placement](t.Context(), w.api, "default", name)
+		p, err := harness.PlaceOf(t.Context(), w.api, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,3 +99,12 @@ func Processes(marks ...string) (pids []int) {
 	}
 	return pids
 }
+
+// PlaceOf is where a task of the default project stands.
+func PlaceOf(ctx context.Context, cl *client.Client, task string) (*api.Placement, error) {
+	t, err := client.Get[*api.TrainingTask](ctx, cl, api.DefaultProject, task)
+	if err != nil {
+		return nil, err
+	}
+	return client.Get[*api.Placement](ctx, cl, api.DefaultProject, t.Meta.ID)
+}

@@ -31,7 +31,8 @@ var (
 // table is the one of the style page, row by row. The first row that names a package counts.
 var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault"}},
-	{"1 vocabulary", vocabulary, foundation},
+	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
@@ -67,10 +68,10 @@ var table = []row{
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
 	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/gang"})},
 	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
-		"internal/reconcile", "internal/link", "internal/control/gang", "internal/control/save", "internal/control/train/...",
+		"internal/reconcile", "internal/link", "internal/control/gang", "internal/control/save", "internal/control/train/...", "internal/control/work",
 	})},
 	{"4 control, what training tasks are judged by", []string{"internal/control/train/..."}, join(below4, []string{"internal/link", "internal/control/gang"})},
-	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt"})},
+	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/work"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
 	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
@@ -100,19 +101,22 @@ var table = []row{
 		"internal/quota", "internal/server/stream", "internal/server/audit", "internal/server/objects", "internal/server/tracker", "internal/server/tenant", "internal/server/cluster",
 		"internal/server/report", "internal/server/archive",
 	})},
+	{"5 server, other kinds of work", []string{"internal/server/work"}, join(below4, serverKernel, []string{
+		"internal/server/objects", "internal/server/report", "internal/server/train",
+	})},
 	{"5 server", []string{"internal/server"}, join(below4, []string{
 		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway", "internal/quota",
 	})},
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},
 
-	{"6 assembly", []string{"internal/app", "internal/sim"}, []string{"..."}},
+	{"6 assembly", []string{"internal/app", "internal/app/kinds", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},
 	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
 }
 
 // top is what nobody below may import, whatever the row says.
-var top = []string{"cmd/...", "internal/app", "internal/sim", "test/...", "bench/..."}
+var top = []string{"cmd/...", "internal/app/...", "internal/sim", "test/...", "bench/..."}
 
 // technology names modules that only these packages may speak to.
 var technology = []struct {

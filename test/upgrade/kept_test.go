@@ -53,6 +53,17 @@ func (w *world) keep() kept {
 	return out
 }
 
+// places are the placements by their owners' ids: name and spec.
+func (w *world) places() map[string]map[string]any {
+	w.t.Helper()
+	out := map[string]map[string]any{}
+	for _, item := range items(w.raw("/placements", "limit=500")) {
+		spec := item["spec"].(map[string]any)
+		out[spec["taskId"].(string)] = map[string]any{"name": item["metadata"].(map[string]any)["name"], "spec": spec}
+	}
+	return out
+}
+
 // model is where a sample's weights are among its outputs.
 func (w *world) model(name string) string {
 	w.t.Helper()

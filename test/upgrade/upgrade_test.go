@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -104,7 +105,7 @@ func upgrade(t *testing.T, w *world, next, way string) {
 	for _, name := range []string{"train", "hold", "secret", "folder"} {
 		ids[name] = w.task(name).Meta.ID
 	}
-	before, uid := w.keep(), w.uid()
+	before, uid, places := w.keep(), w.uid(), w.places()
 	generation, processes, launchers := w.task("train").Status.Generation, map[string][]process{}, map[string][]record.Process{}
 	for _, name := range []string{"train", "secret", "folder"} {
 		processes[name], launchers[name] = w.processes(ids[name]), w.launchers(ids[name])
@@ -135,6 +136,21 @@ func upgrade(t *testing.T, w *world, next, way string) {
 	}
 	w.attached("train", "hold", "secret", "folder")
 	untouched()
+	var after map[string]map[string]any
+	harness.Eventually(t, "places bear their owners' ids", func() bool {
+		after = w.places()
+		for id, now := range after {
+			if now["name"] != id {
+				return false
+			}
+		}
+		return true
+	})
+	for name, id := range ids {
+		if was, now := places[id], after[id]; was == nil || !reflect.DeepEqual(was["spec"], now["spec"]) {
+			t.Errorf("the place of %s was %v and is %v", name, was, now)
+		}
+	}
 	for _, problem := range lost("", before, w.keep()) {
 		t.Error(problem)
 	}
@@ -177,6 +193,10 @@ func (w *world) people() {
 	w.must("", "project", "add-member", project, "ann")
 	w.bot = strings.TrimSpace(w.must("", "token", "create", "bot", "--user", "ann", "--scope", "tasks", "--only-project", project, "--expires", "24h"))
 	w.mustIn("", objects, "apply", "-f", "-")
+	if w.doors {
+		w.must("", "queue", "set", "extra", "--add-project", project)
+		w.must("", "project", "set", project, "--max-priority", "5000", "--folders", "code")
+	}
 	value := filepath.Join(w.t.TempDir(), "value")
 	if err := os.WriteFile(value, []byte(secret), 0o600); err != nil {
 		w.t.Fatal(err)
@@ -416,7 +436,14 @@ func (w *world) reruns(ids map[string]string) {
 	})
 	w.newer(again)
 	// Where folders need a name and a grant, what runs keeps its folder; the next run needs both.
-	if r := w.run(w.bot, "", "train", "clone", "folder", "--name", "folder-again"); r.code == 0 || !strings.Contains(r.err, w.code) || !strings.Contains(r.err, "spec.code.folder") {
+	if r := w.run(w.bot, "", "train", "clone", "folder", "--name", "folder-again"); w.doors {
+		if r.code != 0 {
+			w.t.Errorf("a folder that was granted: %+v", r)
+		}
+		w.phase("folder-again", api.PhaseRunning)
+		w.must(w.bot, "train", "stop", "folder-again")
+		w.phase("folder-again", api.PhaseStopped)
+	} else if r.code == 0 || !strings.Contains(r.err, w.code) || !strings.Contains(r.err, "spec.code.folder") {
 		w.t.Errorf("a folder that nobody granted: %+v", r)
 	}
 	for _, name := range []string{"secret", "folder", "again"} {

@@ -38,6 +38,7 @@ type world struct {
 	admin *client.Client
 	bot   string // the member's token
 	code  string // a folder of the machine that a task uses
+	doors bool   // its release asks who may use which queue, priority and folder
 }
 
 func newWorld(t *testing.T, bin string, real bool) *world {
@@ -52,6 +53,11 @@ func newWorld(t *testing.T, bin string, real bool) *world {
 		c.Args = append(c.Args, "--zones", zones)
 	}
 	w := &world{Cluster: c, t: t, real: real, code: filepath.Join(filepath.Dir(c.Dir), "code")}
+	if help, err := exec.CommandContext(t.Context(), bin, "up", "--help").Output(); err != nil {
+		t.Fatal(err)
+	} else if w.doors = bytes.Contains(help, []byte("--folder ")); w.doors {
+		c.Args = append(c.Args, "--folder", "code="+w.code)
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.LogTail())

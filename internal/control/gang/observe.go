@@ -67,11 +67,8 @@ func (o *Observer) Look(ctx context.Context, key api.Key) (Gang, error) {
 		return Gang{}, err
 	}
 	g := Gang{Terms: Terms{Task: object.(*api.TrainingTask)}}
-	pkey := api.Key{Kind: api.KindPlacement, Project: key.Project, Name: key.Name}
-	if po, err := o.store.Get(ctx, pkey, 0); err == nil {
-		if p := po.(*api.Placement); p.Spec.TaskID == g.Task.Meta.ID {
-			g.Placement = p
-		}
+	if po, err := o.store.Get(ctx, api.PlaceKey(key.Project, g.Task.Meta.ID), 0); err == nil {
+		g.Placement = po.(*api.Placement)
 	} else if !fault.Is(err, fault.NotFound) {
 		return Gang{}, err
 	}

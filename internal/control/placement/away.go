@@ -12,7 +12,7 @@ import (
 // task to go there, in one write.
 // Where there is none nothing changes: fault Conflict. Fault Unavailable when this server does not
 // lead. Safe for concurrent use.
-func (c *Controller) Away(ctx context.Context, t *api.TrainingTask, node, kind string) error {
+func (c *Controller) Away(ctx context.Context, t api.Work, node, kind string) error {
 	done, err := c.enter(ctx)
 	if err != nil {
 		return err
@@ -22,7 +22,7 @@ func (c *Controller) Away(ctx context.Context, t *api.TrainingTask, node, kind s
 	if err != nil {
 		return err
 	}
-	w := workload(p.task)
+	w := demand(p.task)
 	for _, at := range p.nodes {
 		if at.Meta.Name == node {
 			w.Avoid = append(w.Avoid, around(p.nodes, at, kind)...)

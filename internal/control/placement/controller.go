@@ -45,16 +45,19 @@ type Controller struct {
 	epoch store.Epoch
 	// previews bounds how many are worked on at once.
 	previews chan struct{}
+	// kinds is the order in which the model takes up what is there: nodes before placements before who owns them.
+	kinds []api.Kind
 }
 
 // New makes a controller; it starts nothing.
 func New(cfg Config) *Controller {
-	return &Controller{cfg: cfg, previews: make(chan struct{}, maxPreviews)}
+	kinds := append([]api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement}, api.WorkKinds()...)
+	return &Controller{cfg: cfg, previews: make(chan struct{}, maxPreviews), kinds: kinds}
 }
 
 // Run places until ctx, which ends with the leadership, ends.
 func (c *Controller) Run(ctx context.Context, epoch store.Epoch) error {
-	feed := c.cfg.Store.SubscribeBrief(kindsInOrder...)
+	feed := c.cfg.Store.SubscribeBrief(c.kinds...)
 	defer feed.Close()
 	if err := c.fill(ctx, epoch); err != nil {
 		return err
@@ -102,16 +105,12 @@ func (c *Controller) next(ctx context.Context, feed *store.Feed, retry bool, wak
 	return changes, err
 }
 
-// kindsInOrder is the order in which the model takes up what is there: nodes before placements
-// before tasks.
-var kindsInOrder = []api.Kind{api.KindZone, api.KindNode, api.KindQueue, api.KindPlacement, api.KindTrainingTask}
-
 // follow brings changes into the model: first what is there, in the order of kinds, then what is
 // gone, in the opposite one. A feed's own order is that of first changes: a place that changed and
 // then went with its task's end would be gone before the end is seen, and nothing learned from it.
 // The lock is held.
 func (c *Controller) follow(changes []store.Change) {
-	for _, kind := range kindsInOrder {
+	for _, kind := range c.kinds {
 		for _, ch := range changes {
 			if ch.Key.Kind != kind {
 				continue
@@ -124,7 +123,7 @@ func (c *Controller) follow(changes []store.Change) {
 			}
 		}
 	}
-	for _, kind := range slices.Backward(kindsInOrder) {
+	for _, kind := range slices.Backward(c.kinds) {
 		for _, ch := range changes {
 			if ch.Key.Kind == kind && ch.New == nil {
 				c.change(ch)
@@ -138,20 +137,13 @@ func (c *Controller) follow(changes []store.Change) {
 // another one has its name now; and the place of a gang that came and went unseen.
 func (c *Controller) replaced(ch store.Change) store.Change {
 	switch old := ch.Old.(type) {
-	case *api.TrainingTask:
-		if ch.New != nil && ch.New.GetMeta().ID != old.Meta.ID {
+	case api.Work:
+		if ch.New != nil && ch.New.GetMeta().ID != old.GetMeta().ID {
 			return store.Change{Key: ch.Key, Old: old, Revision: ch.Revision}
 		}
 	case *api.Placement:
-		switch now := ch.New.(type) {
-		case *api.Placement:
-			if now.Spec.TaskID != old.Spec.TaskID {
-				return store.Change{Key: ch.Key, Old: old, Revision: ch.Revision}
-			}
-		default:
-			if !c.m.knows(old) {
-				return store.Change{Key: ch.Key, New: old, Revision: ch.Revision}
-			}
+		if ch.New == nil && !c.m.knows(old) {
+			return store.Change{Key: ch.Key, New: old, Revision: ch.Revision}
 		}
 	}
 	return store.Change{}
@@ -162,7 +154,7 @@ func (c *Controller) fill(ctx context.Context, epoch store.Epoch) error {
 	m := newModel(c.cfg.Log, c.cfg.Host, c.cfg.Processes)
 	m.now = c.cfg.Clock.Now
 	lists := map[api.Kind]store.Snapshot{}
-	for _, k := range kindsInOrder {
+	for _, k := range c.kinds {
 		snap, err := c.cfg.Store.List(ctx, k, "", 0)
 		if err != nil {
 			return fmt.Errorf("list %s: %w", k, err)
@@ -172,7 +164,7 @@ func (c *Controller) fill(ctx context.Context, epoch store.Epoch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.m, c.epoch = m, epoch
-	for _, k := range kindsInOrder {
+	for _, k := range c.kinds {
 		lists[k].Ascend("", func(o api.Object) bool {
 			c.change(store.Change{Key: api.KeyOf(o), New: o})
 			return true
@@ -195,17 +187,17 @@ func (c *Controller) change(ch store.Change) {
 		m.setNode(o)
 	case *api.Queue:
 		m.setQueue(o)
-	case *api.TrainingTask:
-		m.setTask(o)
 	case *api.Placement:
 		if len(o.Spec.Inside) > 0 {
 			m.guests.stand(o)
 			return
 		}
-		m.guests.touch(under(o.Meta.Project, o.Meta.Name))
+		m.guests.touch(under(o.Meta.Project, o.OwnerName()))
 		if w, ok := c.workloadOf(o); ok {
 			m.setPlacement(o, w)
 		}
+	case api.Work:
+		m.setTask(o)
 	case nil:
 		switch ch.Key.Kind {
 		case api.KindZone:
@@ -214,31 +206,27 @@ func (c *Controller) change(ch store.Change) {
 			m.dropNode(ch.Key.Name)
 		case api.KindQueue:
 			m.dropQueue(ch.Key.Name)
-		case api.KindTrainingTask:
+		case api.KindPlacement:
+			m.dropPlacement(ch.Old.(*api.Placement))
+		default:
 			m.dropTask(ch.Old.GetMeta().ID)
 			m.guests.touch(under(ch.Key.Project, ch.Key.Name))
-		case api.KindPlacement:
-			m.dropPlacement(ch.Key)
 		}
 	}
 }
 
-// workloadOf finds what a placed gang takes: its task's needs; nil where it is held already. The task
+// workloadOf finds what a placed gang takes: its owner's needs; nil where it is held already. The owner
 // outlives its placement.
 func (c *Controller) workloadOf(p *api.Placement) (*sched.Workload, bool) {
 	if _, held := c.m.cluster.Held(p.Spec.TaskID); held {
 		return nil, true
 	}
-	o, err := c.cfg.Store.Get(context.Background(), api.Key{Kind: api.KindTrainingTask, Project: p.Meta.Project, Name: p.Meta.Name}, 0)
-	if err != nil {
-		c.cfg.Log.Warn("a placement without its task", "placement", p.Meta.Name, "error", err)
+	owner, err := store.WorkByID(context.Background(), c.cfg.Store, p.Spec.TaskID, 0)
+	if err != nil { // the sweep of orphans sees to it
+		c.cfg.Log.Warn("a placement without its owner", "placement", p.Meta.Name, "error", err)
 		return nil, false
 	}
-	t := o.(*api.TrainingTask)
-	if t.Meta.ID != p.Spec.TaskID {
-		return nil, false
-	}
-	return workload(t), true
+	return workload(owner), true
 }
 
 // turn plans and commits until nothing more can start. It says whether a write failed that should
@@ -252,7 +240,7 @@ func (c *Controller) turn(ctx context.Context, epoch store.Epoch) (retry bool, w
 	for ctx.Err() == nil {
 		c.mu.Lock()
 		res := sched.Plan(c.cfg.Clock.Now(), c.m.cluster, c.m.queues, sched.Policy{Quantum: c.cfg.Quantum})
-		bases := make([]*api.TrainingTask, len(res.Decisions))
+		bases := make([]*api.Workload, len(res.Decisions))
 		for i, d := range res.Decisions {
 			bases[i] = c.m.tasks[d.Workload.ID]
 		}
@@ -357,7 +345,7 @@ func (c *Controller) update(ctx context.Context, epoch store.Epoch, p *api.Place
 	return err
 }
 
-func (c *Controller) commitAll(ctx context.Context, epoch store.Epoch, ds []sched.Decision, bases []*api.TrainingTask) (retry bool) {
+func (c *Controller) commitAll(ctx context.Context, epoch store.Epoch, ds []sched.Decision, bases []*api.Workload) (retry bool) {
 	var wg sync.WaitGroup
 	var failed atomic.Bool
 	gate := make(chan struct{}, parallelCommits)
@@ -378,31 +366,31 @@ func (c *Controller) commitAll(ctx context.Context, epoch store.Epoch, ds []sche
 }
 
 // commit makes a decision true, if the task is still as it was when we decided.
-func (c *Controller) commit(ctx context.Context, epoch store.Epoch, d sched.Decision, t *api.TrainingTask) error {
+func (c *Controller) commit(ctx context.Context, epoch store.Epoch, d sched.Decision, t *api.Workload) error {
 	if t == nil {
 		return fault.New(fault.Conflict, "Stale", fault.T("The task went away.", "任务已不存在。"))
 	}
 	return c.write(ctx, epoch, t, c.placementOf(t, assigned(d.Workload.Roles, d.At)))
 }
 
-// placementOf is a new place of a task.
-func (c *Controller) placementOf(t *api.TrainingTask, roles []api.RoleAssignment) *api.Placement {
+// placementOf is a new place of work.
+func (c *Controller) placementOf(t *api.Workload, roles []api.RoleAssignment) *api.Placement {
 	now := c.cfg.Clock.Now().UTC()
 	return &api.Placement{
 		Meta: api.Meta{
-			ID: c.cfg.IDs.New("plc"), Name: t.Meta.Name, DisplayName: t.Meta.DisplayName, Project: t.Meta.Project,
+			ID: c.cfg.IDs.New("plc"), Name: t.Meta.ID, DisplayName: t.Meta.Name, Project: t.Meta.Project,
 			Owner: t.Meta.Owner, CreatedAt: now, UpdatedAt: now,
 		},
-		Spec: api.PlacementSpec{TaskID: t.Meta.ID, Attempt: t.Status.Attempt + 1, PlacedAt: now, Roles: roles},
+		Spec: api.PlacementSpec{TaskID: t.Meta.ID, Attempt: t.Attempt + 1, PlacedAt: now, Roles: roles},
 	}
 }
 
 // write makes a placement true, if the task is still as it was.
-func (c *Controller) write(ctx context.Context, epoch store.Epoch, t *api.TrainingTask, p *api.Placement) error {
+func (c *Controller) write(ctx context.Context, epoch store.Epoch, t *api.Workload, p *api.Placement) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	_, err := c.cfg.Store.Commit(ctx, store.Txn{
-		Ops:   []store.Op{store.Unchanged(api.KeyOf(t), t.Meta.Revision), store.Create(p)},
+		Ops:   []store.Op{store.Unchanged(t.Key(), t.Meta.Revision), store.Create(p)},
 		Fence: epoch,
 	})
 	return err
@@ -437,7 +425,7 @@ func (c *Controller) undo(d sched.Decision, err error) {
 	}
 	sched.Undo(c.m.cluster, c.m.queues, d)
 	if t, ok := c.m.tasks[d.Workload.ID]; ok && !fault.Is(err, fault.Conflict) {
-		c.m.queues.Add(workload(t))
+		c.m.queues.Add(demand(t))
 	} else {
 		c.m.queues.Remove(d.Workload.ID)
 	}

@@ -228,21 +228,22 @@ func sized(w *sched.Workload, at sched.Assignment) *sched.Workload {
 
 // Smaller explains why an elastic task that stands has fewer replicas than it may have; ok is false
 // where it has them all, or this server does not lead.
-func (c *Controller) Smaller(t *api.TrainingTask) (text fault.Text, ok bool) {
+func (c *Controller) Smaller(o api.Work) (text fault.Text, ok bool) {
+	t := o.Workload()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.m == nil || !t.Spec.Elastic() {
+	if c.m == nil || !t.Elastic() {
 		return text, false
 	}
 	m := c.m
 	at, held := m.cluster.Held(t.Meta.ID)
-	for i := range t.Spec.Roles {
-		r := &t.Spec.Roles[i]
+	for i := range t.Roles {
+		r := &t.Roles[i]
 		low, high := r.Range()
 		if !held || i >= len(at) || len(at[i]) >= high {
 			continue
 		}
-		w := workload(t)
+		w := demand(&t)
 		w.Allow = m.zonesOf(at)
 		for k := range w.Roles {
 			w.Roles[k].Replicas, w.Roles[k].Min, w.Roles[k].Max = 0, 0, 0

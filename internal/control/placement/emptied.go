@@ -57,7 +57,7 @@ func (c *Controller) Drained(place string) (api.Outage, error) {
 
 // leaver says what becomes of one that has to leave, and holds its next place so that nobody else is promised it.
 func (m *model) leaver(p *api.Placement, from uint32) api.OutageTask {
-	t := api.OutageTask{Project: p.Meta.Project, Name: p.Meta.Name}
+	t := api.OutageTask{Project: p.Meta.Project, Name: p.OwnerName()}
 	for _, r := range p.Spec.Roles {
 		t.Replicas += len(r.Slots)
 		for _, s := range r.Slots {

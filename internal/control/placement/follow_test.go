@@ -27,7 +27,7 @@ type slow struct {
 func (s *slow) Commit(ctx context.Context, txn store.Txn) (int64, error) {
 	rev, err := s.Store.Commit(ctx, txn)
 	for _, op := range txn.Ops {
-		if p, ok := op.Object.(*api.Placement); ok && err == nil && op.Verb == store.VerbCreate && p.Meta.Name == s.name {
+		if p, ok := op.Object.(*api.Placement); ok && err == nil && op.Verb == store.VerbCreate && p.OwnerName() == s.name {
 			s.once.Do(func() { s.meanwhile(p) })
 		}
 	}
@@ -44,7 +44,7 @@ func finish(t *testing.T, s *store.Store, name string, took time.Duration) {
 	}
 	rev, err := s.Commit(t.Context(), store.Txn{Ops: []store.Op{
 		store.Update(ended(store.Clone(o.(*api.TrainingTask)), took)),
-		store.Delete(api.Key{Kind: api.KindPlacement, Project: "p", Name: name}, 0),
+		store.Delete(api.PlaceKey("p", o.GetMeta().ID), 0),
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -19,13 +19,12 @@ type guests struct {
 	wanted  map[string]map[string]bool // environment → ids of those who wait
 	lent    map[string]tenancy         // environment → who has it
 	stands  map[string]*api.Placement  // by task id: as written
-	byKey   map[string]string          // placement key → task id
 	dirty   map[string]bool            // ids of those to look at
 }
 
 // guest is one that waits.
 type guest struct {
-	task *api.TrainingTask
+	task *api.Workload
 	why  sched.Explanation
 	away bool // an environment of it does not run: nobody waits behind it
 }
@@ -35,7 +34,7 @@ type tenancy struct{ id, name string }
 func newGuests() *guests {
 	return &guests{
 		waiting: map[string]*guest{}, wanted: map[string]map[string]bool{}, lent: map[string]tenancy{},
-		stands: map[string]*api.Placement{}, byKey: map[string]string{}, dirty: map[string]bool{},
+		stands: map[string]*api.Placement{}, dirty: map[string]bool{},
 	}
 }
 
@@ -48,16 +47,16 @@ func (g *guests) touch(environment string) {
 	}
 }
 
-func (g *guests) touchAll(t *api.TrainingTask) {
-	for _, name := range t.Spec.Inside {
+func (g *guests) touchAll(t *api.Workload) {
+	for _, name := range t.Wish.Inside {
 		g.touch(under(t.Meta.Project, name))
 	}
 }
 
 // set files a guest, or takes it out when it waits no more.
-func (g *guests) set(t *api.TrainingTask) {
+func (g *guests) set(t *api.Workload) {
 	id := t.Meta.ID
-	if t.Status.Phase != api.PhasePending && t.Status.Phase != "" || t.Spec.Stop || t.Meta.DeletedAt != nil || t.AwaitsCheckpoint() {
+	if !t.Waits() {
 		g.drop(id)
 		return
 	}
@@ -67,7 +66,7 @@ func (g *guests) set(t *api.TrainingTask) {
 		g.waiting[id] = w
 	}
 	w.task, g.dirty[id] = t, true
-	for _, name := range t.Spec.Inside {
+	for _, name := range t.Wish.Inside {
 		at := under(t.Meta.Project, name)
 		if g.wanted[at] == nil {
 			g.wanted[at] = map[string]bool{}
@@ -83,7 +82,7 @@ func (g *guests) drop(id string) {
 	}
 	delete(g.waiting, id)
 	delete(g.dirty, id)
-	for _, name := range w.task.Spec.Inside {
+	for _, name := range w.task.Wish.Inside {
 		at := under(w.task.Meta.Project, name)
 		if delete(g.wanted[at], id); len(g.wanted[at]) == 0 {
 			delete(g.wanted, at)
@@ -96,8 +95,8 @@ func (g *guests) drop(id string) {
 }
 
 // giveBack is for a guest that has no place after all.
-func (g *guests) giveBack(t *api.TrainingTask) {
-	for _, name := range t.Spec.Inside {
+func (g *guests) giveBack(t *api.Workload) {
+	for _, name := range t.Wish.Inside {
 		if at := under(t.Meta.Project, name); g.lent[at].id == t.Meta.ID {
 			delete(g.lent, at)
 			g.touch(at)
@@ -108,20 +107,19 @@ func (g *guests) giveBack(t *api.TrainingTask) {
 // stand notes a guest's place.
 func (g *guests) stand(p *api.Placement) {
 	id := p.Spec.TaskID
-	g.stands[id], g.byKey[under(p.Meta.Project, p.Meta.Name)] = p, id
+	g.stands[id] = p
 	for _, l := range p.Spec.Inside {
-		g.lent[under(p.Meta.Project, l.Task)] = tenancy{id, p.Meta.Name}
+		g.lent[under(p.Meta.Project, l.Task)] = tenancy{id, p.OwnerName()}
 	}
 }
 
 // leave notes that a placement is gone; false: it was no guest's.
-func (g *guests) leave(key api.Key) bool {
-	id, ok := g.byKey[under(key.Project, key.Name)]
-	if !ok {
+func (g *guests) leave(gone *api.Placement) bool {
+	id := gone.Spec.TaskID
+	p := g.stands[id]
+	if p == nil {
 		return false
 	}
-	p := g.stands[id]
-	delete(g.byKey, under(key.Project, key.Name))
 	delete(g.stands, id)
 	for _, l := range p.Spec.Inside {
 		at := under(p.Meta.Project, l.Task)
@@ -134,8 +132,8 @@ func (g *guests) leave(key api.Key) bool {
 }
 
 // next is the oldest guest to look at; nil: none.
-func (g *guests) next() *api.TrainingTask {
-	var first *api.TrainingTask
+func (g *guests) next() *api.Workload {
+	var first *api.Workload
 	for id := range g.dirty {
 		if w := g.waiting[id]; w == nil || g.stands[id] != nil {
 			delete(g.dirty, id)
@@ -149,7 +147,7 @@ func (g *guests) next() *api.TrainingTask {
 	return first
 }
 
-func older(a, b *api.TrainingTask) bool {
+func older(a, b *api.Workload) bool {
 	if !a.Meta.CreatedAt.Equal(b.Meta.CreatedAt) {
 		return a.Meta.CreatedAt.Before(b.Meta.CreatedAt)
 	}
@@ -157,7 +155,7 @@ func older(a, b *api.TrainingTask) bool {
 }
 
 // judge says why a guest waits, given why not all of its environments run; nil: all is its own now.
-func (g *guests) judge(t *api.TrainingTask, away *sched.Explanation) *sched.Explanation {
+func (g *guests) judge(t *api.Workload, away *sched.Explanation) *sched.Explanation {
 	w := g.waiting[t.Meta.ID]
 	if (away != nil) != w.away {
 		w.away = away != nil
@@ -171,15 +169,15 @@ func (g *guests) judge(t *api.TrainingTask, away *sched.Explanation) *sched.Expl
 		w.why = *why
 		return why
 	}
-	for _, name := range t.Spec.Inside {
+	for _, name := range t.Wish.Inside {
 		g.lent[under(t.Meta.Project, name)] = tenancy{t.Meta.ID, t.Meta.Name}
 	}
 	return nil
 }
 
 // behind says who has an environment, or was there first.
-func (g *guests) behind(t *api.TrainingTask) *sched.Explanation {
-	for _, name := range t.Spec.Inside {
+func (g *guests) behind(t *api.Workload) *sched.Explanation {
+	for _, name := range t.Wish.Inside {
 		at := under(t.Meta.Project, name)
 		if by, ok := g.lent[at]; ok && by.id != t.Meta.ID {
 			return &sched.Explanation{
@@ -223,7 +221,7 @@ func (c *Controller) lend(ctx context.Context, epoch store.Epoch) (retry bool) {
 		if waits {
 			continue
 		}
-		p := c.placementOf(t, []api.RoleAssignment{{Role: t.Spec.Roles[0].Name, Slots: slots}})
+		p := c.placementOf(t, []api.RoleAssignment{{Role: t.Roles[0].Name, Slots: slots}})
 		p.Spec.Inside = lenders
 		if c.settled(t, p, c.write(ctx, epoch, t, p)) {
 			return true
@@ -234,7 +232,7 @@ func (c *Controller) lend(ctx context.Context, epoch store.Epoch) (retry bool) {
 
 // settled takes down what became of a write. One that may have happened keeps what it took until it is
 // known: the same write is tried again, and refused if it did.
-func (c *Controller) settled(t *api.TrainingTask, p *api.Placement, err error) (retry bool) {
+func (c *Controller) settled(t *api.Workload, p *api.Placement, err error) (retry bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g := c.m.guests
@@ -253,8 +251,8 @@ func (c *Controller) settled(t *api.TrainingTask, p *api.Placement, err error) (
 }
 
 // lenders are a guest's environments as they stand; away says which one does not run.
-func (c *Controller) lenders(ctx context.Context, t *api.TrainingTask) (out []api.Lender, slots api.Slots, away *sched.Explanation, err error) {
-	for _, name := range t.Spec.Inside {
+func (c *Controller) lenders(ctx context.Context, t *api.Workload) (out []api.Lender, slots api.Slots, away *sched.Explanation, err error) {
+	for _, name := range t.Wish.Inside {
 		l, slot, ok, err := c.lender(ctx, t.Meta.Project, name)
 		if err != nil {
 			return nil, nil, nil, err
@@ -272,15 +270,20 @@ func (c *Controller) lenders(ctx context.Context, t *api.TrainingTask) (out []ap
 
 // lender is one environment; ok is false where it does not run.
 func (c *Controller) lender(ctx context.Context, project, name string) (l api.Lender, slot api.Slot, ok bool, err error) {
-	o, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindTrainingTask, Project: project, Name: name}, 0)
-	if err != nil {
-		return l, slot, false, unlessMissing(err)
+	var t *api.Workload
+	for _, kind := range api.WorkKinds() {
+		o, err := c.cfg.Store.Get(ctx, api.Key{Kind: kind, Project: project, Name: name}, 0)
+		if err := unlessMissing(err); err != nil {
+			return l, slot, false, err
+		}
+		if w, ok := api.WorkloadOf(o); ok && w.Lends {
+			t = &w
+		}
 	}
-	t := o.(*api.TrainingTask)
-	if !t.Lends() {
+	if t == nil {
 		return l, slot, false, nil
 	}
-	po, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindPlacement, Project: project, Name: name}, 0)
+	po, err := c.cfg.Store.Get(ctx, t.PlaceKey(), 0)
 	if err != nil {
 		return l, slot, false, unlessMissing(err)
 	}
@@ -289,7 +292,7 @@ func (c *Controller) lender(ctx context.Context, project, name string) (l api.Le
 		return l, slot, false, nil
 	}
 	role := p.Roles[0].Role
-	return api.Lender{Task: name, TaskID: t.Meta.ID, Role: role, Attempt: t.Status.AttemptOf(role)}, p.Roles[0].Slots[0], true, nil
+	return api.Lender{Task: name, TaskID: t.Meta.ID, Role: role, Attempt: t.AttemptOf(role)}, p.Roles[0].Slots[0], true, nil
 }
 
 func unlessMissing(err error) error {

@@ -17,7 +17,7 @@ import (
 func host(name string, node uint32) (*api.TrainingTask, *api.Placement) {
 	t := task(name, 1, 2)
 	t.Status = api.TrainingTaskStatus{Phase: api.PhaseRunning, Attempt: 3}
-	return t, &api.Placement{Meta: api.Meta{ID: id.Default.New("plc"), Name: name, Project: "p"}, Spec: api.PlacementSpec{
+	return t, &api.Placement{Meta: api.Meta{ID: id.Default.New("plc"), Name: t.Meta.ID, DisplayName: name, Project: "p"}, Spec: api.PlacementSpec{
 		TaskID: t.Meta.ID, Attempt: 3, Roles: []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: node, Devices: 3}}}},
 	}}
 }

@@ -78,7 +78,7 @@ func (c *Controller) startedBefore() (ids []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, t := range c.m.tasks {
-		if t.Status.Attempt > 0 && len(ids) < maxRemembered {
+		if t.Attempt > 0 && len(ids) < maxRemembered {
 			ids = append(ids, id)
 		}
 	}
@@ -128,8 +128,8 @@ func (m *model) learnRun(r *history.Run) {
 
 // showed takes up what a task that ends now shows; it still stands. How long it ran is learned with
 // its placement.
-func (m *model) showed(t *api.TrainingTask) {
-	p := m.stands[t.Meta.ID]
+func (m *model) showed(t api.Work) {
+	p := m.stands[t.GetMeta().ID]
 	if p == nil {
 		return
 	}
@@ -170,7 +170,7 @@ func (m *model) classOf(zones []string) string {
 }
 
 // samples are what runs of a task's recipe showed.
-func (c *Controller) samples(t *api.TrainingTask) []cost.Sample {
+func (c *Controller) samples(t api.Work) []cost.Sample {
 	run := history.RunOf(t, 0, 0)
 	c.mu.Lock()
 	defer c.mu.Unlock()

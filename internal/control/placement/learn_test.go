@@ -75,7 +75,7 @@ func TestANewLeaderLearns(t *testing.T) {
 	live.Meta.Name, live.Meta.DisplayName = "live", "训练 3"
 	commit(t, s, store.Create(live))
 	var placed *api.Placement
-	key := api.Key{Kind: api.KindPlacement, Project: "p", Name: "live"}
+	key := api.PlaceKey("p", live.Meta.ID)
 	eventually(t, "it is placed", func() bool {
 		o, err := s.Get(t.Context(), key, 0)
 		if err == nil {

@@ -19,15 +19,14 @@ import (
 type model struct {
 	cluster *sched.Cluster
 	queues  *sched.Queues
-	tasks   map[string]*api.TrainingTask // by id: Pending ones that may wait
-	placed  map[string]string            // placement key → task id
-	stands  map[string]*api.Placement    // by task id
-	on      map[uint32]map[string]bool   // node → ids of tasks that stand on it
-	doubts  map[string]*api.Placement    // by task id: as it was before a write that may have reserved a place
-	lost    map[string]bool              // ids of tasks that look for others in the stead of lost replicas
-	in      map[uint32]*api.Node         // node → where it is
-	drains  map[uint32]uint64            // nodes to be emptied → which devices, all ones for the node
-	nodes   map[string]uint32            // node name → number
+	tasks   map[string]*api.Workload   // by id: Pending ones that may wait
+	stands  map[string]*api.Placement  // by task id
+	on      map[uint32]map[string]bool // node → ids of tasks that stand on it
+	doubts  map[string]*api.Placement  // by task id: as it was before a write that may have reserved a place
+	lost    map[string]bool            // ids of tasks that look for others in the stead of lost replicas
+	in      map[uint32]*api.Node       // node → where it is
+	drains  map[uint32]uint64          // nodes to be emptied → which devices, all ones for the node
+	nodes   map[string]uint32          // node name → number
 	zones   map[string]*api.Zone
 	shares  map[string]*api.Queue
 	untold  bool                  // shares changed since the planner was told
@@ -44,9 +43,9 @@ type model struct {
 
 func newModel(log *slog.Logger, host string, processes int) *model {
 	m := &model{
-		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.TrainingTask{},
+		cluster: sched.NewCluster(), queues: sched.NewQueues(), tasks: map[string]*api.Workload{},
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
-		placed: map[string]string{}, nodes: map[string]uint32{}, log: log, host: host, trials: cost.NewTrials(),
+		nodes: map[string]uint32{}, log: log, host: host, trials: cost.NewTrials(),
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
 		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]*api.Node{}, guests: newGuests(),
 	}
@@ -207,22 +206,22 @@ func (m *model) dropNode(name string) {
 }
 
 // setTask files a task under invariant 1.
-func (m *model) setTask(t *api.TrainingTask) {
-	id := t.Meta.ID
+func (m *model) setTask(o api.Work) {
+	v := o.Workload()
+	t, id := &v, v.Meta.ID
 	m.guests.touch(under(t.Meta.Project, t.Meta.Name))
-	if len(t.Spec.Inside) > 0 {
+	if len(t.Wish.Inside) > 0 {
 		m.guests.set(t)
 		return
 	}
-	waits := (t.Status.Phase == api.PhasePending || t.Status.Phase == "") && !t.Spec.Stop && t.Meta.DeletedAt == nil && !t.AwaitsCheckpoint()
-	if !waits {
-		if t.Status.Phase.Finished() {
-			m.showed(t)
+	if !t.Waits() {
+		if t.Phase.Finished() {
+			m.showed(o)
 		}
 		m.dropTask(id)
 		return
 	}
-	w := workload(t)
+	w := demand(t)
 	if _, known := m.tasks[id]; !known {
 		m.cluster.Arrive(w)
 	}
@@ -245,7 +244,6 @@ func (m *model) dropTask(id string) {
 func (m *model) setPlacement(p *api.Placement, w *sched.Workload) {
 	id := p.Spec.TaskID
 	m.queues.Remove(id)
-	m.placed[p.Meta.Project+"/"+p.Meta.Name] = id
 	old := m.stands[id]
 	if old != nil {
 		m.stand(old, false)
@@ -292,24 +290,21 @@ func (m *model) leaves(p *api.Placement) error {
 	return m.cluster.Reserve(id, assignment(e.To))
 }
 
-func (m *model) dropPlacement(key api.Key) {
-	if m.guests.leave(key) {
+func (m *model) dropPlacement(gone *api.Placement) {
+	if m.guests.leave(gone) {
 		return
 	}
-	m.guests.touch(under(key.Project, key.Name))
-	at := key.Project + "/" + key.Name
-	id, ok := m.placed[at]
-	if !ok {
+	m.guests.touch(under(gone.Meta.Project, gone.OwnerName()))
+	id := gone.Spec.TaskID
+	p := m.stands[id]
+	if p == nil {
 		return
 	}
-	delete(m.placed, at)
-	if p := m.stands[id]; p != nil {
-		m.stand(p, false)
-	}
+	m.stand(p, false)
 	t, again := m.tasks[id]
 	m.stop(id, !again)
 	if again {
-		m.queues.Add(workload(t))
+		m.queues.Add(demand(t))
 	}
 }
 
@@ -323,16 +318,22 @@ func (m *model) stop(id string, over bool) {
 // restartCost is what a start costs beside the work since the last checkpoint.
 const restartCost = 2 * time.Minute
 
-func workload(t *api.TrainingTask) *sched.Workload {
+// workload is work as the planner knows it.
+func workload(o api.Work) *sched.Workload {
+	v := o.Workload()
+	return demand(&v)
+}
+
+func demand(t *api.Workload) *sched.Workload {
 	w := &sched.Workload{
-		ID: t.Meta.ID, Queue: t.Spec.Queue, Priority: priority(t), Roles: roles(t),
+		ID: t.Meta.ID, Queue: t.Queue, Priority: t.Priority, Roles: roles(t),
 		User: t.Meta.Owner, Name: t.Meta.Project + "/" + cmp.Or(t.Meta.DisplayName, t.Meta.Name), Submitted: t.Meta.CreatedAt,
-		Expected: t.Spec.ExpectedTime.Std(), Preemptible: t.Spec.Preemptible, RestartCost: restartCost,
+		Expected: t.Wish.ExpectedTime.Std(), Preemptible: t.Wish.Preemptible, RestartCost: restartCost,
 	}
-	if t.Spec.Deadline != nil {
-		w.Deadline = *t.Spec.Deadline
+	if t.Wish.Deadline != nil {
+		w.Deadline = *t.Wish.Deadline
 	}
-	if z := t.Spec.Zones; z != nil {
+	if z := t.Wish.Zones; z != nil {
 		w.Allow, w.Deny, w.Split, w.MaxLatency = z.Allow, z.Deny, z.Split, z.MaxLatency.Std()
 		w.OneRegion, w.Survive = z.SameRegion == api.RegionRequire, z.SurviveZoneLoss
 		for _, d := range z.Data {
@@ -340,29 +341,23 @@ func workload(t *api.TrainingTask) *sched.Workload {
 		}
 	}
 	// It lost its place to an operator, not to others: nobody of its priority goes before it.
-	w.Displaced = t.Status.Phase == api.PhasePending && t.Status.Reason == reasonDrained
-	if t.Status.Attempt == 0 { // what has run once is not held back again
-		w.Defer = t.Spec.Deferrable
+	w.Displaced = t.Phase == api.PhasePending && t.Ran.Reason == reasonDrained
+	if t.Attempt == 0 { // what has run once is not held back again
+		w.Defer = t.Wish.Deferrable
 	}
-	if limit := t.Spec.Timeouts; limit != nil && limit.Pending > 0 {
-		w.StartBy = t.Meta.CreatedAt.Add(limit.Pending.Std())
+	if t.Wish.MaxPending > 0 {
+		w.StartBy = t.Meta.CreatedAt.Add(t.Wish.MaxPending.Std())
 	}
-	if top := t.Spec.Topology; top != nil {
+	if top := t.Wish.Topology; top != nil {
 		w.Topology = sched.Topology{Spread: top.Mode == api.TopologySpread, MaxPerRack: top.MaxPerRack}
 	}
 	return w
 }
 
-func priority(t *api.TrainingTask) int {
-	if t.Spec.Priority != nil {
-		return *t.Spec.Priority
-	}
-	return api.PriorityClasses["training"]
-}
-
-func roles(t *api.TrainingTask) []sched.Role {
-	out := make([]sched.Role, 0, len(t.Spec.Roles))
-	for _, r := range t.Spec.Roles {
+func roles(t *api.Workload) []sched.Role {
+	out := make([]sched.Role, 0, len(t.Roles))
+	for i := range t.Roles {
+		r := &t.Roles[i]
 		need := sched.Need{
 			CPU: r.Resources.CPU, Memory: r.Resources.Memory, Disk: r.Resources.EphemeralDisk,
 			DeviceType: r.Resources.Accelerators.Type, Devices: r.Resources.Accelerators.Count,

@@ -26,7 +26,7 @@ type MoveWish struct {
 // Move reserves another place for a task that stands and asks it to go there, in one write; if there
 // is no such place nothing changes, and the fault Conflict says why. Fault Unavailable when this
 // server does not lead. Safe for concurrent use.
-func (c *Controller) Move(ctx context.Context, t *api.TrainingTask, wish MoveWish) (api.Move, error) {
+func (c *Controller) Move(ctx context.Context, t api.Work, wish MoveWish) (api.Move, error) {
 	done, err := c.enter(ctx)
 	if err != nil {
 		return api.Move{}, err
@@ -66,7 +66,7 @@ func movedText(zones []api.ZonePart) fault.Text {
 // wished is the task's workload with the rules of the wish. A zone that the task itself excludes
 // leaves none.
 func (p *preview) wished(wish MoveWish) (*sched.Workload, error) {
-	w := workload(p.task)
+	w := demand(p.task)
 	if wish.Zone != "" {
 		if len(w.Allow) > 0 && !slices.Contains(w.Allow, wish.Zone) {
 			w.Deny = append(slices.Clone(w.Deny), wish.Zone)
@@ -215,7 +215,7 @@ func (c *Controller) WouldAdmit(taskID string) []api.TaskMove {
 			return nil // placed a moment ago, and not seen yet
 		}
 		out = append(out, api.TaskMove{
-			Project: p.Meta.Project, Name: p.Meta.Name, From: c.m.namesOf(mv.From), To: c.m.namesOf(mv.To),
+			Project: p.Meta.Project, Name: p.OwnerName(), From: c.m.namesOf(mv.From), To: c.m.namesOf(mv.To),
 			DeviceSeconds: int64(mv.Lost / time.Second),
 		})
 	}

@@ -18,7 +18,7 @@ func (c *Controller) Outage(zone string) (api.Outage, error) {
 	for _, r := range list {
 		t := api.OutageTask{Replicas: r.Replicas, Lost: r.Lost, To: r.To, Reason: r.Why.Reason, Message: r.Why.Message, Action: r.Why.Action}
 		if p := c.m.stands[r.ID]; p != nil {
-			t.Project, t.Name = p.Meta.Project, p.Meta.Name
+			t.Project, t.Name = p.Meta.Project, p.OwnerName()
 		}
 		if len(r.To) > 0 {
 			out.Move++

@@ -60,11 +60,18 @@ func eventually(t testing.TB, what string, ok func() bool) {
 }
 
 func place(s *store.Store, name string) *api.Placement {
-	o, err := s.Get(context.Background(), api.Key{Kind: api.KindPlacement, Project: "p", Name: name}, 0)
+	all, err := s.List(context.Background(), api.KindPlacement, "p", 0)
 	if err != nil {
 		return nil
 	}
-	return o.(*api.Placement)
+	var found *api.Placement
+	all.Ascend("", func(o api.Object) bool {
+		if p := o.(*api.Placement); p.OwnerName() == name {
+			found = p
+		}
+		return found == nil
+	})
+	return found
 }
 
 func TestPlacesFollowsAndExplains(t *testing.T) {

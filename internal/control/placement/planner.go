@@ -35,18 +35,18 @@ func (p *Planner) Queue(q *api.Queue) {
 }
 
 // Submit lets a task wait.
-func (p *Planner) Submit(t *api.TrainingTask) { p.m.setTask(t) }
+func (p *Planner) Submit(t api.Work) { p.m.setTask(t) }
 
 // Stand says that a task has this placement since before the planner was made.
-func (p *Planner) Stand(t *api.TrainingTask, at *api.Placement) {
+func (p *Planner) Stand(t api.Work, at *api.Placement) {
 	p.m.setPlacement(at, workload(t))
 }
 
 // Learn says how long a task ran that has ended before the planner was made.
-func (p *Planner) Learn(t *api.TrainingTask, ran time.Duration) { p.m.queues.Learn(workload(t), ran) }
+func (p *Planner) Learn(t api.Work, ran time.Duration) { p.m.queues.Learn(workload(t), ran) }
 
 // Expect is how much longer a task runs, by what is known, having run for a while already.
-func (p *Planner) Expect(t *api.TrainingTask, already time.Duration) time.Duration {
+func (p *Planner) Expect(t api.Work, already time.Duration) time.Duration {
 	return p.m.queues.Expect(workload(t), already)
 }
 
@@ -59,18 +59,18 @@ func (p *Planner) Plan() sched.Result {
 }
 
 // Resized says that a gang stands on more or fewer replicas now.
-func (p *Planner) Resized(t *api.TrainingTask, at sched.Assignment) error {
-	return sched.Resized(p.now, p.m.cluster, p.m.queues, t.Meta.ID, at)
+func (p *Planner) Resized(t api.Work, at sched.Assignment) error {
+	return sched.Resized(p.now, p.m.cluster, p.m.queues, t.GetMeta().ID, at)
 }
 
 // End takes a task away for good.
-func (p *Planner) End(t *api.TrainingTask) {
-	p.m.stop(t.Meta.ID, true)
-	p.m.dropTask(t.Meta.ID)
+func (p *Planner) End(t api.Work) {
+	p.m.stop(t.GetMeta().ID, true)
+	p.m.dropTask(t.GetMeta().ID)
 }
 
 // Requeue takes a task off its nodes and lets it wait again.
-func (p *Planner) Requeue(t *api.TrainingTask) {
-	p.m.stop(t.Meta.ID, false)
+func (p *Planner) Requeue(t api.Work) {
+	p.m.stop(t.GetMeta().ID, false)
 	p.m.setTask(t)
 }

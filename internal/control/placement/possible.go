@@ -39,7 +39,7 @@ func NewPossible(s store.Reader, c clock.Clock, log *slog.Logger) *Possible {
 
 // Refuse is nil, or the fault Invalid of a task that can never start, judged by what the cache has
 // seen at minRevision at least. The task has its queue and its defaults.
-func (p *Possible) Refuse(ctx context.Context, t *api.TrainingTask, minRevision int64) error {
+func (p *Possible) Refuse(ctx context.Context, t api.Work, minRevision int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.catchUp(ctx, minRevision); err != nil {

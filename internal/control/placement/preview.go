@@ -32,7 +32,7 @@ var errNotLeading = fault.New(fault.Unavailable, "NotLeading", fault.T(
 // preview is one question and what was gathered for it.
 type preview struct {
 	c     *Controller
-	task  *api.TrainingTask
+	task  *api.Workload
 	now   time.Time
 	wish  cost.Wish
 	zones *cost.Zones
@@ -41,7 +41,7 @@ type preview struct {
 
 // Preview says what would become of a task, prepared as for a submit, if it were submitted now. It
 // changes nothing. Fault Unavailable when this server does not lead. Safe for concurrent use.
-func (c *Controller) Preview(ctx context.Context, t *api.TrainingTask) (api.Preview, error) {
+func (c *Controller) Preview(ctx context.Context, t api.Work) (api.Preview, error) {
 	done, err := c.enter(ctx)
 	if err != nil {
 		return api.Preview{}, err
@@ -92,11 +92,12 @@ func (c *Controller) enter(ctx context.Context) (done func(), err error) {
 }
 
 // gather reads zones and nodes from the cache; the planner is not asked for what the store knows.
-func (c *Controller) gather(ctx context.Context, t *api.TrainingTask) (*preview, error) {
+func (c *Controller) gather(ctx context.Context, o api.Work) (*preview, error) {
+	t := o.Workload()
 	now := c.cfg.Clock.Now().UTC()
 	p := &preview{
-		c: c, task: t, now: now, nodes: map[uint32]*api.Node{},
-		wish: cost.Wish{Spot: t.Spec.Preemptible, Expected: t.Spec.ExpectedTime.Std(), Samples: c.samples(t)},
+		c: c, task: &t, now: now, nodes: map[uint32]*api.Node{},
+		wish: cost.Wish{Spot: t.Wish.Preemptible, Expected: t.Wish.ExpectedTime.Std(), Samples: c.samples(o)},
 	}
 	list, err := c.cfg.Store.List(ctx, api.KindZone, "", 0)
 	if err != nil {
@@ -189,7 +190,7 @@ func (p *preview) windows(parts []cost.Part) []api.StartWindow {
 		return nil
 	}
 	latest := p.now.Add(24 * time.Hour)
-	if d := p.task.Spec.Deadline; d != nil {
+	if d := p.task.Wish.Deadline; d != nil {
 		latest = d.Add(-p.wish.Expected)
 	}
 	// One that begins now is no advice.
@@ -203,7 +204,7 @@ func (p *preview) parts(w *sched.Workload, at sched.Assignment) []cost.Part {
 	for i, slots := range at {
 		for _, s := range slots {
 			n := p.node(s.Node)
-			deviceType := p.task.Spec.Roles[i].Resources.Accelerators.Type
+			deviceType := p.task.Roles[i].Resources.Accelerators.Type
 			if first := bits.TrailingZeros64(s.Devices); first < len(n.Spec.Devices) {
 				deviceType = n.Spec.Devices[first].Type
 			}
@@ -220,7 +221,7 @@ type partKey struct {
 
 // add puts one more replica of a role on a node.
 func (p *preview) add(out []cost.Part, index map[partKey]int, role int, n *api.Node, deviceType string) []cost.Part {
-	need := p.task.Spec.Roles[role].Resources
+	need := p.task.Roles[role].Resources
 	if need.Accelerators.Count == 0 {
 		deviceType = ""
 	}
@@ -343,7 +344,7 @@ func rank(z *cost.Zone) int {
 // whole is the gang as one heap.
 func (p *preview) whole() cost.Part {
 	var out cost.Part
-	for _, r := range p.task.Spec.Roles {
+	for _, r := range p.task.Roles {
 		n := int64(r.Placed())
 		out.CPU += r.Resources.CPU * api.MilliCPU(n)
 		out.Memory += r.Resources.Memory * api.Bytes(n)

@@ -73,7 +73,7 @@ func (p *preview) fewer(w *sched.Workload) (*sched.Workload, api.Text, error) {
 		out.Roles[0].Replicas = n
 		return &out
 	}
-	spares := p.task.Spec.Spares()
+	spares := p.task.Spares()
 	low, high := spares, w.Roles[0].Replicas // low fits, high does not
 	for high-low > 1 {
 		middle := (low + high) / 2
@@ -99,7 +99,7 @@ func (p *preview) anyType(w *sched.Workload) (*sched.Workload, api.Text, error) 
 	out.Roles = slices.Clone(w.Roles)
 	named := ""
 	for i := range out.Roles {
-		if t := p.task.Spec.Roles[i].Resources.Accelerators.Type; t != "" {
+		if t := p.task.Roles[i].Resources.Accelerators.Type; t != "" {
 			named, out.Roles[i].Need.DeviceType, out.Roles[i].Need.DeviceTypes = t, "", nil
 		}
 	}
@@ -138,7 +138,7 @@ func (p *preview) layOut(nodes []*api.Node) []cost.Part {
 	var out []cost.Part
 	index := map[partKey]int{}
 	used := make([]api.Resources, len(nodes))
-	for i, r := range p.task.Spec.Roles {
+	for i, r := range p.task.Roles {
 		left := r.Replicas
 		for k, n := range nodes {
 			for left > 0 {

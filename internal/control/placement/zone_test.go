@@ -66,7 +66,7 @@ func TestZoneRules(t *testing.T) {
 	due.Meta.Revision, due.Spec.Deadline = o.GetMeta().Revision, &deadline
 	commit(t, s, store.Update(due))
 	eventually(t, "a deadline before the window lets it start", func() bool {
-		_, err := s.Get(t.Context(), api.Key{Kind: api.KindPlacement, Project: later.Meta.Project, Name: later.Meta.Name}, 0)
+		_, err := s.Get(t.Context(), api.PlaceKey(later.Meta.Project, later.Meta.ID), 0)
 		return err == nil
 	})
 }

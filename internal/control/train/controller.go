@@ -128,9 +128,6 @@ func (c *Controller) fill(ctx context.Context) error {
 			return true
 		})
 	}
-	for _, o := range c.cfg.Engine.Replicas("") {
-		c.Notify(o.TaskID, o.Name) // of tasks that are gone
-	}
 	return nil
 }
 
@@ -175,10 +172,12 @@ func (c *Controller) change(ch store.Change) {
 		}
 		c.loop.Add(ch.Key)
 	case api.KindPlacement:
-		for _, key := range c.kept.lend(ch) {
-			c.loop.Add(key)
+		if owner, ok := c.kept.keyOf(ch.Key.Name); ok { // else it is of another kind
+			for _, key := range c.kept.lend(ch, owner) {
+				c.loop.Add(key)
+			}
+			c.loop.Add(owner)
 		}
-		c.loop.Add(api.Key{Kind: api.KindTrainingTask, Project: ch.Key.Project, Name: ch.Key.Name})
 	}
 }
 
@@ -195,27 +194,23 @@ func idle(t *api.TrainingTask) bool {
 		(t.Spec.Timeouts == nil || t.Spec.Timeouts.Pending == 0)
 }
 
-// Notify says that something about a replica changed. It never blocks.
-func (c *Controller) Notify(taskID string, name engine.Name) {
+// Notify says that something about a replica changed; false: its owner is no task, or gone. It never blocks.
+func (c *Controller) Notify(taskID string, _ engine.Name) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.loop == nil {
-		return
+		return false
 	}
 	c.wakeGuest(taskID)
 	key, ok := c.kept.keyOf(taskID)
-	if !ok {
-		// The task is gone or unknown: a turn under its id cleans up.
-		key = api.Key{Kind: api.KindTrainingTask, Name: taskID}
+	if ok {
+		c.loop.AddAfter(key, c.kept.pause(key, c.cfg.Clock.Now()))
 	}
-	c.loop.AddAfter(key, c.kept.pause(key, c.cfg.Clock.Now()))
+	return ok
 }
 
 // Reconcile is one turn for one task.
 func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Result, error) {
-	if key.Project == "" {
-		return reconcile.Result{}, c.orphan(ctx, key.Name)
-	}
 	s, err := c.observe(ctx, key)
 	if fault.Is(err, fault.NotFound) {
 		return reconcile.Result{}, nil
@@ -238,31 +233,6 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 }
 
 const afterRemove = 20 * time.Millisecond
-
-// orphan ends and removes replicas whose task is no longer in the store.
-func (c *Controller) orphan(ctx context.Context, taskID string) error {
-	revision, err := store.StillLeading(ctx, c.cfg.Store, c.epoch)
-	if err != nil {
-		return err
-	}
-	if _, err := c.cfg.Store.GetByID(ctx, api.KindTrainingTask, taskID, revision); !fault.Is(err, fault.NotFound) {
-		return err // it came back into view: its own turns see to it
-	}
-	for _, o := range c.cfg.Engine.Replicas(taskID) {
-		var err error
-		switch o.State {
-		case engine.StateDone:
-			err = c.cfg.Engine.Remove(ctx, o.Name)
-		case engine.StateExited:
-		default:
-			err = c.cfg.Engine.Stop(ctx, o.Name, 5*time.Second)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // Probed is where a probe went and what came of it.
 type Probed struct {

@@ -146,12 +146,11 @@ func (m *memory) baseOf(t *api.TrainingTask) *figure.Base {
 }
 
 // lend files who is inside whom as a placement says, and gives the tasks that this is news for.
-func (m *memory) lend(ch store.Change) (news []api.Key) {
+func (m *memory) lend(ch store.Change, guest api.Key) (news []api.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was, _ := ch.Old.(*api.Placement)
 	is, _ := ch.New.(*api.Placement)
-	guest := api.Key{Kind: api.KindTrainingTask, Project: ch.Key.Project, Name: ch.Key.Name}
 	each := func(p *api.Placement, note func(id string)) {
 		if p == nil {
 			return

@@ -77,7 +77,7 @@ func runs(e engine.Engine, l api.Lender) bool {
 
 // leaves says that the environment was asked to leave its place, or has.
 func (c *Controller) leaves(ctx context.Context, project string, l api.Lender) (bool, error) {
-	o, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindPlacement, Project: project, Name: l.Task}, 0)
+	o, err := c.cfg.Store.Get(ctx, api.PlaceKey(project, l.TaskID), 0)
 	if fault.Is(err, fault.NotFound) {
 		return true, nil
 	}
@@ -85,7 +85,7 @@ func (c *Controller) leaves(ctx context.Context, project string, l api.Lender) (
 		return false, err
 	}
 	p := o.(*api.Placement)
-	return p.Spec.TaskID != l.TaskID || p.Spec.Evict != nil, nil
+	return p.Spec.Evict != nil, nil
 }
 
 // recipe is what the framework adds on this placement; nil for a plain command.

@@ -70,7 +70,7 @@ func (s *Queues) unused(ctx context.Context, o api.Object, rev int64) ([]store.O
 	if err := s.truth.NoneOf(ctx, api.KindProject, "", rev, func(x api.Object) bool { return x.(*api.Project).HomeQueue() == name }); err != nil {
 		return nil, err
 	}
-	return nil, s.truth.NoneOf(ctx, api.KindTrainingTask, "", rev, func(x api.Object) bool { return x.(*api.TrainingTask).Spec.Queue == name })
+	return nil, s.truth.NoWork(ctx, "", rev, func(w api.Workload) bool { return w.Queue == name })
 }
 
 // check refuses a queue that does not fit into the tree of the others. The queues above it must

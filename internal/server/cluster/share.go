@@ -11,6 +11,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // Routes say how queues stand.
@@ -87,7 +88,7 @@ func asWritten(share *api.QueueShare, q *api.Queue) {
 func (s *Queues) nameTasks(ctx context.Context, who *access.Caller, tasks []api.ShareTask) error {
 	for i := range tasks {
 		t := &tasks[i]
-		o, err := s.truth.GetByID(ctx, api.KindTrainingTask, t.ID, 0)
+		o, err := store.WorkByID(ctx, s.truth, t.ID, 0)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 	"github.com/fermi-cluster/fermi/internal/server/truth"
+	"github.com/fermi-cluster/fermi/internal/store"
 	money "github.com/fermi-cluster/fermi/sched/cost"
 )
 
@@ -217,11 +218,13 @@ func (s *Usage) booksOf(ctx context.Context, zone string, span history.UsageSpan
 
 // taskName is "" for a task that was deleted.
 func (s *Usage) taskName(ctx context.Context, id string) string {
-	if o, err := s.truth.GetByID(ctx, api.KindTrainingTask, id, 0); err == nil {
+	if o, err := store.WorkByID(ctx, s.truth, id, 0); err == nil {
 		return o.GetMeta().Name
 	}
-	if row, err := s.history.GetArchived(ctx, api.KindTrainingTask, "", id); err == nil {
-		return row.Object.GetMeta().Name
+	if kind, ok := api.KindOfID(id); ok {
+		if row, err := s.history.GetArchived(ctx, kind, "", id); err == nil {
+			return row.Object.GetMeta().Name
+		}
 	}
 	return ""
 }

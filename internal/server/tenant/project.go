@@ -83,7 +83,7 @@ func (s *Projects) unused(ctx context.Context, o api.Object, rev int64) ([]store
 	if err := s.truth.NoneOf(ctx, api.KindSecret, name, rev, func(api.Object) bool { return true }); err != nil {
 		return nil, err
 	}
-	return nil, s.truth.NoneOf(ctx, api.KindTrainingTask, name, rev, func(api.Object) bool { return true })
+	return nil, s.truth.NoWork(ctx, name, rev, func(api.Workload) bool { return true })
 }
 
 // withUsage is a project with what it keeps now, for who asks for this one.
@@ -94,12 +94,13 @@ func (s *Projects) withUsage(ctx context.Context, o api.Object) (api.Object, err
 	if s.stored != nil {
 		s.stored.Used(p, usage)
 	}
-	for kind, into := range map[api.Kind]*int{api.KindTrainingTask: &usage.Objects, api.KindSecret: &usage.Secrets} {
-		snap, err := s.truth.List(ctx, kind, p.Meta.Name, 0)
-		if err != nil {
-			return nil, err
-		}
-		*into = snap.Len()
+	secrets, err := s.truth.List(ctx, api.KindSecret, p.Meta.Name, 0)
+	if err == nil {
+		usage.Secrets = secrets.Len()
+		usage.Objects, err = s.truth.CountWork(ctx, p.Meta.Name)
+	}
+	if err != nil {
+		return nil, err
 	}
 	shown.Status.Usage = usage
 	return &shown, nil

@@ -56,7 +56,7 @@ func (s *Users) unused(ctx context.Context, o api.Object, rev int64) ([]store.Op
 	}); err != nil {
 		return nil, err
 	}
-	if err := s.truth.NoneOf(ctx, api.KindTrainingTask, "", rev, func(x api.Object) bool { return x.GetMeta().Owner == name }); err != nil {
+	if err := s.truth.NoWork(ctx, "", rev, func(w api.Workload) bool { return w.Meta.Owner == name }); err != nil {
 		return nil, err
 	}
 	return s.keepAdmin(ctx, o.(*api.User), nil)

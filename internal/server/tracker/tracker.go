@@ -12,8 +12,8 @@ import (
 	"github.com/fermi-cluster/fermi/internal/store"
 )
 
-// Tracker follows all tasks through one feed: how many wait and run in each queue, and who
-// wants to hear that a task moved. It costs a map entry for each unfinished task, and spares
+// Tracker follows all work through one feed: how many wait and run in each queue, and who
+// wants to hear that something moved. It costs a map entry for each unfinished task, and spares
 // every submit a count over all of them and every log follower a feed of its own.
 type Tracker struct {
 	mu       sync.Mutex
@@ -60,13 +60,17 @@ func (t *Tracker) Run(ctx context.Context, st truth.Store, log *slog.Logger, c c
 }
 
 func (t *Tracker) follow(ctx context.Context, st truth.Store) error {
-	feed := st.Subscribe(api.KindTrainingTask) // before the snapshot: nothing falls in between
+	kinds := api.WorkKinds()
+	feed := st.Subscribe(kinds...) // before the snapshots: nothing falls in between
 	defer feed.Close()
-	snap, err := st.List(ctx, api.KindTrainingTask, "", 0)
-	if err != nil {
-		return err
+	snaps := make([]store.Snapshot, len(kinds))
+	for i, kind := range kinds {
+		var err error
+		if snaps[i], err = st.List(ctx, kind, "", 0); err != nil {
+			return err
+		}
 	}
-	t.reset(snap)
+	t.reset(snaps)
 	for {
 		changes, err := feed.Next(ctx)
 		if err != nil {
@@ -76,15 +80,17 @@ func (t *Tracker) follow(ctx context.Context, st truth.Store) error {
 	}
 }
 
-func (t *Tracker) reset(snap store.Snapshot) {
+func (t *Tracker) reset(snaps []store.Snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.tasks)
 	clear(t.queues)
-	snap.Ascend("", func(o api.Object) bool {
-		t.put(o.(*api.TrainingTask))
-		return true
-	})
+	for _, snap := range snaps {
+		snap.Ascend("", func(o api.Object) bool {
+			t.put(o.(api.Work))
+			return true
+		})
+	}
 	t.counted = true
 	for _, all := range t.waiters {
 		for ch := range all {
@@ -98,15 +104,15 @@ func (t *Tracker) apply(changes []store.Change) {
 	defer t.mu.Unlock()
 	for _, ch := range changes {
 		var id string
-		if task, ok := ch.Old.(*api.TrainingTask); ok && task != nil {
-			id = task.Meta.ID
+		if was, ok := ch.Old.(api.Work); ok {
+			id = was.GetMeta().ID
 			t.drop(id)
 			t.wake(id)
 		}
-		if task, ok := ch.New.(*api.TrainingTask); ok && task != nil {
-			t.put(task)
-			if task.Meta.ID != id {
-				t.wake(task.Meta.ID)
+		if work, ok := ch.New.(api.Work); ok {
+			t.put(work)
+			if now := work.GetMeta().ID; now != id {
+				t.wake(now)
 			}
 		}
 	}
@@ -134,14 +140,15 @@ func (t *Tracker) queue(name string) *standings {
 	return q
 }
 
-func (t *Tracker) put(task *api.TrainingTask) {
-	id := task.Meta.ID
+func (t *Tracker) put(work api.Work) {
+	w := work.Workload()
+	id := w.Meta.ID
 	t.drop(id)
 	delete(t.reserved, id)
-	if task.Status.Phase.Finished() {
+	if w.Phase.Finished() {
 		return
 	}
-	now := standing{queue: task.Spec.Queue, pending: task.Status.Phase == api.PhasePending}
+	now := standing{queue: w.Queue, pending: w.Phase == api.PhasePending}
 	t.tasks[id] = now
 	if now.pending {
 		t.queue(now.queue).pending++

@@ -73,7 +73,7 @@ func (s *surroundings) environment(ctx context.Context, project, id string, numb
 	if len(task.Spec.Roles) != 1 || task.Spec.Roles[0].Replicas != 1 {
 		return no("%q has several replicas; an environment is one.", "%q 有多个副本，而环境只有一个。", shown)
 	}
-	po, err := s.truth.Find(ctx, api.Key{Kind: api.KindPlacement, Project: project, Name: task.Meta.Name}, 0)
+	po, err := s.truth.Find(ctx, api.PlaceKey(project, task.Meta.ID), 0)
 	if fault.Is(err, fault.NotFound) {
 		return no("%q has no place any more; choose a running environment.", "%q 已无放置，请选择运行中的环境。", shown)
 	}

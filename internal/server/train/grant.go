@@ -9,9 +9,9 @@ import (
 	"github.com/fermi-cluster/fermi/internal/quota"
 )
 
-// granted refuses a task whose project may not use its queue, or not at its priority. It judges the
+// granted refuses work whose project may not use its queue, or not at its priority. It judges the
 // wish of whoever asks, an admin's too: the rule is the project's, and who may change it says so there.
-func (s *Gate) granted(ctx context.Context, t *api.TrainingTask, p *api.Project, q *api.Queue) error {
+func (s *Gate) granted(ctx context.Context, w *api.Workload, p *api.Project, q *api.Queue) error {
 	var wrong *fault.Error
 	if !q.Admits(p) {
 		var err error
@@ -19,7 +19,7 @@ func (s *Gate) granted(ctx context.Context, t *api.TrainingTask, p *api.Project,
 			return err
 		}
 	}
-	if high := priorityNotAllowed(t, p); high != nil {
+	if high := priorityNotAllowed(w, p); high != nil {
 		if wrong == nil {
 			return high
 		}
@@ -53,20 +53,20 @@ func (s *Gate) queueNotAllowed(ctx context.Context, p *api.Project, q *api.Queue
 }
 
 // priorityNotAllowed is nil where the priority is no higher than the project's rule, or the kind's own.
-func priorityNotAllowed(t *api.TrainingTask, p *api.Project) *fault.Error {
-	top := p.TopPriority(t.Kind())
-	if t.Spec.Priority == nil || *t.Spec.Priority <= top {
+func priorityNotAllowed(w *api.Workload, p *api.Project) *fault.Error {
+	top := p.TopPriority(w.Kind)
+	if w.Priority <= top {
 		return nil
 	}
 	path := "spec.priority"
-	if t.Spec.PriorityClass != "" {
+	if w.Class != "" {
 		path = "spec.priorityClass"
 	}
 	text := fault.T("The priority %d is above %d, the highest that tasks of the project %q may have (its spec.maxPriority).",
-		"优先级 %d 高于项目 %[3]q 的任务允许的最高值 %[2]d（项目的 spec.maxPriority）。", *t.Spec.Priority, top, p.Meta.Name)
+		"优先级 %d 高于项目 %[3]q 的任务允许的最高值 %[2]d（项目的 spec.maxPriority）。", w.Priority, top, p.Meta.Name)
 	return fault.New(fault.Forbidden, "PriorityNotAllowed", text).WithFields(fault.Field{Path: path, Message: text}).WithHint(fault.T(
 		"Use %d or less, or ask an admin: fermi project set %s --max-priority %d.",
-		"请使用不高于 %d 的优先级，或请管理员执行：fermi project set %s --max-priority %d。", top, p.Meta.Name, *t.Spec.Priority))
+		"请使用不高于 %d 的优先级，或请管理员执行：fermi project set %s --max-priority %d。", top, p.Meta.Name, w.Priority))
 }
 
 // mayRaise refuses a change of a task's priority to more than its project may give. What it has stays
@@ -79,7 +79,8 @@ func (s *Gate) mayRaise(ctx context.Context, next, current *api.TrainingTask) er
 	if err != nil {
 		return err
 	}
-	if wrong := priorityNotAllowed(next, o.(*api.Project)); wrong != nil {
+	w := next.Workload()
+	if wrong := priorityNotAllowed(&w, o.(*api.Project)); wrong != nil {
 		return wrong
 	}
 	return nil
@@ -95,17 +96,18 @@ func (s *Gate) mayReturn(ctx context.Context, t *api.TrainingTask) error {
 	if err != nil {
 		return err
 	}
-	return s.granted(ctx, t, p.(*api.Project), q.(*api.Queue))
+	w := t.Workload()
+	return s.granted(ctx, &w, p.(*api.Project), q.(*api.Queue))
 }
 
-// roomForTask refuses a task of a project that has as many as it may.
-func (s *Gate) roomForTask(ctx context.Context, p *api.Project) error {
-	snap, err := s.truth.List(ctx, api.KindTrainingTask, p.Meta.Name, 0)
+// roomForWork refuses new work of a project that has as much as it may, of all kinds.
+func (s *Gate) roomForWork(ctx context.Context, p *api.Project) error {
+	n, err := s.truth.CountWork(ctx, p.Meta.Name)
 	if err != nil {
 		return err
 	}
-	if most := p.StorageLimits().Objects; snap.Len() >= most {
-		return quota.OverLimit(p.Meta.Name, "objects", snap.Len(), 1, most)
+	if most := p.StorageLimits().Objects; n >= most {
+		return quota.OverLimit(p.Meta.Name, "objects", n, 1, most)
 	}
 	return nil
 }

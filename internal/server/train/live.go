@@ -21,15 +21,15 @@ type LogReader interface {
 // Live is what the leader's memory knows of tasks. Nil where this process has no such knowledge.
 // All calls are quick and safe for concurrent use; Unavailable means: ask another replica.
 type Live interface {
-	// Why explains why a task is where it is.
-	Why(ctx context.Context, task *api.TrainingTask) (Explanation, error)
+	// Why explains why work is where it is.
+	Why(ctx context.Context, work api.Work) (Explanation, error)
 	// Replicas lists the replicas of a task's attempts that are known now; none is fine.
 	Replicas(ctx context.Context, taskID string) ([]ReplicaView, error)
-	// Preview says what would become of a prepared task if it were submitted now.
-	Preview(ctx context.Context, task *api.TrainingTask) (api.Preview, error)
+	// Preview says what would become of prepared work if it were submitted now.
+	Preview(ctx context.Context, work api.Work) (api.Preview, error)
 	// Move reserves another place for a running task and asks it to go there, or only says what that
 	// would mean. Fault Conflict says why there is no such place.
-	Move(ctx context.Context, task *api.TrainingTask, wish MoveWish) (api.Move, error)
+	Move(ctx context.Context, work api.Work, wish MoveWish) (api.Move, error)
 	// Probe has something done to a rank, or has it looked at. Fault NotFound: there is no such rank;
 	// Conflict: it can't be done there.
 	Probe(ctx context.Context, task *api.TrainingTask, wish FaultWish) (ProbeView, error)

@@ -22,6 +22,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/rest"
 	"github.com/fermi-cluster/fermi/internal/server/stream"
 	"github.com/fermi-cluster/fermi/internal/server/tracker"
+	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 var logParams = []rest.Param{
@@ -305,14 +306,14 @@ func (s *Logs) untilDone(ctx context.Context, task *api.TrainingTask, done chan<
 }
 
 func (s *Logs) finished(ctx context.Context, id string) bool {
-	o, err := s.truth.GetByID(ctx, api.KindTrainingTask, id, 0)
+	o, err := store.WorkByID(ctx, s.truth, id, 0)
 	if fault.Is(err, fault.NotFound) && s.truth.Newest() > 0 {
-		o, err = s.truth.GetByID(ctx, api.KindTrainingTask, id, s.truth.Newest())
+		o, err = store.WorkByID(ctx, s.truth, id, s.truth.Newest())
 	}
 	if err != nil {
 		return fault.Is(err, fault.NotFound)
 	}
-	return o.(*api.TrainingTask).Status.Phase.Finished()
+	return o.Workload().Phase.Finished()
 }
 
 func (s *Logs) handingOver(ctx context.Context, id string) bool {

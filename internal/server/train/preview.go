@@ -125,7 +125,7 @@ func (s *Previews) wish(ctx context.Context, c *rest.Call, id string) (*api.Trai
 	if err := api.Prepare(task, s.ids.Random); err != nil {
 		return nil, err
 	}
-	if err := s.gate.admit(ctx, c, &objects.Birth{Object: task}, task, true); err != nil {
+	if err := s.gate.admitTask(ctx, c, &objects.Birth{Object: task}, task, true); err != nil {
 		return nil, err
 	}
 	return task, nil

@@ -14,17 +14,17 @@ import (
 	"github.com/fermi-cluster/fermi/internal/server/truth"
 )
 
-// checkSecrets makes sure that everything a task names is there; all that is not is said at once.
-func (s *Gate) checkSecrets(ctx context.Context, t *api.TrainingTask) error {
+// checkSecrets makes sure that every secret that work names is there; all that is not is said at once.
+func (s *Gate) checkSecrets(ctx context.Context, t *api.Workload) error {
 	var all refuse.Gathered
-	if c := t.Spec.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
+	if c := t.Program.Code; c != nil && c.Git != nil && c.Git.Secret != "" {
 		all.Take(s.checkSecretType(ctx, t.Meta.Project, c.Git.Secret, "spec.code.git.secret", api.SecretGit, api.SecretOpaque))
 	}
-	for i, ref := range t.Spec.Credentials {
+	for i, ref := range t.Program.Credentials {
 		at := fmt.Sprintf("spec.credentials[%d].secret", i)
 		all.Take(s.checkSecretType(ctx, t.Meta.Project, ref.Secret, at, api.SecretRegistry, api.SecretS3))
 	}
-	for i, role := range t.Spec.Roles {
+	for i, role := range t.Roles {
 		at := fmt.Sprintf("spec.roles[%d]", i)
 		for j, v := range role.Env {
 			if v.ValueFrom != nil {
@@ -62,8 +62,8 @@ func (s *Gate) checkSecret(ctx context.Context, project string, ref api.SecretRe
 }
 
 // checkInside refuses environments that are none.
-func (s *Gate) checkInside(ctx context.Context, t *api.TrainingTask) error {
-	for i, name := range t.Spec.Inside {
+func (s *Gate) checkInside(ctx context.Context, t *api.Workload) error {
+	for i, name := range t.Wish.Inside {
 		o, err := s.truth.Refer(ctx, api.Key{Kind: api.KindTrainingTask, Project: t.Meta.Project, Name: name}, refuse.Indexed("spec.inside", i))
 		if err != nil {
 			return err

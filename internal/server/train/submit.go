@@ -61,7 +61,7 @@ var submittedMessage = fault.T("Waiting for a place.", "等待调度。")
 type GateConfig struct {
 	// Refuse is nil, or the fault Invalid of a task that could never start, judged by the state at
 	// minRevision at least; without it everything may wait. Quick, and safe for concurrent use.
-	Refuse func(ctx context.Context, task *api.TrainingTask, minRevision int64) error
+	Refuse func(ctx context.Context, work api.Work, minRevision int64) error
 	// SoleOwner is who alone may start processes, where projects can't be kept apart; nil or "": all.
 	SoleOwner func() string
 	// Folders are those of the machines that an operator named.
@@ -78,7 +78,7 @@ type Gate struct {
 	origins    *Origins
 	tasks      *tracker.Tracker
 	clock      clock.Clock
-	impossible func(ctx context.Context, task *api.TrainingTask, minRevision int64) error
+	impossible func(ctx context.Context, work api.Work, minRevision int64) error
 	soleOwner  func() string
 	folders    []api.NamedFolder
 	stored     tenant.Stored
@@ -91,80 +91,111 @@ func NewGate(t *truth.Truth, a *archive.Archives, o *Origins, tasks *tracker.Tra
 	}
 }
 
-// admit settles queue and phase, and refuses what could never start or does not fit the
+// NewWork is work on its way through the gate, and what its kind does about it. Own and Saves may be nil.
+type NewWork struct {
+	Work  api.Work
+	Queue func(name string)                   // takes the queue that was settled
+	Own   func(ctx context.Context) error     // further checks of the kind
+	Begin func(reason string, why fault.Text) // puts its first status
+	Saves func() (path string)                // the folder that it saves into within its code; "": none
+}
+
+// admitTask admits a training task.
+func (s *Gate) admitTask(ctx context.Context, c *rest.Call, b *objects.Birth, t *api.TrainingTask, dry bool) error {
+	var from *api.CheckpointOrigin
+	return s.Admit(ctx, c, b, NewWork{
+		Work:  t,
+		Queue: func(name string) { t.Spec.Queue = name },
+		Saves: t.Spec.CheckpointFolder,
+		Own: func(ctx context.Context) (err error) {
+			from, err = s.origins.beginsFrom(ctx, c, t)
+			return err
+		},
+		Begin: func(reason string, why fault.Text) {
+			t.Status = api.TrainingTaskStatus{From: from, Phase: api.PhasePending, Reason: reason, Message: why}
+			if t.AwaitsCheckpoint() {
+				t.Status.Reason, t.Status.Message = "AwaitsCheckpoint", fault.T("Waiting for the checkpoint that it begins from to be uploaded.", "等待上传起始检查点。")
+			}
+		},
+	}, dry)
+}
+
+// Admit settles queue and phase of new work of any kind, and refuses what could never start or does not fit the
 // queue. Project and queue must hold still until the commit.
-func (s *Gate) admit(ctx context.Context, c *rest.Call, b *objects.Birth, t *api.TrainingTask, dry bool) error {
-	project, err := s.truth.Refer(ctx, api.Key{Kind: api.KindProject, Name: t.Meta.Project}, "metadata.project")
+func (s *Gate) Admit(ctx context.Context, c *rest.Call, b *objects.Birth, e NewWork, dry bool) error {
+	meta := e.Work.GetMeta()
+	o, err := s.truth.Refer(ctx, api.Key{Kind: api.KindProject, Name: meta.Project}, "metadata.project")
 	if err != nil {
 		return err
 	}
+	project := o.(*api.Project)
 	if s.soleOwner != nil {
-		if sole := s.soleOwner(); sole != "" && sole != t.Meta.Owner {
+		if sole := s.soleOwner(); sole != "" && sole != meta.Owner {
 			return fault.New(fault.Forbidden, "SingleTenant", fault.T(
 				"This machine can't keep projects apart, so only user %q may start processes on it.", "本机无法隔离项目，只有用户 %q 可以在其上启动进程。", sole)).
 				WithHint(fault.T("Ask for Fermi to be run as root, or use a zone with containers.", "请让管理员以 root 运行 Fermi，或使用容器可用区。"))
 		}
 	}
-	if t.Spec.Queue == "" {
-		t.Spec.Queue = project.(*api.Project).HomeQueue()
+	if e.Work.Workload().Queue == "" {
+		e.Queue(project.HomeQueue())
 	}
-	if err := s.references(ctx, c, t); err != nil {
+	if err := s.References(ctx, c, e.Work); err != nil {
 		return err
 	}
-	queue, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+	w := e.Work.Workload()
+	queue, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: w.Queue}, "spec.queue")
 	if err != nil {
 		return err
 	}
-	if err := s.checkFolder(t, project.(*api.Project)); err != nil {
+	if err := s.checkFolder(w.Program.Code, e.Saves, project); err != nil {
 		return err
 	}
-	if err := s.granted(ctx, t, project.(*api.Project), queue.(*api.Queue)); err != nil {
+	if err := s.granted(ctx, &w, project, queue.(*api.Queue)); err != nil {
 		return err
 	}
-	if err := s.roomForTask(ctx, project.(*api.Project)); err != nil {
+	if err := s.roomForWork(ctx, project); err != nil {
 		return err
 	}
-	from, err := s.origins.beginsFrom(ctx, c, t)
-	if err != nil {
-		return err
+	if e.Own != nil {
+		if err := e.Own(ctx); err != nil {
+			return err
+		}
 	}
-	if t.Spec.Code != nil && t.Spec.Code.Archive != "" && !dry { // who runs it again need not have sent it
-		info, err := s.archives.UsableBy(ctx, c.Who, nil, t.Spec.Code.Archive)
+	if code := w.Program.Code; code != nil && code.Archive != "" && !dry { // who runs it again need not have sent it
+		info, err := s.archives.UsableBy(ctx, c.Who, nil, code.Archive)
 		if err == nil {
-			err = s.archives.Give(ctx, project.(*api.Project), t.Spec.Code.Archive, info.Size)
+			err = s.archives.Give(ctx, project, code.Archive, info.Size)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := s.refuse(ctx, t); err != nil {
+	if err := s.refuse(ctx, e.Work); err != nil {
 		return err
 	}
-	t.Status = api.TrainingTaskStatus{From: from, Phase: api.PhasePending, Reason: SubmittedReason, Message: submittedMessage}
-	if t.AwaitsCheckpoint() {
-		t.Status.Reason, t.Status.Message = "AwaitsCheckpoint", fault.T("Waiting for the checkpoint that it begins from to be uploaded.", "等待上传起始检查点。")
-	}
+	e.Begin(SubmittedReason, submittedMessage)
 	b.Ops = []store.Op{
-		store.Unchanged(api.KeyOf(project), project.GetMeta().Revision),
+		store.Unchanged(api.KeyOf(project), project.Meta.Revision),
 		store.Unchanged(api.KeyOf(queue), queue.GetMeta().Revision),
 	}
 	if dry {
 		return nil
 	}
-	return s.reserve(ctx, b, t, queue.(*api.Queue))
+	return s.reserve(ctx, b, meta.ID, queue.(*api.Queue))
 }
 
-// references makes sure that what a task names is there; all that is not is said at once.
-func (s *Gate) references(ctx context.Context, c *rest.Call, t *api.TrainingTask) error {
+// References makes sure that what work names is there; all that is not is said at once.
+func (s *Gate) References(ctx context.Context, c *rest.Call, o api.Work) error {
 	var all refuse.Gathered
-	if t.Spec.Queue != "" {
-		_, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: t.Spec.Queue}, "spec.queue")
+	w := o.Workload()
+	if w.Queue != "" {
+		_, err := s.truth.Refer(ctx, api.Key{Kind: api.KindQueue, Name: w.Queue}, "spec.queue")
 		all.Take(err)
 	}
-	all.Take(s.checkSecrets(ctx, t))
-	all.Take(s.checkInside(ctx, t))
-	if t.Spec.Code != nil && t.Spec.Code.Archive != "" {
-		_, err := s.archives.UsableBy(ctx, c.Who, nil, t.Spec.Code.Archive)
+	all.Take(s.checkSecrets(ctx, &w))
+	all.Take(s.checkInside(ctx, &w))
+	if code := w.Program.Code; code != nil && code.Archive != "" {
+		_, err := s.archives.UsableBy(ctx, c.Who, nil, code.Archive)
 		if fault.Is(err, fault.NotFound) {
 			err = refuse.Invalid("spec.code.archive", fault.T("This archive was not uploaded; send it to /api/v1/archives first.", "该代码包尚未上传，请先上传到 /api/v1/archives。"))
 		}
@@ -173,10 +204,10 @@ func (s *Gate) references(ctx context.Context, c *rest.Call, t *api.TrainingTask
 	return all.Err()
 }
 
-// checkFolder settles which folder of the machines a task means, and refuses one that its project was not granted. The owner of a machine that
+// checkFolder settles which folder of the machines new work means, and refuses one that its project was not granted. The owner of a machine that
 // keeps nobody apart may use any.
-func (s *Gate) checkFolder(t *api.TrainingTask, p *api.Project) error {
-	if t.Spec.Code == nil || t.Spec.Code.Folder == "" {
+func (s *Gate) checkFolder(code *api.Code, saves func() string, p *api.Project) error {
+	if code == nil || code.Folder == "" {
 		return nil
 	}
 	granted := api.Granted(s.folders, p.Spec.Folders)
@@ -184,16 +215,16 @@ func (s *Gate) checkFolder(t *api.TrainingTask, p *api.Project) error {
 	if sole {
 		granted = s.folders
 	}
-	in, rest := api.ResolveFolder(t.Spec.Code.Folder, granted)
+	in, rest := api.ResolveFolder(code.Folder, granted)
 	switch {
-	case in == nil && sole && path.IsAbs(t.Spec.Code.Folder):
+	case in == nil && sole && path.IsAbs(code.Folder):
 		return nil
 	case in == nil:
-		return api.FolderNotAllowed("spec.code.folder", t.Spec.Code.Folder, p.Meta.Name, granted)
-	case in.ReadOnly && t.Spec.CheckpointFolder() != "" && !sole:
+		return api.FolderNotAllowed("spec.code.folder", code.Folder, p.Meta.Name, granted)
+	case in.ReadOnly && saves != nil && saves() != "" && !sole:
 		return refuse.Invalid("spec.checkpoint.folder", fault.T("The code lies in folder %s, which is read-only; checkpoints can't be saved there.", "代码位于只读目录 %s，无法在其中保存检查点。", in.Name))
 	}
-	t.Spec.Code.Folder = api.FolderOf(in, rest)
+	code.Folder = api.FolderOf(in, rest)
 	return nil
 }
 
@@ -209,10 +240,10 @@ func (s *Gate) keepFolder(given, current *api.TrainingTask) {
 	}
 }
 
-// refuse is why a task could never start. Before it says no it looks again at everything written so
+// refuse is why work could never start. Before it says no it looks again at everything written so
 // far, here and on other servers: a limit may have been raised a moment ago.
-func (s *Gate) refuse(ctx context.Context, t *api.TrainingTask) error {
-	if s.impossible == nil || len(t.Spec.Inside) > 0 {
+func (s *Gate) refuse(ctx context.Context, t api.Work) error {
+	if s.impossible == nil || len(t.Workload().Wish.Inside) > 0 {
 		return nil
 	}
 	err := s.impossible(ctx, t, 0)
@@ -228,7 +259,7 @@ func (s *Gate) refuse(ctx context.Context, t *api.TrainingTask) error {
 // maxPending is the limit of a queue that names none.
 const maxPending = 100000
 
-func (s *Gate) reserve(ctx context.Context, b *objects.Birth, t *api.TrainingTask, q *api.Queue) error {
+func (s *Gate) reserve(ctx context.Context, b *objects.Birth, id string, q *api.Queue) error {
 	limit := q.Spec.MaxPending
 	if limit == 0 {
 		limit = maxPending
@@ -243,28 +274,22 @@ func (s *Gate) reserve(ctx context.Context, b *objects.Birth, t *api.TrainingTas
 		}
 		return nil
 	}
-	if !s.tasks.Reserve(t.Meta.ID, q.Meta.Name, limit, s.clock.Now()) {
+	if !s.tasks.Reserve(id, q.Meta.Name, limit, s.clock.Now()) {
 		return queueFull(q.Meta.Name, limit)
 	}
-	id := t.Meta.ID
 	b.Undo = func() { s.tasks.Release(id) }
 	return nil
 }
 
 // countPending is the slow way, for a server whose Run has not counted yet.
-func (s *Gate) countPending(ctx context.Context, queue string) (int, error) {
-	snap, err := s.truth.List(ctx, api.KindTrainingTask, "", 0)
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	snap.Ascend("", func(o api.Object) bool {
-		if t := o.(*api.TrainingTask); t.Spec.Queue == queue && t.Status.Phase == api.PhasePending {
+func (s *Gate) countPending(ctx context.Context, queue string) (n int, err error) {
+	err = s.truth.EachWork(ctx, "", 0, func(o api.Work) bool {
+		if w := o.Workload(); w.Queue == queue && w.Phase == api.PhasePending {
 			n++
 		}
 		return true
 	})
-	return n, nil
+	return n, err
 }
 
 func queueFull(queue string, limit int) error {

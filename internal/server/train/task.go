@@ -39,14 +39,14 @@ func TaskHooks(g *Gate, p *Previews, d *Desk, left *Leftovers) *objects.Hooks {
 		},
 		Fresh: freshTask,
 		References: func(ctx context.Context, c *rest.Call, o api.Object) error {
-			return g.references(ctx, c, o.(*api.TrainingTask))
+			return g.References(ctx, c, o.(api.Work))
 		},
 		Admit: func(ctx context.Context, c *rest.Call, b *objects.Birth, dry bool) error {
 			t := b.Object.(*api.TrainingTask)
 			if err := checkRecipe(t); err != nil {
 				return err
 			}
-			return g.admit(ctx, c, b, t, dry)
+			return g.admitTask(ctx, c, b, t, dry)
 		},
 		Born: objects.Bearing{
 			Message: fault.T("Training task created", "训练任务创建成功"),
@@ -66,17 +66,18 @@ func TaskHooks(g *Gate, p *Previews, d *Desk, left *Leftovers) *objects.Hooks {
 			}
 		},
 		Filter: &objects.Filtering{
-			Phases: phaseWords(),
+			Phases: PhaseWords(),
 			By: func(o api.Object) (queue, phase string) {
 				t := o.(*api.TrainingTask)
 				return t.Spec.Queue, string(t.Status.Phase)
 			},
 		},
-		Remove: objects.Removing{Params: []rest.Param{rest.ParamForce}, Mark: d.markDeleted, Bytes: left.erase, Forgotten: left.forget},
+		Remove: objects.Removing{Params: []rest.Param{rest.ParamForce}, Mark: d.markDeleted, Bytes: left.Erase, Forgotten: left.Forget},
 	}
 }
 
-func phaseWords() []string {
+// PhaseWords are the phases that lists choose by.
+func PhaseWords() []string {
 	out := make([]string, 0, len(rest.TaskPhases))
 	for _, p := range rest.TaskPhases {
 		out = append(out, string(p))
@@ -151,8 +152,8 @@ type Leftovers struct {
 	Stored tenant.Stored // nil: nobody counts bytes
 }
 
-// erase deletes all of them; it may be said again.
-func (l *Leftovers) erase(ctx context.Context, id string) error {
+// Erase deletes all of them; it may be said again.
+func (l *Leftovers) Erase(ctx context.Context, id string) error {
 	if err := l.Logs.Delete(ctx, id); err != nil {
 		return err
 	}
@@ -165,8 +166,8 @@ func (l *Leftovers) erase(ctx context.Context, id string) error {
 	return l.Saved.Erase(ctx, id)
 }
 
-// forget takes them out of what is counted.
-func (l *Leftovers) forget(id string) {
+// Forget takes them out of what is counted.
+func (l *Leftovers) Forget(id string) {
 	if l.Stored != nil {
 		l.Stored.Forget(id)
 	}

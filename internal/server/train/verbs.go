@@ -177,7 +177,7 @@ func (s *Verbs) replicas(ctx context.Context, c *rest.Call) (*rest.Reply, error)
 	if err != nil {
 		return nil, err
 	}
-	items = withStays(items, task.Meta.ID, rows)
+	items = WithStays(items, task.Meta.ID, rows)
 	for _, spare := range task.Status.Spares { // only a task of one role has any
 		for i := range items {
 			if items[i].Index == spare.Index && items[i].Attempt == task.Status.Attempt {
@@ -188,8 +188,8 @@ func (s *Verbs) replicas(ctx context.Context, c *rest.Call) (*rest.Reply, error)
 	return &rest.Reply{Data: map[string]any{"items": items}, Revision: task.Meta.Revision}, nil
 }
 
-// withStays adds to what is live where it stands, and the stays that are over.
-func withStays(live []ReplicaView, taskID string, rows []history.UsageRow) []ReplicaView {
+// WithStays adds to what is live where it stands, and the stays that are over.
+func WithStays(live []ReplicaView, taskID string, rows []history.UsageRow) []ReplicaView {
 	out := make([]ReplicaView, 0, len(rows)+len(live))
 	for _, r := range rows {
 		i := slices.IndexFunc(live, func(v ReplicaView) bool { return v.Name == r.Replica })

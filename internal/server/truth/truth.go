@@ -128,3 +128,44 @@ func (t *Truth) NoneOf(ctx context.Context, kind api.Kind, project string, rev i
 		"It is in use by the %s %q.", "仍被 %s %q 使用。", row.Singular, user.GetMeta().Name)).WithHint(fault.T(
 		"Delete or change what uses it first.", "请先删除或修改引用它的对象。"))
 }
+
+// EachWork visits all work of a project ("": of all), kind by kind, until visit says no.
+func (t *Truth) EachWork(ctx context.Context, project string, rev int64, visit func(api.Work) bool) error {
+	for _, kind := range api.WorkKinds() {
+		snap, err := t.Store.List(ctx, kind, project, rev)
+		if err != nil {
+			return err
+		}
+		more := true
+		snap.Ascend("", func(o api.Object) bool {
+			more = visit(o.(api.Work))
+			return more
+		})
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
+// CountWork is how much work of all kinds a project has.
+func (t *Truth) CountWork(ctx context.Context, project string) (n int, err error) {
+	for _, kind := range api.WorkKinds() {
+		snap, err := t.Store.List(ctx, kind, project, 0)
+		if err != nil {
+			return 0, err
+		}
+		n += snap.Len()
+	}
+	return n, nil
+}
+
+// NoWork refuses with InUse when work of any kind refers to what is to go.
+func (t *Truth) NoWork(ctx context.Context, project string, rev int64, refers func(api.Workload) bool) error {
+	for _, kind := range api.WorkKinds() {
+		if err := t.NoneOf(ctx, kind, project, rev, func(o api.Object) bool { return refers(o.(api.Work).Workload()) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -25,7 +25,8 @@ const (
 	// folder any more, or would do harm there: of objects it would write back only what it knows.
 	//
 	//	2: queues name their projects, launchers report where they are, audit is a chain
-	Format = 2
+	//	3: placements bear their owners' ids: an older version would not find them, and start what runs again
+	Format = 3
 
 	lockFile   = "lock"
 	formatFile = "format"

@@ -90,7 +90,7 @@ func TestDataDirRefusals(t *testing.T) {
 		"someone's":     {map[string]string{"thesis.tex": "..."}, "NotADataFolder", ""},
 		"without note":  {map[string]string{"etcd/x": "y"}, "", ""},
 		"only a lock":   {map[string]string{"lock": "123"}, "", ""},
-		"this version":  {map[string]string{"format": `{"format":2,"version":"v0"}`, "other": ""}, "", ""},
+		"this version":  {map[string]string{"format": `{"format":3,"version":"v0"}`, "other": ""}, "", ""},
 		"older":         {map[string]string{"format": `{"format":1,"version":"v0"}`, "other": ""}, "", ""},
 		"unknown field": {map[string]string{"format": `{"format":1,"more":true}`}, "", ""},
 	}

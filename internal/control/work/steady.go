@@ -1,0 +1,215 @@
+package work
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/engine"
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
+
+// steady is the judgement of one turn on its way to a plan.
+type steady struct {
+	*Seen
+	now    time.Time
+	policy api.RestartPolicy
+	status Status
+	plan   Plan
+}
+
+// Steady is the judgement of work that is started, kept running and started again as a whole: pure,
+// level-triggered, running it twice changes nothing. Phases move as api.TaskPhases says. changed says that the
+// status has to be written, or the placement with it.
+func Steady(s *Seen, was *Status, policy *api.RestartPolicy, now time.Time) (status Status, plan Plan, changed bool) {
+	t := &steady{Seen: s, now: now, status: *was}
+	if policy != nil {
+		t.policy = *policy
+	}
+	t.status.Restarts = slices.Clone(was.Restarts)
+	s.Sweep(&t.plan)
+	t.decide()
+	changed = t.plan.Leave || t.plan.Move || !reflect.DeepEqual(&t.status, was)
+	return t.status, t.plan, changed
+}
+
+func (t *steady) decide() {
+	switch {
+	case t.status.Phase == "":
+		t.to(api.PhasePending, "Submitted", fault.T("Waiting to be placed.", "等待调度。"))
+	case t.status.Phase.Finished():
+		t.finished()
+	case t.View.Stop:
+		t.stop()
+	case t.Placement == nil:
+		t.unplaced()
+	case t.Placement.Spec.Evict != nil:
+		t.leave(t.Placement.Spec.Evict)
+	case t.status.Phase == api.PhasePending:
+		t.begin()
+	default:
+		t.proceed()
+	}
+}
+
+func (t *steady) to(phase api.Phase, reason string, message fault.Text) {
+	if !api.TaskPhases.Allows(t.status.Phase, phase) {
+		panic("work: no move from " + string(t.status.Phase) + " to " + string(phase))
+	}
+	t.status.Phase, t.status.Reason, t.status.Message = phase, reason, message
+}
+
+// note changes only why it is where it is.
+func (t *steady) note(reason string, message fault.Text) {
+	if t.status.Reason != reason {
+		t.status.Reason, t.status.Message = reason, message
+	}
+}
+
+func (t *steady) tell(warning bool, reason, once string, message fault.Text) {
+	t.plan.Events = append(t.plan.Events, Event{warning, reason, message, once + "-" + strconv.Itoa(t.status.Attempt)})
+}
+
+// finished waits for the last folder to go, then archives or erases.
+func (t *steady) finished() {
+	left := len(t.Others) > 0
+	for i := range t.Members {
+		switch m := &t.Members[i]; {
+		case m.Known.State == "":
+			continue
+		case m.Known.State == engine.StateDone:
+			t.plan.Remove = append(t.plan.Remove, m.Name)
+		case !m.ended():
+			t.plan.Stop = append(t.plan.Stop, m.Name)
+		}
+		left = true
+	}
+	switch age := t.now.Sub(*t.status.FinishedAt); {
+	case t.Placement != nil:
+		t.plan.Leave = true
+	case left: // their ends and removals come back as changes
+	case t.View.Meta.DeletedAt != nil:
+		t.plan.Erase = true
+	case age >= t.ArchiveAfter:
+		t.plan.Archive = true
+	default:
+		t.plan.Wake = t.ArchiveAfter - age
+	}
+}
+
+// finish is the one way into a final phase.
+func (t *steady) finish(phase api.Phase, code int, reason string, message fault.Text) {
+	t.plan.Usage, t.plan.Leave = true, t.Placement != nil
+	t.status.FinishedAt, t.status.ExitCode = &t.now, &code
+	t.status.StartedAt = cmp.Or(t.status.StartedAt, t.Started())
+	t.to(phase, reason, message)
+	t.tell(phase == api.PhaseFailed, string(phase), "end", message)
+}
+
+// exitStopped is what a shell says of what SIGTERM ended.
+const exitStopped = 143
+
+func (t *steady) stop() {
+	if t.EndAll(&t.plan) {
+		t.finish(api.PhaseStopped, exitStopped, "Stopped", fault.T("Stopped on request.", "已按要求停止。"))
+		return
+	}
+	t.note("Stopping", fault.T("Waiting for the processes to end.", "正在等待进程结束。"))
+}
+
+func (t *steady) unplaced() {
+	if t.status.Phase == api.PhasePending || !t.EndAll(&t.plan) {
+		return
+	}
+	t.plan.Usage = true
+	t.to(api.PhasePending, "PlacementLost", fault.T("Its placement went away; waiting for another.", "原有放置已失效，等待重新调度。"))
+	t.tell(true, "PlacementLost", "lost", t.status.Message)
+}
+
+// leave gives the place up: for the one that is reserved, or to wait again. It costs no restart.
+func (t *steady) leave(e *api.Eviction) {
+	if t.status.Phase != api.PhasePending {
+		if !t.EndAll(&t.plan) {
+			t.note(e.Reason, e.Message)
+			return
+		}
+		t.plan.Usage = true
+		t.status.Replicas, t.status.Zones = api.ReplicaCount{}, nil
+		t.tell(true, e.Reason, "left", e.Message)
+	}
+	t.plan.Move, t.plan.Leave = len(e.To) > 0, len(e.To) == 0
+	t.to(api.PhasePending, e.Reason, e.Message)
+}
+
+// begin takes up a fresh placement.
+func (t *steady) begin() {
+	if !t.EndAll(&t.plan) {
+		return // old replicas first
+	}
+	t.status.Attempt = max(t.status.Attempt+1, t.Placement.Spec.Attempt)
+	t.status.PlacedAt, t.status.Zones = &t.now, t.Zones()
+	t.to(api.PhaseInitializing, "Placed", fault.T("Placed; its processes are being started.", "已放置，正在启动进程。"))
+	t.tell(false, "Placed", "placed", t.status.Message)
+}
+
+// proceed is for work with a placement and a current attempt.
+func (t *steady) proceed() {
+	t.status.Replicas = t.Count()
+	if m := t.Failed(); m != nil {
+		t.fail(m)
+		return
+	}
+	if t.status.Replicas.Succeeded == len(t.Members) {
+		if t.EndAll(&t.plan) {
+			t.finish(api.PhaseCompleted, 0, "Succeeded", fault.T("All processes ended well.", "全部进程正常结束。"))
+		}
+		return
+	}
+	if zones := t.Zones(); !slices.Equal(zones, t.status.Zones) {
+		t.status.Zones = zones
+	}
+	for i := range t.Members {
+		switch m := &t.Members[i]; {
+		case m.Known.State == "":
+			t.plan.Start = append(t.plan.Start, i)
+		case m.Known.State == engine.StateCreated && m.Attached:
+			t.plan.Go = append(t.plan.Go, i)
+		}
+	}
+	if t.status.Replicas.Starting == 0 && t.status.Phase != api.PhaseRunning {
+		t.status.StartedAt = cmp.Or(t.status.StartedAt, t.Started())
+		t.plan.Usage = true
+		t.to(api.PhaseRunning, "Started", fault.T("All its processes run.", "全部进程已运行。"))
+		t.tell(false, "Started", "started", t.status.Message)
+	}
+}
+
+// fail ends an attempt; another follows as far as the policy allows.
+func (t *steady) fail(m *Member) {
+	code, why := 1, ""
+	if x := m.Known.Exit; x != nil {
+		code, why = cmp.Or(x.Code, 1), x.Reason
+	}
+	message := fault.T("Replica %[1]s ended: %[2]s, exit code %[3]d.", "副本 %[1]s 已结束：%[2]s，退出码 %[3]d。", m.Name, why, code)
+	window := cmp.Or(t.policy.Window.Std(), time.Hour)
+	recent := slices.DeleteFunc(t.status.Restarts, func(at time.Time) bool { return t.now.Sub(at) >= window })
+	left := t.policy.MaxRestarts - len(recent)
+	if left > 0 && t.status.Phase != api.PhaseRecovering {
+		t.to(api.PhaseRecovering, cmp.Or(why, "ReplicaFailed"), message)
+	}
+	if !t.EndAll(&t.plan) {
+		return
+	}
+	if left <= 0 {
+		t.finish(api.PhaseFailed, code, cmp.Or(why, "ReplicaFailed"), message)
+		return
+	}
+	t.plan.Usage = true
+	t.tell(true, "Restarted", "restart", message)
+	t.status.Restarts = append(recent, t.now)
+	t.status.Attempt++
+	t.status.PlacedAt, t.status.Replicas = &t.now, api.ReplicaCount{}
+}
