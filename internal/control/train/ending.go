@@ -38,7 +38,7 @@ func (s ending) finished(p *plan, now time.Time) {
 		return
 	}
 	if !s.Task.Spec.Stop && s.Task.Spec.Restore.Due(s.Task.Status.Attempt) {
-		restoring{s.snapshot}.revive(p)
+		restoring(s).revive(p)
 		return
 	}
 	age := now.Sub(*s.Task.Status.FinishedAt)
