@@ -324,7 +324,7 @@ func (w *world) processes(t *testing.T, project, name string) (dir, main, launch
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range lines {
 		raw, _ := os.ReadFile(path)
-		if strings.HasSuffix(string(raw), "launch\x00--dir\x00"+dirs[0]+"\x00") {
+		if strings.Contains(string(raw), "launch\x00--dir\x00"+dirs[0]+"\x00") {
 			launcher = filepath.Base(filepath.Dir(path))
 		}
 	}
