@@ -70,7 +70,7 @@ func (f *fleet) next(t *testing.T, so func(w link.Watermark) bool) link.Watermar
 			if so(m.mark) {
 				return m.mark
 			}
-		case <-t.Context().Done():
+		case <-clock.Real.After(30 * time.Second):
 			t.Fatal("nobody was told")
 		}
 	}
@@ -82,6 +82,7 @@ func TestTheLoopSaves(t *testing.T) {
 	st := storetest.Open(t)
 	g := training(9)
 	g.Task.Status.Phase, g.Task.Status.Attempt = api.PhaseRunning, 2
+	g.Placement.Meta.Name = api.PlaceKey("p", g.Task.Meta.ID).Name
 	g.Placement.Spec.Roles = []api.RoleAssignment{{Role: "worker", Slots: api.Slots{{Node: 1}, {Node: 2}}}}
 	for _, o := range []api.Object{g.Task, g.Placement} {
 		if _, err := st.Commit(t.Context(), store.Txn{Ops: []store.Op{store.Create(o)}}); err != nil {
@@ -114,7 +115,10 @@ func TestTheLoopSaves(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for len(f.told) == 0 { // until it leads nobody hears it
+	for deadline := clock.Real.Now().Add(30 * time.Second); len(f.told) == 0; { // until it leads nobody hears it
+		if clock.Real.Now().After(deadline) {
+			t.Fatal("nobody was told")
+		}
 		c.Saved("task-1", false)
 		c.Saved("gone", true)
 		time.Sleep(time.Millisecond)
