@@ -205,3 +205,9 @@ func (g *Gang) Hosts() (out []string) {
 	}
 	return out
 }
+
+// TooFew says that fewer take part than the task can do with.
+func (g *Gang) TooFew() bool { return g.Members.TooFew(&g.Task.Spec) }
+
+// Reachable says that every launcher has told where its ranks may be reached.
+func (g *Gang) Reachable() bool { return g.Members.Reachable(&g.Task.Spec) }

@@ -33,12 +33,12 @@ func TestAddresses(t *testing.T) {
 		s.Members[i].Attached, s.Members[i].Said.Port, s.Members[i].Said.PeerPort, s.Members[i].Said.Serve = true, 4000+i, 5000+i, 6000+i
 	}
 	p := &plan{status: s.Task.Status}
-	answer{&s, s.main(p), p, now}.open(s.World)
+	answer{&s, mainOf(&s.Gang, p), p, now}.open(s.World)
 	if g := s.orderFor(1, &p.status, false); g.Lead != "127.0.0.1:4000" || len(g.Hosts) != 0 {
 		t.Errorf("%+v", g)
 	}
 	s.Members[0].Said.Address = "100.64.4.2"
-	answer{&s, s.main(p), p, now}.open(s.World)
+	answer{&s, mainOf(&s.Gang, p), p, now}.open(s.World)
 	if g := s.orderFor(1, &p.status, false); g.Lead != "100.64.4.2:4000" || !slices.Equal(g.Hosts, []string{"100.64.4.2", "127.0.0.1"}) {
 		t.Errorf("%+v", g)
 	}
@@ -50,7 +50,7 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("launchers meet at %q", g.Peer)
 	}
 	s.Task.Spec.Framework = "plain"
-	answer{&s, s.main(p), p, now}.open(s.World)
+	answer{&s, mainOf(&s.Gang, p), p, now}.open(s.World)
 	if len(p.status.Rendezvous.Hosts) != 0 {
 		t.Error("a plain command is told everybody:", p.status.Rendezvous.Hosts)
 	}

@@ -42,8 +42,8 @@ func (a answer) gather() {
 	if zones := s.Members.Zones(); !slices.Equal(zones, p.status.Zones) { // it came from elsewhere
 		p.status.Zones, p.commit = zones, true
 	}
-	if s.Replaces() && !s.Reserves() && s.tooFew() {
-		resizing{s}.giveUp(p, a.now) // it lost a slot, and then had to start again
+	if s.Replaces() && !s.Reserves() && s.TooFew() {
+		s.resizing().giveUp(p, a.now) // it lost a slot, and then had to start again
 		return
 	}
 	for i := range a.u.Members {
@@ -51,11 +51,11 @@ func (a answer) gather() {
 			p.start = append(p.start, a.u.At(i))
 		}
 	}
-	if s.Reserves() && s.tooFew() {
-		resizing{s}.giveUp(p, a.now)
+	if s.Reserves() && s.TooFew() {
+		s.resizing().giveUp(p, a.now)
 		return
 	}
-	if len(p.start) == 0 && a.u.Members.AllReady() && s.reachable() && (checking{s}).pass(p, a.now) && !(restoring{s}).waitForCheckpoints(p, a.u) {
+	if len(p.start) == 0 && a.u.Members.AllReady() && s.Reachable() && s.checking().pass(p, a.now) && !s.restoring().waitForCheckpoints(p, a.u) {
 		a.open(a.u.World)
 	}
 }
@@ -70,7 +70,7 @@ func (a answer) open(world int) {
 		r.Below = u.Members.Below()
 	}
 	if r.Restore == 0 && u.Main() {
-		restoring{s}.passOver(a.p)
+		s.restoring().passOver(a.p)
 		if o := s.origins.Best(); o != nil {
 			r.Restore, r.Origin = o.Step, o
 		}
@@ -92,7 +92,7 @@ func (a answer) open(world int) {
 
 // follow sees to it that everybody attached has started the open generation.
 func (a answer) follow() {
-	if a.u.Members.DifferFrom(a.u.Rendezvous) || !a.s.reachable() {
+	if a.u.Members.DifferFrom(a.u.Rendezvous) || !a.s.Reachable() {
 		return // their ranks are others by now, or not all of them are known
 	}
 	_, table := a.s.Addresses()
@@ -113,10 +113,10 @@ func (a answer) reopen() bool {
 	}) {
 		return false
 	}
-	if a.u.Members.AnyEnded() || !a.u.Members.AllReady() || !a.s.reachable() {
+	if a.u.Members.AnyEnded() || !a.u.Members.AllReady() || !a.s.Reachable() {
 		return false // they come back, or are found lost
 	}
-	if (restoring{a.s}).waitForCheckpoints(a.p, a.u) {
+	if a.s.restoring().waitForCheckpoints(a.p, a.u) {
 		return true
 	}
 	a.open(a.u.World)
@@ -190,7 +190,7 @@ func (a answer) failing(fail *api.ReplicaFailure) {
 	if !again {
 		who = s.Everybody() // the end of the task
 	}
-	if !s.end(p, who) {
+	if !s.ending().end(p, who) {
 		if p.status.Phase == api.PhaseRunning || p.status.Phase == api.PhaseInitializing {
 			p.to(api.PhaseRecovering, fail.Reason, fail.Message)
 		}
@@ -210,7 +210,7 @@ func (a answer) failing(fail *api.ReplicaFailure) {
 	if fail.Action != string(diagnose.Stop) {
 		message = allowanceOf(&s.Task.Spec).usedUp(message, len(recent))
 	}
-	s.finish(p, a.now, api.PhaseFailed, fail.Reason, message)
+	s.ending().finish(p, a.now, api.PhaseFailed, fail.Reason, message)
 }
 
 // restart begins the next attempt on the same placement.
@@ -244,17 +244,17 @@ func (a answer) nextGeneration(fail *api.ReplicaFailure) {
 	}
 	recent, left := allowanceOf(&s.Task.Spec).count(p.status.Restarts, a.now)
 	if left == 0 && !swapping(p) || fail.Action == string(diagnose.Stop) {
-		s.endAll(p)
+		s.ending().endAll(p)
 		return
 	}
 	if a.u.Members.AnyEnded() {
-		s.end(p, a.everybody()) // a member that is through can't start again: a new attempt, if any
+		s.ending().end(p, a.everybody()) // a member that is through can't start again: a new attempt, if any
 		return
 	}
-	if !a.u.Members.AllReady() || !s.reachable() {
+	if !a.u.Members.AllReady() || !s.Reachable() {
 		return // they come back, or are found lost
 	}
-	if (restoring{s}).waitForCheckpoints(p, a.u) {
+	if s.restoring().waitForCheckpoints(p, a.u) {
 		return
 	}
 	if wait := backOff(recent, a.now); wait > 0 && !swapping(p) && !a.u.Progressed() {

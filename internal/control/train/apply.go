@@ -127,7 +127,7 @@ func (c *Controller) effects(ctx context.Context, s snapshot, p plan, task *api.
 	}
 	for _, i := range p.freeze {
 		g := s.orderFor(i, &task.Status, true)
-		g.FirstRank, g.Frozen, g.Save = 0, true, resizing{&s}.calm() // it runs: its ranks are those it was told before
+		g.FirstRank, g.Frozen, g.Save = 0, true, s.resizing().calm() // it runs: its ranks are those it was told before
 		errs = append(errs, c.order(&s.Members[i], g))
 	}
 	for _, name := range p.remove {

@@ -97,7 +97,7 @@ func TestPastFaultsAreBounded(t *testing.T) {
 	p := plan{status: s.Task.Status}
 	for i := range 2 * api.MaxPastFaults {
 		p.status.Generation = i
-		answer{&s, s.main(&p), &p, now}.remember(&api.ReplicaFailure{Node: "n0"})
+		answer{&s, mainOf(&s.Gang, &p), &p, now}.remember(&api.ReplicaFailure{Node: "n0"})
 	}
 	if len(p.status.Faults) != api.MaxPastFaults || p.status.Faults[0].Generation != api.MaxPastFaults {
 		t.Errorf("%d", len(p.status.Faults))

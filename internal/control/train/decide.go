@@ -26,19 +26,19 @@ func decide(s snapshot, now time.Time) plan {
 	case p.status.Phase == "":
 		p.to(api.PhasePending, "Submitted", fault.T("Waiting to be placed.", "等待调度。"))
 	case p.status.Phase.Finished():
-		ending{&s}.finished(&p, now)
+		s.ending().finished(&p, now)
 	case !wanted:
-		ending{&s}.stopping(&p, now)
+		s.ending().stopping(&p, now)
 	case s.Placement == nil:
 		s.unplaced(&p, now)
 	case s.homeless != nil:
-		ending{&s}.bereft(&p, now)
+		s.ending().bereft(&p, now)
 	case s.Placement.Spec.Evict != nil:
-		ending{&s}.leave(&p, now)
+		s.ending().leave(&p, now)
 	case s.goesBack():
-		restoring{&s}.rewind(&p)
+		s.ending().rewind(&p)
 	case s.Placement.Spec.Shrink != nil && s.Settled():
-		resizing{&s}.shrunk(&p)
+		s.resizing().shrunk(&p)
 	case p.status.Phase == api.PhasePending:
 		s.begin(&p, now)
 	default:
@@ -76,7 +76,7 @@ func (s *snapshot) tune(status *api.TrainingTaskStatus, now time.Time) {
 
 // sweepOthers ends and removes replicas that are not of the current attempt.
 func (s *snapshot) sweepOthers(p *plan, now time.Time) {
-	spared := resizing{s}.spared(p, now)
+	spared := s.resizing().spared(p, now)
 	for _, o := range s.Others {
 		switch {
 		case o.State == engine.StateDone:
@@ -92,7 +92,7 @@ func (s *snapshot) sweepOthers(p *plan, now time.Time) {
 
 func (s *snapshot) unplaced(p *plan, now time.Time) {
 	if p.status.Phase != api.PhasePending {
-		if !s.endAll(p) {
+		if !s.ending().endAll(p) {
 			return
 		}
 		p.usage = true
@@ -101,23 +101,23 @@ func (s *snapshot) unplaced(p *plan, now time.Time) {
 		return
 	}
 	if t := s.Task.Spec.Timeouts; t != nil && t.Pending > 0 {
-		left := t.Pending.Std() - now.Sub(restoring{s}.since())
+		left := t.Pending.Std() - now.Sub(waitsSince(s.Task))
 		if left > 0 {
 			p.wake = left
 			return
 		}
 		code := 124
 		p.status.ExitCode = &code
-		s.finish(p, now, api.PhaseFailed, "PendingTimeout", fault.T("It waited %s without finding a place.", "等待 %s 仍未获得资源。", t.Pending))
+		s.ending().finish(p, now, api.PhaseFailed, "PendingTimeout", fault.T("It waited %s without finding a place.", "等待 %s 仍未获得资源。", t.Pending))
 	}
 }
 
 // begin takes up a fresh placement.
 func (s *snapshot) begin(p *plan, now time.Time) {
-	if !s.endAll(p) {
+	if !s.ending().endAll(p) {
 		return // old replicas first
 	}
-	if (ending{s}).failUnfit(p, now) {
+	if s.ending().failUnfit(p, now) {
 		return
 	}
 	p.status.Attempt = max(p.status.Attempt+1, s.Placement.Spec.Attempt)
@@ -141,16 +141,16 @@ func (s *snapshot) allRun() fault.Text {
 
 // proceed is for a task with a placement and a current attempt.
 func (s *snapshot) proceed(p *plan, now time.Time) {
-	s.count(p)
-	end, check, restore, size := ending{s}, checking{s}, restoring{s}, resizing{s}
+	end, size := s.ending(), s.resizing()
+	end.count(p)
 	switch {
 	case end.failUnfit(p, now):
 		return
-	case check.refuses(p):
-		check.refuse(p, now)
+	case s.checking().refuses(p):
+		end.refuse(p, now)
 		return
-	case restore.isAstray():
-		restore.giveUp(p, now)
+	case s.restoring().isAstray():
+		end.loseOrigin(p, now)
 		return
 	case size.lose(p, now):
 		return
@@ -164,14 +164,14 @@ func (s *snapshot) proceed(p *plan, now time.Time) {
 		return
 	}
 	if size.isBroken(p) {
-		answer{s, s.main(p), p, now}.failing(p.status.Failure)
+		answer{s, mainOf(&s.Gang, p), p, now}.failing(p.status.Failure)
 		return
 	}
 	size.keepSpares(p, now)
 	if size.resize(p, now) {
 		return // whatever failed meanwhile was of a generation that is over
 	}
-	if (answer{s, s.main(p), p, now}).reopen() {
+	if (answer{s, mainOf(&s.Gang, p), p, now}).reopen() {
 		return
 	}
 	s.carryOn(p, now)

@@ -28,7 +28,15 @@ import (
 const resized = "Resized"
 
 // resizing is the judgement of who takes part: it makes the set of members follow the placement, and keeps spares.
-type resizing struct{ *snapshot }
+type resizing struct {
+	*gang.Gang
+	of *snapshot // for who opens the next generation
+}
+
+// answer is the judgement of the unit whose members come and go.
+func (s resizing) answer(p *plan, now time.Time) answer {
+	return answer{s.of, mainOf(s.Gang, p), p, now}
+}
 
 // switchFor is how long the surplus is spared at most.
 const switchFor = 2 * time.Minute
@@ -117,11 +125,11 @@ func (s resizing) reshape(p *plan, now time.Time) bool {
 		return false
 	}
 	lost := s.Placement.Spec.Lost
-	if lost != nil && now.Before(lost.Until) && (s.Coming() || len(lost.Roles) > 0) && (s.tooFew() || !s.Reserves()) {
+	if lost != nil && now.Before(lost.Until) && (s.Coming() || len(lost.Roles) > 0) && (s.TooFew() || !s.Reserves()) {
 		p.wake = lost.Until.Sub(now)
 		return true // perhaps all are there in a moment
 	}
-	if s.tooFew() {
+	if s.TooFew() {
 		if !s.Coming() {
 			s.giveUp(p, now)
 		}
@@ -135,9 +143,9 @@ func (s resizing) reshape(p *plan, now time.Time) bool {
 	}
 	was := p.status.Rendezvous
 	if s.Members.Any(func(m *gang.Member) bool { return newIn(was, m) && blame.InTrouble(&p.status, m) }) {
-		answer{s.snapshot, s.main(p), p, now}.tellKept(p.status.Generation)
+		s.answer(p, now).tellKept(p.status.Generation)
 	}
-	answer{s.snapshot, s.main(p), p, now}.open(s.World)
+	s.answer(p, now).open(s.World)
 	if lost != nil {
 		next := s.Placement.Spec
 		next.Lost = nil
@@ -237,7 +245,7 @@ func (s resizing) lose(p *plan, now time.Time) bool {
 	fail := blame.Of(lost[0], &how)
 	fail.Generation = p.status.Generation
 	faults := p.status.Faults
-	a := answer{s.snapshot, s.main(p), p, now}
+	a := s.answer(p, now)
 	a.remember(fail)
 	if next.Lost.Around, next.Lost.Of = a.troubled(), 0; next.Lost.Around != "" {
 		next.Lost.Of = lost[0].Number

@@ -109,7 +109,7 @@ func (g *stage) check(s snapshot, p plan) {
 		if r := p.status.Rendezvous; r == nil || r.Members != s.Members.Hash() || r.World != s.World {
 			g.t.Fatalf("told of another table than the open one: %+v", r)
 		}
-		if p.status.Generation > g.tk.Status.Generation && s.tooFew() {
+		if p.status.Generation > g.tk.Status.Generation && s.TooFew() {
 			g.t.Fatalf("a generation of %d", len(s.Members))
 		}
 	}

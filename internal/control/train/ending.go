@@ -1,15 +1,23 @@
 package train
 
 import (
+	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
 // ending is the judgement of how a task, or its stay at a place, ends.
-type ending struct{ *snapshot }
+type ending struct {
+	*gang.Gang
+	guest        string       // who is inside: it ends first
+	homeless     *loss        // an environment of a guest that is gone
+	unfit        *fault.Error // why the framework can't be started
+	archiveAfter time.Duration
+}
 
 // finished waits for the last folder to go, then archives or erases.
 func (s ending) finished(p *plan, now time.Time) {
@@ -38,7 +46,7 @@ func (s ending) finished(p *plan, now time.Time) {
 		return
 	}
 	if !s.Task.Spec.Stop && s.Task.Spec.Restore.Due(s.Task.Status.Attempt) {
-		restoring(s).revive(p)
+		s.revive(p)
 		return
 	}
 	age := now.Sub(*s.Task.Status.FinishedAt)
@@ -97,7 +105,7 @@ func (s ending) leave(p *plan, now time.Time) {
 
 // succeeded says that every rank there shall be has ended well.
 func (s ending) succeeded(p *plan) bool {
-	return p.status.Replicas.Succeeded == len(s.Members) && !(s.Reserves() && s.tooFew())
+	return p.status.Replicas.Succeeded == len(s.Members) && !(s.Reserves() && s.TooFew())
 }
 
 // complete waits for the hand-over, then says Completed.
@@ -112,4 +120,123 @@ func (s ending) complete(p *plan, now time.Time) {
 	p.status.ExitCode = &code
 	p.status.Failure = nil
 	s.finish(p, now, api.PhaseCompleted, "Succeeded", fault.T("All processes ended well.", "全部进程正常结束。"))
+}
+
+// endAll stops what runs; true when every replica that ever was has handed over.
+func (s ending) endAll(p *plan) bool { return s.end(p, s.Everybody()) }
+
+// end is the same for some of the members, and for all that are none any more.
+func (s ending) end(p *plan, list gang.Members) bool {
+	over := s.guest == "" // who is inside goes first
+	for i := range list {
+		m := &list[i]
+		if m.State == "" || m.State == engine.StateDone {
+			continue
+		}
+		over = false
+		if !m.Ended() {
+			p.stop = append(p.stop, m.Name)
+		}
+	}
+	for _, o := range s.Others {
+		if o.State != engine.StateDone {
+			over = false
+		}
+	}
+	return over
+}
+
+// finish is the one way into a final phase: invariant 4.
+func (s ending) finish(p *plan, now time.Time, phase api.Phase, reason string, message fault.Text) {
+	p.usage = true
+	p.status.FinishedAt = &now
+	if p.status.StartedAt == nil {
+		p.status.StartedAt = s.Members.Started()
+	}
+	p.dropPlace = s.Placement != nil
+	p.to(phase, reason, message)
+	once := "end"
+	if r := s.Task.Spec.Restore; r != nil {
+		once += "-" + r.At.String() // it had ended before
+	}
+	p.tell(phase == api.PhaseFailed, string(phase), once, message)
+}
+
+// count refreshes the numbers people see.
+func (s ending) count(p *plan) {
+	n := api.ReplicaCount{Total: len(s.Members)}
+	for i := range s.Members {
+		switch m := &s.Members[i]; {
+		case m.Ended() && m.Exit != nil && m.Exit.Reason == engine.ReasonSucceeded:
+			n.Succeeded++
+		case m.Ended():
+			n.Failed++
+		case m.State == engine.StateRunning && !m.Lags(&p.status):
+			n.Running++
+		default:
+			n.Starting++
+		}
+	}
+	if n != p.status.Replicas {
+		p.status.Replicas, p.commit = n, true
+	}
+	if spares := spareStatus(s.Spares); !slices.Equal(spares, p.status.Spares) {
+		p.status.Spares, p.commit, p.usage = spares, true, true
+	}
+}
+
+// rewind ends the attempt and begins the next on the same placement. It costs no restart.
+func (s ending) rewind(p *plan) {
+	message := fault.T("It goes on from step %d, as was asked.", "按要求从第 %d 步继续。", s.Task.Spec.Restore.Step)
+	s.count(p)
+	if !s.endAll(p) {
+		p.note("Restoring", message)
+		return
+	}
+	p.usage = true
+	p.status.Attempt++
+	p.status.Rendezvous = nil
+	renewRoles(s.Task, &p.status)
+	forgive(&p.status)
+	p.status.Replicas = api.ReplicaCount{Total: len(s.Members), Starting: len(s.Members)}
+	p.to(api.PhaseRecovering, "Restoring", message)
+	p.tell(false, "Restoring", "rewind-"+itoa(p.status.Attempt), message)
+}
+
+// revive lets a task that has ended wait for a place again.
+func (s ending) revive(p *plan) {
+	message := fault.T("Waiting for a place, to go on from step %d.", "等待调度，将从第 %d 步继续。", s.Task.Spec.Restore.Step)
+	p.status.FinishedAt, p.status.StartedAt, p.status.ExitCode, p.status.Rendezvous = nil, nil, nil, nil
+	p.status.Replicas, p.status.Zones = api.ReplicaCount{}, nil
+	forgive(&p.status)
+	p.to(api.PhasePending, "Restoring", message)
+	p.tell(false, "Restoring", "revive-"+s.Task.Spec.Restore.At.String(), message)
+}
+
+// forgive forgets what failed: somebody looked at it, and wants it to be tried again.
+func forgive(status *api.TrainingTaskStatus) {
+	status.Failure, status.Faults, status.Restarts = nil, nil, nil
+}
+
+// loseOrigin ends a task that was told where to begin and can't begin there.
+func (s ending) loseOrigin(p *plan, now time.Time) {
+	message := fault.T("The checkpoint that it was told to begin from can't be read any more, nor can an older one.", "指定的检查点及更早的检查点均已无法读取。")
+	if !s.endAll(p) {
+		p.note("CheckpointLost", message)
+		return
+	}
+	code := 1
+	p.status.ExitCode = &code
+	s.finish(p, now, api.PhaseFailed, "CheckpointLost", message)
+}
+
+// refuse ends a task that must not start.
+func (s ending) refuse(p *plan, now time.Time) {
+	if !s.endAll(p) {
+		p.note("PreflightFailed", fault.T("The preflight found something; its launchers are ended.", "启动前检查发现问题，正在结束启动器。"))
+		return
+	}
+	code := 1
+	p.status.ExitCode = &code
+	s.finish(p, now, api.PhaseFailed, "PreflightFailed", p.status.Preflight.Findings[0].Message)
 }

@@ -10,7 +10,6 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
-	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/preflight"
 )
 
@@ -21,7 +20,7 @@ const preflightPatience = 22 * time.Second
 const mostToLead = 256
 
 // checking is the judgement of what must hold before ranks start.
-type checking struct{ *snapshot }
+type checking struct{ *gang.Gang }
 
 // pass says that the preflight of this placement is over, or not wanted; else it takes its next step. Spares are checked with
 // the members.
@@ -78,17 +77,6 @@ func conclude(p *plan, now time.Time, members []preflight.Member) {
 func (s checking) refuses(p *plan) bool {
 	st := p.status.Preflight
 	return s.Task.Spec.PreflightMode() == api.PreflightRequire && st != nil && st.FinishedAt != nil && len(st.Findings) > 0
-}
-
-// refuse ends a task that must not start.
-func (s checking) refuse(p *plan, now time.Time) {
-	if !s.endAll(p) {
-		p.note("PreflightFailed", fault.T("The preflight found something; its launchers are ended.", "启动前检查发现问题，正在结束启动器。"))
-		return
-	}
-	code := 1
-	p.status.ExitCode = &code
-	s.finish(p, now, api.PhaseFailed, "PreflightFailed", p.status.Preflight.Findings[0].Message)
 }
 
 // roundOf names the preflight that began then; launchers know each other by it.

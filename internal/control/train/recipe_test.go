@@ -82,7 +82,7 @@ func TestPortsOfAGeneration(t *testing.T) {
 		s.Members[i].Said = link.Ranks{Port: 1 + i, Ports: []int{10 + i}}
 	}
 	p := plan{status: s.Task.Status}
-	answer{&s, s.main(&p), &p, now}.open(s.World)
+	answer{&s, mainOf(&s.Gang, &p), &p, now}.open(s.World)
 	if got := s.orderFor(0, &p.status, false).Ports; !slices.Equal(got, []int{11, 12, 10}) {
 		t.Errorf("%v", got)
 	}

@@ -15,52 +15,22 @@ import (
 // they committed beyond the chosen checkpoint counts no more, and what later ones commit is newer than both.
 
 // restoring is the judgement of where a task begins.
-type restoring struct{ *snapshot }
+type restoring struct {
+	*gang.Gang
+	origins *save.Origins
+}
 
 // goesBack says that what runs must end, so that the next attempt begins from the chosen checkpoint.
 func (s *snapshot) goesBack() bool {
 	return s.Task.Spec.Restore.Due(s.Task.Status.Attempt) && s.Task.Status.Phase != api.PhasePending
 }
 
-// rewind ends the attempt and begins the next on the same placement. It costs no restart.
-func (s restoring) rewind(p *plan) {
-	message := fault.T("It goes on from step %d, as was asked.", "按要求从第 %d 步继续。", s.Task.Spec.Restore.Step)
-	s.count(p)
-	if !s.endAll(p) {
-		p.note("Restoring", message)
-		return
-	}
-	p.usage = true
-	p.status.Attempt++
-	p.status.Rendezvous = nil
-	renewRoles(s.Task, &p.status)
-	forgive(&p.status)
-	p.status.Replicas = api.ReplicaCount{Total: len(s.Members), Starting: len(s.Members)}
-	p.to(api.PhaseRecovering, "Restoring", message)
-	p.tell(false, "Restoring", "rewind-"+itoa(p.status.Attempt), message)
-}
-
-// revive lets a task that has ended wait for a place again.
-func (s restoring) revive(p *plan) {
-	message := fault.T("Waiting for a place, to go on from step %d.", "等待调度，将从第 %d 步继续。", s.Task.Spec.Restore.Step)
-	p.status.FinishedAt, p.status.StartedAt, p.status.ExitCode, p.status.Rendezvous = nil, nil, nil, nil
-	p.status.Replicas, p.status.Zones = api.ReplicaCount{}, nil
-	forgive(&p.status)
-	p.to(api.PhasePending, "Restoring", message)
-	p.tell(false, "Restoring", "revive-"+s.Task.Spec.Restore.At.String(), message)
-}
-
-// forgive forgets what failed: somebody looked at it, and wants it to be tried again.
-func forgive(status *api.TrainingTaskStatus) {
-	status.Failure, status.Faults, status.Restarts = nil, nil, nil
-}
-
-// since is from when on its wait for a place is counted.
-func (s restoring) since() time.Time {
-	if r := s.Task.Spec.Restore; r != nil {
+// waitsSince is from when on a task's wait for a place is counted.
+func waitsSince(task *api.TrainingTask) time.Time {
+	if r := task.Spec.Restore; r != nil {
 		return r.At
 	}
-	return s.Task.Meta.CreatedAt
+	return task.Meta.CreatedAt
 }
 
 // isAstray says that a task that was told where to begin can't begin there, nor at anything that followed. It never
@@ -72,18 +42,6 @@ func (s restoring) isAstray() bool {
 	}
 	main := s.Main()
 	return main.Restorable() == 0
-}
-
-// giveUp ends such a task.
-func (s restoring) giveUp(p *plan, now time.Time) {
-	message := fault.T("The checkpoint that it was told to begin from can't be read any more, nor can an older one.", "指定的检查点及更早的检查点均已无法读取。")
-	if !s.endAll(p) {
-		p.note("CheckpointLost", message)
-		return
-	}
-	code := 1
-	p.status.ExitCode = &code
-	s.finish(p, now, api.PhaseFailed, "CheckpointLost", message)
 }
 
 // waitForCheckpoints says that a unit can't be told where to begin, and why: a store with checkpoints is away, or what it would

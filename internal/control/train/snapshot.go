@@ -1,14 +1,12 @@
 package train
 
 import (
-	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/control/save"
 	"github.com/fermi-cluster/fermi/internal/control/train/figure"
-	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -43,19 +41,7 @@ func (s *snapshot) isFresh() bool {
 	if s.Placement == nil || status.Phase.Finished() || status.Rendezvous != nil {
 		return false
 	}
-	return status.Phase == api.PhasePending || !s.tooFew() && s.Members.Any(func(m *gang.Member) bool { return m.State == "" })
-}
-
-// tooFew says that fewer take part than the task can do with.
-func (s *snapshot) tooFew() bool { return s.Members.TooFew(&s.Task.Spec) }
-
-// reachable says that every launcher has told where its ranks may be reached.
-func (s *snapshot) reachable() bool { return s.Members.Reachable(&s.Task.Spec) }
-
-// main is the unit of the roles that restart with the task, as the plan has it.
-func (s *snapshot) main(p *plan) *gang.Unit {
-	main := s.Units(&p.status)[0]
-	return &main
+	return status.Phase == api.PhasePending || !s.TooFew() && s.Members.Any(func(m *gang.Member) bool { return m.State == "" })
 }
 
 // holds says whether launchers shall wait for another generation after a failure. One that need not ends at once.
@@ -67,65 +53,20 @@ func (s *snapshot) holds(restarts []time.Time, now time.Time) bool {
 	return left > 0
 }
 
-// endAll stops what runs; true when every replica that ever was has handed over.
-func (s *snapshot) endAll(p *plan) bool { return s.end(p, s.Everybody()) }
+// ending, restoring, resizing and checking are the judgement by subject, each with what it judges by.
 
-// end is the same for some of the members, and for all that are none any more.
-func (s *snapshot) end(p *plan, list gang.Members) bool {
-	over := s.guest == "" // who is inside goes first
-	for i := range list {
-		m := &list[i]
-		if m.State == "" || m.State == engine.StateDone {
-			continue
-		}
-		over = false
-		if !m.Ended() {
-			p.stop = append(p.stop, m.Name)
-		}
-	}
-	for _, o := range s.Others {
-		if o.State != engine.StateDone {
-			over = false
-		}
-	}
-	return over
+func (s *snapshot) ending() ending {
+	return ending{&s.Gang, s.guest, s.homeless, s.unfit, s.archiveAfter}
 }
 
-// finish is the one way into a final phase: invariant 4.
-func (s *snapshot) finish(p *plan, now time.Time, phase api.Phase, reason string, message fault.Text) {
-	p.usage = true
-	p.status.FinishedAt = &now
-	if p.status.StartedAt == nil {
-		p.status.StartedAt = s.Members.Started()
-	}
-	p.dropPlace = s.Placement != nil
-	p.to(phase, reason, message)
-	once := "end"
-	if r := s.Task.Spec.Restore; r != nil {
-		once += "-" + r.At.String() // it had ended before
-	}
-	p.tell(phase == api.PhaseFailed, string(phase), once, message)
-}
+func (s *snapshot) restoring() restoring { return restoring{&s.Gang, &s.origins} }
 
-// count refreshes the numbers people see.
-func (s *snapshot) count(p *plan) {
-	n := api.ReplicaCount{Total: len(s.Members)}
-	for i := range s.Members {
-		switch m := &s.Members[i]; {
-		case m.Ended() && m.Exit != nil && m.Exit.Reason == engine.ReasonSucceeded:
-			n.Succeeded++
-		case m.Ended():
-			n.Failed++
-		case m.State == engine.StateRunning && !m.Lags(&p.status):
-			n.Running++
-		default:
-			n.Starting++
-		}
-	}
-	if n != p.status.Replicas {
-		p.status.Replicas, p.commit = n, true
-	}
-	if spares := spareStatus(s.Spares); !slices.Equal(spares, p.status.Spares) {
-		p.status.Spares, p.commit, p.usage = spares, true, true
-	}
+func (s *snapshot) resizing() resizing { return resizing{&s.Gang, s} }
+
+func (s *snapshot) checking() checking { return checking{&s.Gang} }
+
+// mainOf is the unit of the roles that restart with the task, as the plan has it.
+func mainOf(g *gang.Gang, p *plan) *gang.Unit {
+	main := g.Units(&p.status)[0]
+	return &main
 }
