@@ -16,6 +16,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/cli"
 	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/cores"
 	"github.com/fermi-cluster/fermi/internal/engine/inventory"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -60,6 +61,9 @@ func serveCommand(verb, short, version string) *cobra.Command {
 	return cmd
 }
 
+// serverNice puts a server before the tasks of its machine.
+const serverNice = -10
+
 func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	log, err := telemetry.NewLogger(cmd.ErrOrStderr(), s.LogLevel, s.LogFormat)
 	if err != nil {
@@ -80,6 +84,9 @@ func serve(cmd *cobra.Command, s *conf.Settings, version string) error {
 	folders, err := folders(s)
 	if err != nil {
 		return err
+	}
+	if err := cores.Nice(serverNice); err != nil { // tasks of this machine could make everybody wait
+		log.Debug("this server runs with the priority that tasks have", "error", err)
 	}
 	registry := telemetry.NewRegistry()
 	registry.MustRegister(telemetry.BuildInfo(version, ""))

@@ -1,7 +1,10 @@
 package cores
 
 import (
+	"os"
+	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -29,4 +32,34 @@ func TestWhatIsBorrowedGoesBack(t *testing.T) {
 	}
 	two()
 	want(2)
+}
+
+// TestNice: threads that are there and processes that they start have the priority; it goes back.
+func TestNice(t *testing.T) {
+	nice := func() string {
+		out, err := exec.Command("nice").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	before := nice()
+	if os.Geteuid() != 0 {
+		if err := Nice(-5); err == nil {
+			t.Error("an ordinary user goes before others")
+		}
+		return
+	}
+	if err := Nice(-5); err != nil {
+		t.Fatal(err)
+	}
+	if got := nice(); got != "-5" {
+		t.Errorf("%s of a child", got)
+	}
+	if err := Nice(0); err != nil {
+		t.Fatal(err)
+	}
+	if got := nice(); got != "0" {
+		t.Errorf("%s afterwards, %s before", got, before)
+	}
 }

@@ -24,7 +24,7 @@ func task(phase api.Phase, attempt, generation int) *api.TrainingTask {
 }
 
 func placed() *api.Placement {
-	return &api.Placement{Meta: api.Meta{Name: "t", Project: "p"}, Spec: api.PlacementSpec{TaskID: "task-1", Attempt: 1}}
+	return &api.Placement{Meta: api.Meta{Name: "task-1", DisplayName: "t", Project: "p"}, Spec: api.PlacementSpec{TaskID: "task-1", Attempt: 1}}
 }
 
 // at is a worker as the engine and its launcher have it.

@@ -32,7 +32,7 @@ func task(phase api.Phase, attempt, generation int) *api.TrainingTask {
 }
 
 func placed() *api.Placement {
-	return &api.Placement{Meta: api.Meta{Name: "t", Project: "p"}, Spec: api.PlacementSpec{TaskID: "task-1", Attempt: 1}}
+	return &api.Placement{Meta: api.Meta{Name: "task-1", DisplayName: "t", Project: "p"}, Spec: api.PlacementSpec{TaskID: "task-1", Attempt: 1}}
 }
 
 func at(i, attempt int, state engine.State, attached bool, exit *engine.Exit) gang.Member {
