@@ -81,11 +81,11 @@ func (w *warden) look(local int, ws unix.WaitStatus) failure {
 	if e.Signal != "SIGKILL" {
 		w.procs.Heard(local, wordsWait)
 	}
-	if w.tree.OOMKills() > w.before.ooms {
+	if w.tree.OOMKills() > w.r.before.ooms {
 		e.Reason = engine.ReasonOutOfMemory
 	}
 	words := w.r.spool.Masked(w.procs.LastWords(local))
-	crowded := e.Reason != engine.ReasonOutOfMemory && w.tree.ForksRefused() > w.before.forks && process.SaysNoFork(words)
+	crowded := e.Reason != engine.ReasonOutOfMemory && w.tree.ForksRefused() > w.r.before.forks && process.SaysNoFork(words)
 	if crowded {
 		e.Reason = engine.ReasonProcessLimit
 	}

@@ -52,6 +52,7 @@ type course struct {
 	deadline  <-chan time.Time // of the whole attempt; nil: none
 	timed     bool             // deadline was set
 	spent     process.Spent
+	before    before // of the generation that runs
 }
 
 // live runs one generation after the other and returns the last one's end, the tree gone and the
@@ -237,6 +238,8 @@ func recipePorts(r engine.Replica) int {
 
 // prepareRanks makes everything ready for the ranks of a generation.
 func (r *runner) prepareRanks(g link.Generation) (s setup.Stage, err error) {
+	t := r.processTree()
+	r.before = before{ooms: t.OOMKills(), forks: t.ForksRefused()} // a rank may be through before anybody looks after it
 	if s, err = r.stage(g); err != nil {
 		return s, err
 	}

@@ -196,7 +196,6 @@ func (w *warden) renew() {
 	w.suspicion = suspicion{failures: map[int]failure{}, leftThen: -1}
 	w.departure = departure{}
 	w.reaper.First, w.reaper.Settled = -1, false
-	w.before = before{ooms: w.tree.OOMKills(), forks: w.tree.ForksRefused()}
 }
 
 // sweep kills what the dead left behind: whoever is not of a rank that stays, by descent or session.

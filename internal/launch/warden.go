@@ -82,7 +82,6 @@ type warden struct {
 	drag     process.Drag
 	witness  *witness
 	lookAway func()
-	before
 	farewell
 	suspicion
 	departure
@@ -305,7 +304,7 @@ func (w *warden) exit() engine.Exit {
 	}
 	e.CPUTime = w.r.spent.CPU
 	e.PeakBytes = max(w.r.spent.Peak, w.r.spent.MaxRSS, w.tree.GroupPeak())
-	oom := w.tree.OOMKills() > w.before.ooms
+	oom := w.tree.OOMKills() > w.r.before.ooms
 	switch {
 	case w.why == engine.ReasonStopped || w.superseded:
 		e.Reason = engine.ReasonStopped
