@@ -16,7 +16,7 @@ import (
 // TestAsGit: with random rules the same files stay at home as with Git itself.
 func TestAsGit(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
+		t.Fatal("git is not installed; scripts/install-deps.sh installs it")
 	}
 	dir := t.TempDir()
 	files := map[string]string{".gitignore": ""}
