@@ -358,6 +358,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	} else if n > 0 {
 		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
 	}
+	if err := p.afterRestore(ctx, epoch); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return nil
