@@ -257,6 +257,10 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runne
 	found := outs.Scan()
 	l.spool.Close()
 	exit.At = l.clock.Now()
+	var start record.Start
+	if ok, err := record.Read(l.home.Dir, record.FileStart, &start); ok && err == nil {
+		exit.Ran = start.Ran()
+	}
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, retry.Most) {
 		err := record.Write(l.home.Dir, record.FileExit, exit)
 		if err == nil {

@@ -20,7 +20,7 @@ var (
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
-		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/engine", "internal/engine/record",
+		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/blob/sealed", "internal/engine", "internal/engine/record",
 	}
 	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection"}
 	below4    = join(foundation, vocabulary, judgement, ports)
@@ -110,7 +110,7 @@ var table = []row{
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},
 
-	{"6 assembly", []string{"internal/app", "internal/app/kinds", "internal/sim"}, []string{"..."}},
+	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/kinds", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},
 	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
 }
