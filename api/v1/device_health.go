@@ -26,6 +26,11 @@ type DeviceHealth struct {
 	State  DeviceState `json:"state" doc:"open, closed (what stands on it leaves), testing, or out (kept out)."`
 	Since  time.Time   `json:"since" doc:"When the state began."`
 	Reason string      `json:"reason,omitempty" doc:"The kind of fault that closed it; empty while it is open."`
+	// ClosedAt is when it was closed, whatever became of it since.
+	ClosedAt *time.Time `json:"closedAt,omitempty" doc:"Since when it takes no work; absent while it does."`
+	// MendedAt is when its machine was started again, or an operator wanted it tested, since it was closed: faults before
+	// that need no other reset.
+	MendedAt *time.Time `json:"mendedAt,omitempty" doc:"When its machine was started again, or a test was asked for, since it was closed."`
 	// Message says why it is closed and what happens next.
 	Message    fault.Text        `json:"message,omitzero"`
 	Conditions []DeviceCondition `json:"conditions,omitempty" doc:"What is wrong with it now."`
@@ -72,6 +77,7 @@ type DeviceFault struct {
 	Action  DeviceAction `json:"action"`
 	Source  string       `json:"source" doc:"driver, kernel, or drill."`
 	At      time.Time    `json:"at"`
+	Closed  bool         `json:"closed,omitempty" doc:"The device took work until then: this one closed it."`
 	Message fault.Text   `json:"message,omitzero"`
 }
 
