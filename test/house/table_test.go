@@ -77,6 +77,7 @@ var table = []row{
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
+	{"4 ckpt, folders", []string{"internal/ckpt/watch"}, join(below4, []string{"internal/ckpt/form"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
