@@ -62,6 +62,9 @@ func (e exit) ExitCode() int { return int(e) }
 // findFor is how long a shell whose connection was cut is looked for.
 const findFor = 2 * time.Minute
 
+// firstFor is how long a server that has just started may look for what runs.
+const firstFor = 15 * time.Second
+
 // screen is the user's side of a terminal.
 type screen struct {
 	w    *where
@@ -95,7 +98,7 @@ func run(cmd *cobra.Command, o client.TerminalOptions) error {
 		s.opts.Wish.Term = os.Getenv("TERM")
 		s.measure()
 	}
-	line, err := s.dial(cmd.Context())
+	line, err := s.find(cmd.Context(), firstFor)
 	if err != nil {
 		return err
 	}
@@ -271,7 +274,12 @@ func (s *screen) again(ctx context.Context, old *client.Terminal) (*client.Termi
 	if s.tty != nil {
 		fmt.Fprint(s.errs, "\r\n"+fault.T("[connection lost, looking for the shell]", "[连接中断，正在重新连接]").In(s.w.lang)+"\r\n")
 	}
-	late := time.Now().Add(findFor)
+	return s.find(ctx, findFor)
+}
+
+// find dials until it is answered, at most for a while.
+func (s *screen) find(ctx context.Context, patience time.Duration) (*client.Terminal, error) {
+	late := time.Now().Add(patience)
 	for pause := lookEvery; ; pause = min(2*pause, 2*time.Second) {
 		line, err := s.dial(ctx)
 		if err == nil {

@@ -38,7 +38,10 @@ type session struct {
 	exit   *talkpb.Exit
 	used   time.Time // when somebody was attached last
 	told   bool      // somebody heard how it ended
-	once   sync.Once
+	// waiting is how many readers wait for a client; closed: nobody does any more.
+	waiting int
+	closed  bool
+	once    sync.Once
 }
 
 // client is who is attached to a session.
@@ -62,9 +65,14 @@ func (s *session) run(now func() time.Time) {
 	ws, err := s.proc.Ended()
 	drained := make(chan struct{})
 	go func() { readers.Wait(); close(drained) }()
-	select {
-	case <-drained:
-	case <-time.After(drainFor):
+	for over := false; !over; {
+		before := s.printed()
+		select {
+		case <-drained:
+			over = true
+		case <-time.After(drainFor):
+			over = s.printed() == before && !s.holdsUp()
+		}
 	}
 	e := &talkpb.Exit{Code: 137, Signal: "SIGKILL"} // with process 1, which told nobody
 	switch {
@@ -74,17 +82,35 @@ func (s *session) run(now func() time.Time) {
 	default:
 		e = &talkpb.Exit{Code: int32(ws.ExitStatus())}
 	}
+	s.close()
+	<-drained
 	s.mu.Lock()
 	s.exit, s.used = e, now()
 	s.news.Broadcast()
 	s.mu.Unlock()
-	s.close()
-	<-drained
 }
 
-// close closes our ends; the shell hears a hang-up.
+// printed is how much there was so far.
+func (s *session) printed() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ring.end
+}
+
+// holdsUp says that there is more, and a client has to take what it has first.
+func (s *session) holdsUp() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting > 0
+}
+
+// close closes our ends; the shell hears a hang-up, and nobody is waited for any more.
 func (s *session) close() {
 	s.once.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.news.Broadcast()
+		s.mu.Unlock()
 		_ = s.in.Close()
 		for _, out := range s.outs {
 			_ = out.Close() // the terminal's second close is an error, and fine
@@ -111,9 +137,11 @@ func (s *session) read(out *os.File, isErrors bool) {
 func (s *session) keep(data []byte, isErrors bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.exit == nil && (s.client != nil && s.ring.end-s.client.at > ahead || s.client == nil && !s.tty && s.ring.end-s.ring.start() > ahead) {
+	s.waiting++
+	for !s.closed && (s.client != nil && s.ring.end-s.client.at > ahead || s.client == nil && !s.tty && s.ring.end-s.ring.start() > ahead) {
 		s.news.Wait()
 	}
+	s.waiting--
 	s.ring.add(data, isErrors)
 	s.news.Broadcast()
 }
@@ -162,7 +190,7 @@ func (s *session) next(c *client) *talkpb.Frame {
 	}
 }
 
-// over says that it has ended and somebody heard so.
+// state is how far it is.
 func (s *session) state() (ended, told, attached bool, used time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

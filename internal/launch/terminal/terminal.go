@@ -25,7 +25,7 @@ const (
 	// most is how many sessions a replica may have. Of those that ended, or else of those that nobody is attached to, the oldest goes.
 	most = 32
 	// farewell is how long a client may take for the last words.
-	farewell = time.Second
+	farewell = 5 * time.Second
 	// keepEnded is how long it is known how a session ended.
 	keepEnded = 10 * time.Minute
 )
@@ -117,6 +117,9 @@ func (t *Set) Close() {
 		t.closed = true
 		close(t.closing)
 	}
+	for _, s := range t.order {
+		s.close()
+	}
 	t.mu.Unlock()
 	t.work.Wait()
 }
@@ -165,7 +168,13 @@ func (t *Set) talk(stream talkpb.Talk_AnswerClient) error {
 	s, fresh, err := t.session(o)
 	if err != nil {
 		e := fault.From(err)
-		return errors.Join(stream.Send(&talkpb.Frame{Message: &talkpb.Frame_Refused{Refused: &talkpb.Refused{Reason: e.Reason, En: e.Message.EN, Zh: e.Message.ZH}}}), stream.CloseSend())
+		heard := make(chan struct{})
+		t.work.Go(func() {
+			defer close(heard)
+			_, _ = stream.Recv()
+		})
+		said := stream.Send(&talkpb.Frame{Message: &talkpb.Frame_Refused{Refused: &talkpb.Refused{Reason: e.Reason, En: e.Message.EN, Zh: e.Message.ZH}}})
+		return errors.Join(said, t.finish(stream, heard))
 	}
 	c := s.attach(o.GetFrom())
 	defer func() { s.detach(c, t.cfg.Clock.Now()) }()
@@ -177,7 +186,9 @@ func (t *Set) talk(stream talkpb.Talk_AnswerClient) error {
 		return err
 	}
 	// The client's words are heard beside its telling; a write to a shell that reads nothing holds up nothing else.
+	heard := make(chan struct{})
 	t.work.Go(func() {
+		defer close(heard)
 		for {
 			f, err := stream.Recv()
 			if err != nil || !s.hear(f) {
@@ -189,16 +200,26 @@ func (t *Set) talk(stream talkpb.Talk_AnswerClient) error {
 	for {
 		f := s.next(c)
 		if f == nil {
-			return stream.CloseSend()
+			return t.finish(stream, heard)
 		}
 		if err := stream.Send(f); err != nil {
 			return err
 		}
 		if f.GetExit() != nil {
 			t.drop(s)
-			return stream.CloseSend()
+			return t.finish(stream, heard)
 		}
 	}
+}
+
+// finish lets the server hear the last words: a stream that is given up takes with it what is on its way.
+func (t *Set) finish(stream talkpb.Talk_AnswerClient, heard <-chan struct{}) error {
+	err := stream.CloseSend()
+	select {
+	case <-heard:
+	case <-t.cfg.Clock.After(farewell):
+	}
+	return err
 }
 
 // session finds the one that is meant, or begins it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/coder/websocket"
@@ -123,45 +124,50 @@ func (s *Terminals) open(ctx context.Context, c *rest.Call, row api.KindInfo) (*
 	}
 	defer ws.CloseNow()
 	ws.SetReadLimit(terminal.MaxMessage)
-	err = s.serve(held, ws, replica, rank)
-	if cause := context.Cause(held); cause != nil && !errors.Is(cause, context.Canceled) {
-		err = cause
-	}
-	s.farewell(ws, err, c.Lang)
+	s.serve(held, ws, replica, rank, c.Lang)
 	return nil, nil
 }
 
-// serve carries a conversation until it ends; nil: the client has heard the end, or left.
-func (s *Terminals) serve(ctx context.Context, ws *websocket.Conn, replica engine.Name, rank int) error {
-	first, cancel := context.WithTimeout(ctx, sayFor)
+// serve carries a conversation until it ends, and closes the connection. Contexts that end in the middle of a read or write cut a WebSocket: only the
+// client's own end may, and what held says, which is told first.
+func (s *Terminals) serve(held context.Context, ws *websocket.Conn, replica engine.Name, rank int, lang string) {
+	first, cancel := context.WithTimeout(held, sayFor)
 	kind, data, err := ws.Read(first)
 	cancel()
 	var wish terminal.Wish
 	if err != nil {
-		return nil //nolint:nilerr // the client left
+		return // the client left
 	}
 	if kind != websocket.MessageText || json.Unmarshal(data, &wish) != nil || wish.Type != terminal.Open {
-		return fault.New(fault.Invalid, "BadTerminal", fault.T("The first message of a terminal must be its open.", "终端的第一条消息必须是 open。"))
+		farewell(ws, fault.New(fault.Invalid, "BadTerminal", fault.T("The first message of a terminal must be its open.", "终端的第一条消息必须是 open。")), lang)
+		return
 	}
-	line, hangUp, err := s.Lines.Talk(ctx, replica)
+	line, hangUp, err := s.Lines.Talk(held, replica)
 	if err != nil {
-		return err
+		farewell(ws, err, lang)
+		return
 	}
 	defer hangUp()
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	if err := line.Send(opening(wish, rank)); err != nil {
-		return lost(err)
+		farewell(ws, lost(err), lang)
+		return
 	}
-	heard := make(chan struct{})
-	go func() {
-		defer close(heard)
-		defer hangUp() // the launcher's stream ends, and with it the loop below
+	ctx, stop := context.WithCancel(context.WithoutCancel(held))
+	defer stop()
+	var heard sync.WaitGroup
+	defer heard.Wait()
+	defer ws.CloseNow() // so that the listener ends
+	heard.Go(func() {
 		listen(ctx, ws, line)
-	}()
-	defer func() { stop(); <-heard }()
+		hangUp() // the launcher's stream ends, and with it the telling below
+	})
+	defer context.AfterFunc(held, hangUp)()
 	go keepAlive(ctx, ws)
-	return tell(ctx, ws, line)
+	err = tell(ctx, ws, line)
+	if cause := context.Cause(held); cause != nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	farewell(ws, err, lang)
 }
 
 func opening(w terminal.Wish, rank int) *talkpb.Frame {
@@ -272,7 +278,7 @@ func keepAlive(ctx context.Context, ws *websocket.Conn) {
 }
 
 // farewell says why there is no more, where anybody can hear it.
-func (s *Terminals) farewell(ws *websocket.Conn, err error, lang string) {
+func farewell(ws *websocket.Conn, err error, lang string) {
 	ctx, cancel := context.WithTimeout(context.Background(), sayFor)
 	defer cancel()
 	if err != nil {
