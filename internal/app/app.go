@@ -42,6 +42,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/talk"
 	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/run"
 	"github.com/fermi-cluster/fermi/internal/seal"
@@ -228,7 +229,7 @@ func (p *part) assemble() (err error) {
 		Keep: p.stored.Keep,
 		Blob: p.blob, Logs: p.logs, Tokens: p.tokens, Log: cfg.Log.With("part", "link"), Clock: clock.Real,
 		Notify: p.notify, Saved: func(taskID string, anew bool) { p.crew.Save.Saved(taskID, anew) }, SecretsOf: p.secretsOf, SecretsUsed: p.secretsUsed, Current: p.currentReplica,
-		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf},
+		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf, Calls: talk.NewCalls()},
 		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
 	if err := p.openPeers(); err != nil {
@@ -258,7 +259,7 @@ func (p *part) assemble() (err error) {
 	})
 	p.crew.Assemble(work.Config{
 		Store: p.store, History: p.history, Engine: &p.engine, Hub: p.hub, Clock: clock.Real, Log: cfg.Log, EraseBytes: p.eraseBytes,
-		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8,
+		UID: p.uid, Folders: p.tenants.Folders, ArchiveAfter: cfg.ArchiveAfter, Workers: 8, DropHome: homes(cfg).Drop,
 	})
 	p.nodes = node.New(node.Config{
 		Store: p.store, Clock: clock.Real, IDs: id.Default, Log: cfg.Log.With("part", "node"), Zones: cfg.Zones, Nodes: p.engine.Nodes,

@@ -28,6 +28,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/launch/retry"
 	"github.com/fermi-cluster/fermi/internal/launch/setup"
 	"github.com/fermi-cluster/fermi/internal/launch/spool"
+	"github.com/fermi-cluster/fermi/internal/launch/terminal"
 	"github.com/fermi-cluster/fermi/internal/link"
 )
 
@@ -64,6 +65,7 @@ type launcher struct {
 	home   *setup.Home
 	orders Orders
 	words  *commands
+	shells *terminal.Set
 	// giveUp is closed when the hand-over has waited long enough.
 	giveUp   chan struct{}
 	patience time.Duration // Config.GiveUp
@@ -179,6 +181,11 @@ func (l *launcher) run(ctx context.Context, cfg Config) error {
 	if err := l.connect(cfg.Token, ends.Endpoints, said.Epoch, exited); err != nil {
 		return err
 	}
+	l.shells = terminal.New(terminal.Config{
+		Talk: l.client.Talk, Find: wall.Find, UID: l.home.Tenant.UID, Mark: string(l.home.Replica.Name), Group: group, Clock: l.clock, Log: l.log,
+		Apart: func() bool { return wall.Place.Space.Descriptor() != 0 },
+	})
+	defer l.shells.Close()
 	r := l.newRunner(cfg, wall, ends)
 	if l.home.Replica.Peer && !exited {
 		stop, err := r.saves.OpenPeers()
@@ -245,7 +252,7 @@ func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link
 	})
 	l.words.ranks, l.words.saves = ranks, saves
 	return &runner{
-		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, ranks: ranks, saves: saves,
+		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, shells: l.shells, ranks: ranks, saves: saves,
 		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: make(chan string),
 	}
 }
@@ -291,7 +298,7 @@ func (l *launcher) connect(token, endpoints string, epoch int64, exited bool) (e
 	}
 	l.client, err = link.NewClient(link.ClientConfig{
 		Name: l.home.Replica.Name, Token: token, Endpoints: endpoints, Epoch: epoch, State: state,
-		Spool: l.spool, Orders: words, Log: l.log, Clock: l.clock,
+		Spool: l.spool, Orders: words, Log: l.log, Clock: l.clock, Calls: func(id string) { l.shells.Answer(id) },
 	})
 	return err
 }
