@@ -20,7 +20,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/bundle"
+	"github.com/fermi-cluster/fermi/internal/app/diskguard"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
+	"github.com/fermi-cluster/fermi/internal/app/restore"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/blob/sealed"
@@ -69,7 +72,7 @@ type Config struct {
 	EtcdPrefix   string
 	Doors        conf.Doors
 	Zone         string // that this server stands in, to measure the way to others; "" is unknown
-	Past         Past
+	Past         restore.Past
 	Checkpoints  record.SharedTier // zero: checkpoints stay on the nodes
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
@@ -88,6 +91,12 @@ type Config struct {
 	Registry  *prometheus.Registry
 	Log       *slog.Logger
 	Out       io.Writer // for the person who started it
+}
+
+// certificates are those of the door.
+type certificates struct {
+	cert   *tls.Certificate                // nil on plain HTTP
+	served atomic.Pointer[tls.Certificate] // what new connections get
 }
 
 // part is everything one process holds.
@@ -121,9 +130,9 @@ type part struct {
 	api      *server.Server
 	engine   current.Engine
 	started  atomic.Bool
-	collect  func()                          // ends what collectLater began
-	cert     *tls.Certificate                // nil on plain HTTP
-	served   atomic.Pointer[tls.Certificate] // what new connections get
+	disk     *diskguard.Guard
+	collect  func() // ends what collectLater began
+	certificates
 	// secretWait is how long the old secret.key stays after a change.
 	secretWait time.Duration
 }
@@ -169,6 +178,7 @@ func (p *part) open(ctx context.Context) error {
 	if restErr != nil {
 		return restErr
 	}
+	(*guarded)(p).guardDisk()
 	p.walls = sync.OnceValue(p.probe)
 	go p.walls() // ready when it is needed
 	p.store = store.New(store.Config{
@@ -197,7 +207,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Join(p.cfg.Shared, "engine"), 0o700); err != nil {
 		return err
 	}
-	if p.history, err = p.cfg.Past.open(ctx, filepath.Join(p.cfg.Shared, entryHistory), p.cfg.Log.With("part", "history")); err != nil {
+	if p.history, err = p.cfg.Past.Open(ctx, filepath.Join(p.cfg.Shared, bundle.History), p.cfg.Log.With("part", "history")); err != nil {
 		return err
 	}
 	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {
@@ -294,6 +304,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("store", p.store.Run)
 	base.Add("logbook", p.logs.Run)
 	base.Add("stored", p.stored.Run)
+	base.Add("disk", p.disk.Run)
 	base.Add("link", p.serveLink)
 	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.tokens) })
 	if p.etcd != nil {
@@ -358,7 +369,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	} else if n > 0 {
 		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
 	}
-	if err := p.afterRestore(ctx, epoch); err != nil {
+	if err := (*aftermath)(p).settle(ctx, epoch); err != nil {
 		return err
 	}
 	select {
@@ -460,6 +471,9 @@ func (p *part) expire(ctx context.Context) error {
 func (p *part) ready() error {
 	if !p.started.Load() {
 		return fault.New(fault.Unavailable, "Starting", fault.T("The server is starting.", "服务正在启动。"))
+	}
+	if e := p.disk.State(); e != nil {
+		return e
 	}
 	return p.store.Healthy(context.Background())
 }
