@@ -166,6 +166,9 @@ func (p *part) open(ctx context.Context) error {
 	if p.cfg.Shared, err = filepath.Abs(p.cfg.Shared); err != nil {
 		return err
 	}
+	if err := restore.Whole(p.cfg.Data, p.cfg.Shared, p.cfg.Past, p.outside()); err != nil {
+		return err
+	}
 	if p.cert, err = certificate(p.cfg); err != nil {
 		return err
 	}
@@ -400,7 +403,8 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		case <-eng.Ready():
 		}
 		p.nodes.Look()
-		p.cfg.Log.Info("everything that runs was found again", "replicas", len(eng.Replicas("")), "after", clock.Real.Now().Sub(begun).Round(time.Millisecond))
+		found := eng.Replicas("")
+		p.cfg.Log.Info("the folders of all replicas were read; those that run attach by themselves", "found", len(found), "attached", attached(p.hub, found), "after", clock.Real.Now().Sub(begun).Round(time.Millisecond))
 		p.hub.Lead(epoch.Revision)
 		defer p.hub.Lead(0)
 		var c run.Group
@@ -412,6 +416,16 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	err = g.Run(ctx)
 	p.cfg.Log.Info("leading no more", "epoch", epoch.Revision, "error", err)
 	return err
+}
+
+// attached is how many of them speak with a server.
+func attached(hub *link.Hub, found []engine.Observation) (n int) {
+	for _, o := range found {
+		if hub.Attached(o.Name) {
+			n++
+		}
+	}
+	return n
 }
 
 // notify is the hub's word that a replica changed: the engine reads its records again, then the
