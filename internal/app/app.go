@@ -20,7 +20,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/internal/app/bundle"
+	"github.com/fermi-cluster/fermi/internal/app/diskguard"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
+	"github.com/fermi-cluster/fermi/internal/app/restore"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
 	"github.com/fermi-cluster/fermi/internal/blob/sealed"
@@ -70,7 +73,7 @@ type Config struct {
 	EtcdPrefix   string
 	Doors        conf.Doors
 	Zone         string // that this server stands in, to measure the way to others; "" is unknown
-	Past         Past
+	Past         restore.Past
 	Checkpoints  record.SharedTier // zero: checkpoints stay on the nodes
 	Zones        []api.Zone
 	Inventory    func(context.Context) ([]api.Node, error)
@@ -89,6 +92,12 @@ type Config struct {
 	Registry  *prometheus.Registry
 	Log       *slog.Logger
 	Out       io.Writer // for the person who started it
+}
+
+// certificates are those of the door.
+type certificates struct {
+	cert   *tls.Certificate                // nil on plain HTTP
+	served atomic.Pointer[tls.Certificate] // what new connections get
 }
 
 // part is everything one process holds.
@@ -122,9 +131,9 @@ type part struct {
 	api      *server.Server
 	engine   current.Engine
 	started  atomic.Bool
-	collect  func()                          // ends what collectLater began
-	cert     *tls.Certificate                // nil on plain HTTP
-	served   atomic.Pointer[tls.Certificate] // what new connections get
+	disk     *diskguard.Guard
+	collect  func() // ends what collectLater began
+	certificates
 	// secretWait is how long the old secret.key stays after a change.
 	secretWait time.Duration
 }
@@ -158,6 +167,9 @@ func (p *part) open(ctx context.Context) error {
 	if p.cfg.Shared, err = filepath.Abs(p.cfg.Shared); err != nil {
 		return err
 	}
+	if err := restore.Whole(p.cfg.Data, p.cfg.Shared, p.cfg.Past, p.outside()); err != nil {
+		return err
+	}
 	if p.cert, err = certificate(p.cfg); err != nil {
 		return err
 	}
@@ -170,6 +182,7 @@ func (p *part) open(ctx context.Context) error {
 	if restErr != nil {
 		return restErr
 	}
+	(*guarded)(p).guardDisk()
 	p.walls = sync.OnceValue(p.probe)
 	go p.walls() // ready when it is needed
 	p.store = store.New(store.Config{
@@ -198,7 +211,7 @@ func (p *part) openRest(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Join(p.cfg.Shared, "engine"), 0o700); err != nil {
 		return err
 	}
-	if p.history, err = p.cfg.Past.open(ctx, filepath.Join(p.cfg.Shared, entryHistory), p.cfg.Log.With("part", "history")); err != nil {
+	if p.history, err = p.cfg.Past.Open(ctx, filepath.Join(p.cfg.Shared, bundle.History), p.cfg.Log.With("part", "history")); err != nil {
 		return err
 	}
 	if p.blob, err = folder.Open(filepath.Join(p.cfg.Shared, "blobs")); err != nil {
@@ -295,6 +308,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("store", p.store.Run)
 	base.Add("logbook", p.logs.Run)
 	base.Add("stored", p.stored.Run)
+	base.Add("disk", p.disk.Run)
 	base.Add("link", p.serveLink)
 	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.tokens) })
 	if p.etcd != nil {
@@ -359,7 +373,7 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	} else if n > 0 {
 		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
 	}
-	if err := p.afterRestore(ctx, epoch); err != nil {
+	if err := (*aftermath)(p).settle(ctx, epoch); err != nil {
 		return err
 	}
 	select {
@@ -390,7 +404,8 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		case <-eng.Ready():
 		}
 		p.nodes.Look()
-		p.cfg.Log.Info("everything that runs was found again", "replicas", len(eng.Replicas("")), "after", clock.Real.Now().Sub(begun).Round(time.Millisecond))
+		found := eng.Replicas("")
+		p.cfg.Log.Info("the folders of all replicas were read; those that run attach by themselves", "found", len(found), "attached", attached(p.hub, found), "after", clock.Real.Now().Sub(begun).Round(time.Millisecond))
 		p.hub.Lead(epoch.Revision)
 		defer p.hub.Lead(0)
 		var c run.Group
@@ -402,6 +417,16 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	err = g.Run(ctx)
 	p.cfg.Log.Info("leading no more", "epoch", epoch.Revision, "error", err)
 	return err
+}
+
+// attached is how many of them speak with a server.
+func attached(hub *link.Hub, found []engine.Observation) (n int) {
+	for _, o := range found {
+		if hub.Attached(o.Name) {
+			n++
+		}
+	}
+	return n
 }
 
 // notify is the hub's word that a replica changed: the engine reads its records again, then the
@@ -461,6 +486,9 @@ func (p *part) expire(ctx context.Context) error {
 func (p *part) ready() error {
 	if !p.started.Load() {
 		return fault.New(fault.Unavailable, "Starting", fault.T("The server is starting.", "服务正在启动。"))
+	}
+	if e := p.disk.State(); e != nil {
+		return e
 	}
 	return p.store.Healthy(context.Background())
 }

@@ -43,7 +43,7 @@ type runner struct {
 	socket   *rankset.Socket // of prepare, before the first process starts
 	readings engine.Readings
 	children chan struct{} // a child ended
-	overDisk chan string   // it holds more on disk than it may: why it is ended
+	overDisk chan overDisk // it holds more on disk than it may
 	course
 }
 

@@ -165,8 +165,9 @@ func (w *warden) watch(ctx context.Context) {
 		case <-cancelled:
 			cancelled = nil
 			w.end(engine.ReasonStopped, r.wall.Replica.StopGrace.Std())
-		case w.diskText = <-r.overDisk:
-			w.end(engine.ReasonDiskLimit, min(diskGrace, r.wall.Replica.StopGrace.Std()))
+		case over := <-r.overDisk:
+			w.diskText = over.text.Pack()
+			w.end(engine.ReasonDiskLimit, min(over.grace, r.wall.Replica.StopGrace.Std()))
 		case <-r.deadline:
 			r.deadline = nil
 			w.end(engine.ReasonTimedOut, r.wall.Replica.StopGrace.Std())

@@ -168,8 +168,7 @@ func (h *Hub) PutOutput(stream linkpb.Link_PutOutputServer) error {
 		_, err = io.Copy(io.Discard, body)
 	} else {
 		err = h.cfg.keep(ctx, parts.TaskID, KeptOutputs, head.GetSize()-slot.old.size, func() error {
-			_, err := sealed.Put(ctx, h.cfg.Blob, key, body)
-			return err
+			return sealed.Put(ctx, h.cfg.Blob, key, body)
 		})
 		slot.settle(err == nil)
 	}

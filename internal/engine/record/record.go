@@ -40,6 +40,8 @@ type Process struct {
 	Cgroup string `json:"cgroup,omitempty"`
 	// Version is a launcher's; "" of others, and of launchers from before it was written.
 	Version string `json:"version,omitempty"`
+	// HearsFull says that a launcher takes SIGUSR1 for: the disk is full, and your replica filled it.
+	HearsFull bool `json:"hearsFull,omitempty"`
 }
 
 // Go is the leader's word that a generation of the attempt may start; the newest one.
