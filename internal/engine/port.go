@@ -69,8 +69,7 @@ type Replica struct {
 	Recipe *Recipe `json:"recipe,omitempty"`
 	// KeepLocal says which checkpoints stay on the node's disk.
 	KeepLocal api.CheckpointKeep `json:"keepLocal,omitzero"`
-	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
-	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	FolderSaves
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
 	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.
@@ -236,3 +235,14 @@ type Briefed interface {
 type Prompted interface {
 	Poke(name Name)
 }
+
+// FolderSaves says where a script saves by itself.
+type FolderSaves struct {
+	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
+	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	// FolderAnew: what earlier launchers of the task left of it counts no more, because somebody chose where to begin.
+	FolderAnew bool `json:"folderAnew,omitempty"`
+}
+
+// FromFolder says, where a tier is named otherwise, that ranks began from what lay in the folder that their script saves to.
+const FromFolder = "folder"

@@ -20,14 +20,14 @@ import (
 
 // Outputs serves the files that tasks left.
 type Outputs struct {
-	*Desk
+	desk    *Desk
 	blob    blob.Store
 	streams *stream.Streams
 	auditor *audit.Auditor
 }
 
 func NewOutputs(d *Desk, b blob.Store, st *stream.Streams, a *audit.Auditor) *Outputs {
-	return &Outputs{Desk: d, blob: b, streams: st, auditor: a}
+	return &Outputs{desk: d, blob: b, streams: st, auditor: a}
 }
 
 // Routes are about the files of a task.
@@ -57,7 +57,7 @@ type OutputFiles struct {
 }
 
 func (s *Outputs) list(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	_, task, err := s.task(ctx, c)
+	_, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *Outputs) list(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
 // read serves bytes that a user made. They never act in the console's name: always a
 // download, never sniffed, never a document.
 func (s *Outputs) read(ctx context.Context, c *rest.Call) (*rest.Reply, error) {
-	_, task, err := s.task(ctx, c)
+	_, task, err := s.desk.task(ctx, c)
 	if err != nil {
 		return nil, err
 	}
