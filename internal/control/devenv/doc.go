@@ -5,7 +5,7 @@
 //
 // Place: layer 4; control/work observes and applies, this package decides.
 //
-// Invariants:
+// Promise, as invariants:
 //  1. It has one replica at most, and an attempt begins only when every replica of the earlier ones has ended: its home is open once.
 //  2. It never leaves the store by age: what is stopped may be started tomorrow. Only its deletion takes it away.
 //  3. Its home is deleted after its last replica has ended and before the object is: a crash between them repeats the deletion.
