@@ -41,6 +41,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/curve"
 	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/run"
 	"github.com/fermi-cluster/fermi/internal/seal"
@@ -100,8 +101,7 @@ type part struct {
 	blob    *folder.Store
 	logs    *logbook.Book
 	hub     *link.Hub
-	peers   *link.Peers // nil with an embedded etcd: there are no others
-	peerL   net.Listener
+	beside
 	tokens  *link.Tokens
 	keys    keyState
 	box     *seal.Box
@@ -125,6 +125,13 @@ type part struct {
 	served   atomic.Pointer[tls.Certificate] // what new connections get
 	// secretWait is how long the old secret.key stays after a change.
 	secretWait time.Duration
+}
+
+// beside is who is heard beside the hub.
+type beside struct {
+	peers  *link.Peers // nil with an embedded etcd: there are no others
+	peerL  net.Listener
+	curves *curve.Desk
 }
 
 // Serve runs a control-plane process until ctx ends or a part of it dies.
@@ -230,6 +237,10 @@ func (p *part) assemble() (err error) {
 		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf},
 		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
+	p.curves = curve.NewDesk(p.history, func(ctx context.Context, taskID string) error {
+		_, err := p.workByID(ctx, taskID)
+		return err
+	}, cfg.Log.With("part", "curves"))
 	if err := p.openPeers(); err != nil {
 		return err
 	}
@@ -294,7 +305,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("logbook", p.logs.Run)
 	base.Add("stored", p.stored.Run)
 	base.Add("link", p.serveLink)
-	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.tokens) })
+	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.curves, p.tokens) })
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
 	}
@@ -422,7 +433,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 		return err
 	}
 	defer p.stored.Forget(taskID)
-	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
+	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID), p.history.ForgetPoints(ctx, taskID))
 }
 
 // expire deletes logs and outputs whose time to be kept is over.

@@ -10,6 +10,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
 	"github.com/fermi-cluster/fermi/internal/server/refuse"
@@ -150,6 +151,7 @@ type Leftovers struct {
 	Blob   blob.Store
 	Saved  Checkpoints   // nil: there are none
 	Stored tenant.Stored // nil: nobody counts bytes
+	Points history.Metrics
 }
 
 // Erase deletes all of them; it may be said again.
@@ -160,8 +162,8 @@ func (l *Leftovers) Erase(ctx context.Context, id string) error {
 	if err := l.Blob.Delete(ctx, "outputs/"+id+"/"); err != nil {
 		return err
 	}
-	if l.Saved == nil {
-		return nil
+	if err := l.Points.ForgetPoints(ctx, id); err != nil || l.Saved == nil {
+		return err
 	}
 	return l.Saved.Erase(ctx, id)
 }
