@@ -288,7 +288,7 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 func (r *runner) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: r.spool, Steps: func(local int) process.Reader {
 		return &rankset.Printed{
-			Tell:  func(step int64, last bool) bool { return r.ranks.Printed(local, step, last, g.Number) },
+			Tell:  func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) },
 			Curve: func(step int64, values map[string]float64) { r.drawPrinted(g, local, step, values) },
 		}
 	}}
