@@ -45,6 +45,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
 	"github.com/fermi-cluster/fermi/internal/link"
+	"github.com/fermi-cluster/fermi/internal/link/curve"
 	"github.com/fermi-cluster/fermi/internal/link/talk"
 	"github.com/fermi-cluster/fermi/internal/quota"
 	"github.com/fermi-cluster/fermi/internal/run"
@@ -111,8 +112,7 @@ type part struct {
 	blob    *folder.Store
 	logs    *logbook.Book
 	hub     *link.Hub
-	peers   *link.Peers // nil with an embedded etcd: there are no others
-	peerL   net.Listener
+	beside
 	tokens  *link.Tokens
 	keys    keyState
 	box     *seal.Box
@@ -136,6 +136,13 @@ type part struct {
 	certificates
 	// secretWait is how long the old secret.key stays after a change.
 	secretWait time.Duration
+}
+
+// beside is who is heard beside the hub.
+type beside struct {
+	peers  *link.Peers // nil with an embedded etcd: there are no others
+	peerL  net.Listener
+	curves *curve.Desk
 }
 
 // Serve runs a control-plane process until ctx ends or a part of it dies.
@@ -245,6 +252,10 @@ func (p *part) assemble() (err error) {
 		Fetched: link.Fetched{SpecOf: (*live)(p).specOf, ArchiveOf: p.archiveOf, ManifestOf: p.manifestOf, Calls: talk.NewCalls()},
 		Answer:  p.answer, Tails: p.logs, Peered: p.outside(),
 	})
+	p.curves = curve.NewDesk(p.history, func(ctx context.Context, taskID string) error {
+		_, err := p.workByID(ctx, taskID)
+		return err
+	}, cfg.Log.With("part", "curves"))
 	if err := p.openPeers(); err != nil {
 		return err
 	}
@@ -310,7 +321,7 @@ func (p *part) run(ctx context.Context, listener net.Listener) error {
 	base.Add("stored", p.stored.Run)
 	base.Add("disk", p.disk.Run)
 	base.Add("link", p.serveLink)
-	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.tokens) })
+	base.Add("link over TLS", func(ctx context.Context) error { return serveSecureLink(ctx, p.cfg, p.hub, p.curves, p.tokens) })
 	if p.etcd != nil {
 		base.Add("etcd", p.watchEtcd)
 	}
@@ -452,7 +463,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 		return err
 	}
 	defer p.stored.Forget(taskID)
-	return errors.Join(sealed.Delete(ctx, p.blob, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
+	return errors.Join(sealed.Delete(ctx, p.blob, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID), p.history.ForgetPoints(ctx, taskID))
 }
 
 // expire deletes logs and outputs whose time to be kept is over.

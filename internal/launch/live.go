@@ -293,7 +293,10 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 // sink is where what the ranks of a generation print goes.
 func (r *runner) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: r.spool, Steps: func(local int) process.Reader {
-		return &rankset.Printed{Tell: func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) }}
+		return &rankset.Printed{
+			Tell:  func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) },
+			Curve: func(step int64, values map[string]float64) { r.drawPrinted(g, local, step, values) },
+		}
 	}}
 }
 

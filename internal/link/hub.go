@@ -82,7 +82,6 @@ type Fetched struct {
 // Kept is what bytes are that are kept for a task.
 type Kept string
 
-// The sorts.
 const (
 	KeptLogs    Kept = "logs"
 	KeptOutputs Kept = "outputs"
@@ -169,8 +168,8 @@ func NewHub(cfg HubConfig) *Hub {
 }
 
 // Serve answers launchers on l until ctx ends; it returns when all streams are closed. It may run
-// on several listeners at once. l is closed.
-func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
+// on several listeners at once. l is closed. More are services beside the link's own, for whoever has a replica's token.
+func (h *Hub) Serve(ctx context.Context, l net.Listener, more ...func(grpc.ServiceRegistrar)) error {
 	var readers sync.WaitGroup // goroutines of streams: they outlive their handler by a moment
 	srv := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
@@ -181,7 +180,9 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 		grpc.ReadBufferSize(16<<10), grpc.WriteBufferSize(16<<10), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 		grpc.MaxConcurrentStreams(64), grpc.MaxHeaderListSize(16<<10), grpc.WaitForHandlers(true),
 	)
-	linkpb.RegisterLinkServer(srv, h)
+	for _, add := range append(more, func(r grpc.ServiceRegistrar) { linkpb.RegisterLinkServer(r, h) }) {
+		add(srv)
+	}
 	if h.cfg.Calls != nil {
 		h.cfg.Calls.Register(srv)
 	}

@@ -28,7 +28,7 @@ import (
 type identity struct{ name, token string }
 
 func (i identity) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{metaToken: "Bearer " + i.token, metaReplica: i.name}, nil
+	return map[string]string{metaToken: "Bearer " + i.token, MetaReplica: i.name}, nil
 }
 
 // RequireTransportSecurity is false: within one machine the socket's folder is the guard.
@@ -115,6 +115,9 @@ func (c *Client) session(ctx context.Context, target string, greet time.Duration
 		c: c, stream: stream, next: welcome.GetLogFrom(), received: welcome.GetLogFrom(),
 		acked: make(chan struct{}, 1), asked: make(chan struct{}, 1),
 	}
+	if c.cfg.Beside != nil {
+		watch.Go(func() { c.cfg.Beside(ctx, conn) })
+	}
 	heard := make(chan error, 1)
 	go func() {
 		err := s.listen(alive)
@@ -123,8 +126,7 @@ func (c *Client) session(ctx context.Context, target string, greet time.Duration
 	}()
 	err = s.speak(ctx)
 	if c.finished() {
-		// CloseSend lets the server read to the end before it sees us go.
-		_ = stream.CloseSend()
+		_ = stream.CloseSend() // so that the server reads to the end before it sees us go
 	} else {
 		cancel(err)
 	}

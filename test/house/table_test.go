@@ -69,6 +69,7 @@ var table = []row{
 	{"4 link, its door", []string{"internal/link/door"}, foundation},
 	{"4 link, conversations", []string{"internal/link/talk/..."}, join(below4, []string{"internal/link/talk/talkpb"})},
 	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/endpoint", "internal/link/hearing", "internal/link/door", "internal/link/talk/..."})},
+	{"4 link, curves", []string{"internal/link/curve"}, join(below4, []string{"internal/link", "internal/link/linkpb"})},
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
 	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/gang"})},
 	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
@@ -77,7 +78,7 @@ var table = []row{
 	{"4 control, what training tasks are judged by", []string{"internal/control/train/..."}, join(below4, []string{"internal/link", "internal/control/gang"})},
 	{"4 control", []string{"internal/control/..."}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/work"})},
 	// The launcher stands on the node beside its process tree: it knows cgroups and namespaces, as the host engine does.
-	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/talk/...", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
+	{"4 launch", []string{"internal/launch/..."}, join(below4, []string{"internal/launch/...", "internal/link", "internal/link/talk/...", "internal/link/curve", "internal/ckpt/...", "internal/engine/cgroup", "internal/engine/disk", "internal/engine/network", "sdk/python"})},
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
@@ -140,7 +141,7 @@ var technology = []struct {
 	{"github.com/google/nftables", []string{"internal/engine/network", "test/..."}},
 	{"github.com/NVIDIA/", []string{"internal/engine/inventory"}},
 	{"k8s.io/", []string{"api/v1", "internal/engine/kubeengine"}},
-	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/talk/...", "internal/store/...", "internal/app", "internal/launch"}},
+	{"google.golang.org/grpc", []string{"internal/link", "internal/link/linkpb", "internal/link/talk/...", "internal/link/curve", "internal/store/...", "internal/app", "internal/launch"}},
 }
 
 func join(lists ...[]string) []string {

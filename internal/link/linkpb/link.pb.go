@@ -4011,6 +4011,128 @@ func (x *PutOutputReply) GetStored() int64 {
 	return 0
 }
 
+// PointBatch: numbers of a replica only rise; lines are as internal/history packs them.
+type PointBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Dropped       int64                  `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Lines         []byte                 `protobuf:"bytes,3,opt,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PointBatch) Reset() {
+	*x = PointBatch{}
+	mi := &file_link_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PointBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PointBatch) ProtoMessage() {}
+
+func (x *PointBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PointBatch.ProtoReflect.Descriptor instead.
+func (*PointBatch) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *PointBatch) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PointBatch) GetDropped() int64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *PointBatch) GetLines() []byte {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+// PointAck: the batch is committed, or it never will be (refused says why); the next one is due after so long.
+type PointAck struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	NextNanos     int64                  `protobuf:"varint,2,opt,name=next_nanos,json=nextNanos,proto3" json:"next_nanos,omitempty"`
+	Refused       string                 `protobuf:"bytes,3,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PointAck) Reset() {
+	*x = PointAck{}
+	mi := &file_link_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PointAck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PointAck) ProtoMessage() {}
+
+func (x *PointAck) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PointAck.ProtoReflect.Descriptor instead.
+func (*PointAck) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *PointAck) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *PointAck) GetNextNanos() int64 {
+	if x != nil {
+		return x.NextNanos
+	}
+	return 0
+}
+
+func (x *PointAck) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
 type FromFollower struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -4025,7 +4147,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4159,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4172,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -4123,7 +4245,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4257,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4270,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -4217,7 +4339,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +4351,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4364,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -4268,7 +4390,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4402,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4415,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -4320,7 +4442,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4454,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4467,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{54}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Facts) GetReplica() string {
@@ -4417,7 +4539,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4551,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4564,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{55}
+	return file_link_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Order) GetReplica() string {
@@ -4491,7 +4613,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4503,7 +4625,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4516,7 +4638,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{56}
+	return file_link_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Question) GetKind() string {
@@ -4549,7 +4671,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4561,7 +4683,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4574,7 +4696,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{57}
+	return file_link_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4593,7 +4715,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4727,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4740,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{58}
+	return file_link_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4643,7 +4765,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[59]
+	mi := &file_link_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4655,7 +4777,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[59]
+	mi := &file_link_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4668,7 +4790,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{59}
+	return file_link_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TailData) GetReplica() string {
@@ -5052,7 +5174,17 @@ const file_link_proto_rawDesc = "" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12,\n" +
 	"\x12modified_unix_nano\x18\x03 \x01(\x03R\x10modifiedUnixNano\"(\n" +
 	"\x0ePutOutputReply\x12\x16\n" +
-	"\x06stored\x18\x01 \x01(\x03R\x06stored\"\xa8\x01\n" +
+	"\x06stored\x18\x01 \x01(\x03R\x06stored\"N\n" +
+	"\n" +
+	"PointBatch\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x03R\adropped\x12\x14\n" +
+	"\x05lines\x18\x03 \x01(\fR\x05lines\"U\n" +
+	"\bPointAck\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x1d\n" +
+	"\n" +
+	"next_nanos\x18\x02 \x01(\x03R\tnextNanos\x12\x18\n" +
+	"\arefused\x18\x03 \x01(\tR\arefused\"\xa8\x01\n" +
 	"\fFromFollower\x124\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.fermi.link.v1.FollowerHelloH\x00R\x05hello\x12,\n" +
 	"\x05facts\x18\x02 \x01(\v2\x14.fermi.link.v1.FactsH\x00R\x05facts\x12)\n" +
@@ -5106,7 +5238,9 @@ const file_link_proto_rawDesc = "" +
 	"\fFetchArchive\x12\".fermi.link.v1.FetchArchiveRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12P\n" +
 	"\fFetchSecrets\x12\".fermi.link.v1.FetchSecretsRequest\x1a\x1a.fermi.link.v1.SecretValue0\x01\x12L\n" +
 	"\rFetchManifest\x12#.fermi.link.v1.FetchManifestRequest\x1a\x14.fermi.link.v1.Chunk0\x01\x12M\n" +
-	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012\xc3\x01\n" +
+	"\tPutOutput\x12\x1f.fermi.link.v1.PutOutputRequest\x1a\x1d.fermi.link.v1.PutOutputReply(\x012G\n" +
+	"\x06Curves\x12=\n" +
+	"\x03Put\x12\x19.fermi.link.v1.PointBatch\x1a\x17.fermi.link.v1.PointAck(\x010\x012\xc3\x01\n" +
 	"\x04Peer\x12E\n" +
 	"\aForward\x12\x1b.fermi.link.v1.FromFollower\x1a\x19.fermi.link.v1.ToFollower(\x010\x01\x125\n" +
 	"\x03Ask\x12\x17.fermi.link.v1.Question\x1a\x15.fermi.link.v1.Answer\x12=\n" +
@@ -5124,7 +5258,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_link_proto_goTypes = []any{
 	(*FetchSpecRequest)(nil),     // 0: fermi.link.v1.FetchSpecRequest
 	(*FromLauncher)(nil),         // 1: fermi.link.v1.FromLauncher
@@ -5176,18 +5310,20 @@ var file_link_proto_goTypes = []any{
 	(*PutOutputRequest)(nil),     // 47: fermi.link.v1.PutOutputRequest
 	(*OutputHeader)(nil),         // 48: fermi.link.v1.OutputHeader
 	(*PutOutputReply)(nil),       // 49: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),         // 50: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 51: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 52: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 53: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 54: fermi.link.v1.Facts
-	(*Order)(nil),                // 55: fermi.link.v1.Order
-	(*Question)(nil),             // 56: fermi.link.v1.Question
-	(*Answer)(nil),               // 57: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 58: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 59: fermi.link.v1.TailData
-	nil,                          // 60: fermi.link.v1.NodeFacts.VersionsEntry
-	nil,                          // 61: fermi.link.v1.Persisted.MetricsEntry
+	(*PointBatch)(nil),           // 50: fermi.link.v1.PointBatch
+	(*PointAck)(nil),             // 51: fermi.link.v1.PointAck
+	(*FromFollower)(nil),         // 52: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 53: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 54: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 55: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 56: fermi.link.v1.Facts
+	(*Order)(nil),                // 57: fermi.link.v1.Order
+	(*Question)(nil),             // 58: fermi.link.v1.Question
+	(*Answer)(nil),               // 59: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 60: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 61: fermi.link.v1.TailData
+	nil,                          // 62: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 63: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	4,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
@@ -5212,7 +5348,7 @@ var file_link_proto_depIdxs = []int32{
 	7,  // 19: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
 	20, // 20: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
 	10, // 21: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	60, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	62, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
 	14, // 23: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
 	13, // 24: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
 	10, // 25: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
@@ -5230,17 +5366,17 @@ var file_link_proto_depIdxs = []int32{
 	17, // 37: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
 	25, // 38: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
 	18, // 39: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	61, // 40: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	63, // 40: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
 	22, // 41: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
 	23, // 42: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
 	19, // 43: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
 	20, // 44: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
 	48, // 45: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	52, // 46: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	54, // 47: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	54, // 46: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	56, // 47: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
 	41, // 48: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	53, // 49: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	55, // 50: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	55, // 49: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	57, // 50: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
 	41, // 51: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
 	38, // 52: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
 	16, // 53: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
@@ -5255,20 +5391,22 @@ var file_link_proto_depIdxs = []int32{
 	43, // 62: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
 	44, // 63: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
 	47, // 64: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	50, // 65: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	56, // 66: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	58, // 67: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	2,  // 68: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	46, // 69: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
-	46, // 70: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	45, // 71: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	46, // 72: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	49, // 73: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	51, // 74: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	57, // 75: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	59, // 76: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	68, // [68:77] is the sub-list for method output_type
-	59, // [59:68] is the sub-list for method input_type
+	50, // 65: fermi.link.v1.Curves.Put:input_type -> fermi.link.v1.PointBatch
+	52, // 66: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	58, // 67: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	60, // 68: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	2,  // 69: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	46, // 70: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
+	46, // 71: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	45, // 72: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	46, // 73: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	49, // 74: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	51, // 75: fermi.link.v1.Curves.Put:output_type -> fermi.link.v1.PointAck
+	53, // 76: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	59, // 77: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	61, // 78: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	69, // [69:79] is the sub-list for method output_type
+	59, // [59:69] is the sub-list for method input_type
 	59, // [59:59] is the sub-list for extension type_name
 	59, // [59:59] is the sub-list for extension extendee
 	0,  // [0:59] is the sub-list for field type_name
@@ -5304,12 +5442,12 @@ func file_link_proto_init() {
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[50].OneofWrappers = []any{
+	file_link_proto_msgTypes[52].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[51].OneofWrappers = []any{
+	file_link_proto_msgTypes[53].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -5320,9 +5458,9 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   62,
+			NumMessages:   64,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_link_proto_goTypes,
 		DependencyIndexes: file_link_proto_depIdxs,

@@ -77,6 +77,8 @@ var table = map[string]Rule{
 	"listTaskCheckpoints": {All, All, Own, Own, read, true},
 	"readCheckpointRank":  {All, All, Own, Own, read, true},
 	"listTaskOutputs":     {All, All, Own, Own, read, true},
+	"listTaskMetrics":     {All, All, Own, Own, read, true},
+	"readTaskMetrics":     {All, All, Own, Own, read, true},
 	"readTaskOutput":      {All, All, Own, Own, read, true},
 	"previewPlacement":    {All, All, Own, Own, read, false},
 	"previewRecipe":       {All, All, Own, Own, read, false},
