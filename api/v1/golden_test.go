@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fermi-cluster/fermi/api/v1/card"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -109,10 +110,13 @@ func whole() map[Kind]Object {
 		},
 		KindNode: &Node{
 			Meta: meta(MustInfo(KindNode), "节点"),
-			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []DeviceOrder{{3, OrderFault, "xid-79", true, at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
-			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}, []DeviceHealth{{
-				3, DeviceOut, at, "xid-79", &at, &at, text, []DeviceCondition{{"lost", ActionRestart, at, 1, text}}, &DeviceTest{at, true, "tested", text},
-				[]DeviceFault{{"xid-79", ActionRestart, FaultOfKernel, at, true, text}}, 4, DeviceCounts{1, 2, 3, 4, 5, 6}, LogMark{"boot", 77}, &at,
+			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []card.DeviceOrder{{Device: 3, Order: card.OrderFault, Kind: "xid-79", Heal: true, At: at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
+			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}, []card.DeviceHealth{{
+				Device: 3, State: card.DeviceOut, Since: at, Reason: "xid-79", ClosedAt: &at, MendedAt: &at, Message: text,
+				Conditions: []card.DeviceCondition{{Kind: "lost", Action: card.ActionRestart, Since: at, Value: 1, Message: text}},
+				Test:       &card.DeviceTest{At: at, Passed: true, How: "tested", Message: text},
+				Faults:     []card.DeviceFault{{Kind: "xid-79", Action: card.ActionRestart, Source: card.FaultOfKernel, At: at, Closed: true, Message: text}},
+				Total:      4, Counted: card.DeviceCounts{ECC: 1, Pages: 2, Rows: 3, NVLink: 4, Fatal: 5, Errors: 6}, Log: card.LogMark{Boot: "boot", Sequence: 77}, Ordered: &at,
 			}}, 2},
 		},
 		KindQueue: &Queue{

@@ -21,6 +21,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/app/bundle"
+	"github.com/fermi-cluster/fermi/internal/app/cards"
 	"github.com/fermi-cluster/fermi/internal/app/diskguard"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/app/restore"
@@ -407,6 +408,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	g.Add("maintenance", p.store.RunMaintenance)
 	g.Add("nodes", func(ctx context.Context) error { return p.nodes.Run(ctx, epoch) })
 	g.Add("zones", func(ctx context.Context) error { return p.zones.Run(ctx, epoch) })
+	g.Add("cards", func(ctx context.Context) error {
+		return cards.Run(ctx, cards.Config{Store: p.store, Events: p.history, Log: p.cfg.Log.With("part", "card"), Registry: p.cfg.Registry}, epoch)
+	})
 	g.Add("expiry", p.expire)
 	g.Add("control", func(ctx context.Context) error {
 		select { // nothing is judged before everything that runs was found again

@@ -16,13 +16,13 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/seal", "internal/cores", "internal/slot",
 	}
-	vocabulary = []string{"api/v1", "api/v1/devenv", "api/v1/steady", "api/v1/terminal"}
+	vocabulary = []string{"api/v1", "api/v1/devenv", "api/v1/steady", "api/v1/terminal", "api/v1/card"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
 		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/blob/sealed", "internal/engine", "internal/engine/record",
 	}
-	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection"}
+	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection", "internal/health"}
 	below4    = join(foundation, vocabulary, judgement, ports)
 	// serverKernel is what all rooms of the server share: words, limits, the store, who may do what, and a request.
 	serverKernel = []string{"internal/server/refuse", "internal/server/limit", "internal/server/truth", "internal/server/access", "internal/server/rest"}
@@ -32,12 +32,14 @@ var (
 var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault"}},
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
+	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
 	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/devenv", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/steady"})},
-	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree"})},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/card"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
 	{"2 judgement, environments as nodes", []string{"internal/selection"}, join(foundation, vocabulary, []string{"internal/recipe"})},
+	{"2 judgement, whether devices are well", []string{"internal/health"}, join(foundation, vocabulary)},
 	{"2 judgement, what must hold before they do", []string{"internal/preflight"}, join(foundation, vocabulary)},
 
 	{"3 store", []string{"internal/store"}, join(foundation, vocabulary)},
@@ -56,6 +58,7 @@ var table = []row{
 	{"3 engine, the machine's parts", []string{"internal/engine/inventory"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup",
 	})},
+	{"3 engine, what devices say of themselves", []string{"internal/engine/sensor"}, join(foundation, vocabulary)},
 	{"3 engine, processes of the host", []string{"internal/engine/hostengine"}, join(foundation, vocabulary, []string{
 		"internal/engine", "internal/engine/record", "internal/engine/cgroup", "internal/engine/inventory", "internal/engine/network",
 	})},

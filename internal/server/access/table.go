@@ -90,6 +90,8 @@ var table = map[string]Rule{
 	"cordonNode":          {All, All, none, none, power, false},
 	"uncordonNode":        {All, All, none, none, power, false},
 	"drainNode":           {All, All, none, none, power, false},
+	"testNode":            {All, All, none, none, power, false},
+	"faultNode":           {All, All, none, none, power, false},
 }
 
 // Kind is who may read and write the objects of a kind.
