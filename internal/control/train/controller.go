@@ -42,6 +42,8 @@ type Checkpoints interface {
 	Origins(ctx context.Context, g *gang.Gang) save.Origins
 	// Took is how long the last checkpoint took until a tier had it, by tier.
 	Took(taskID string) map[string]time.Duration
+	// Newest is the newest checkpoint that this leader committed; nil: none.
+	Newest(taskID string) *api.SavedStep
 }
 
 // Config makes a Controller.
