@@ -109,8 +109,8 @@ func whole() map[Kind]Object {
 		},
 		KindNode: &Node{
 			Meta:   meta(MustInfo(KindNode), "节点"),
-			Spec:   NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
-			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}},
+			Spec:   NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "NVIDIA", "A100", 80 << 30, "i0", true}}, true, true},
+			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}, []Hold{{"task-1-worker-0-1", "task-1", "train", "lab", []int{1}, HoldSilent, at, at, "boot", true}}},
 		},
 		KindQueue: &Queue{
 			Meta:   meta(MustInfo(KindQueue), "默认队列"),

@@ -1,6 +1,10 @@
 package v1
 
-import "github.com/fermi-cluster/fermi/internal/fault"
+import (
+	"time"
+
+	"github.com/fermi-cluster/fermi/internal/fault"
+)
 
 // Node is a machine in a zone.
 type Node struct {
@@ -34,6 +38,8 @@ type NodeSpec struct {
 	// Devices are the accelerators; at most 64, a placement's mask is over this order.
 	Devices []Device `json:"devices,omitempty"`
 	Virtual bool     `json:"virtual,omitempty" doc:"Nominal: no machine of its own stands behind it."`
+	// Lost is an operator's word that the machine is gone with all that ran on it.
+	Lost bool `json:"lost,omitempty" doc:"An operator said that the machine is gone: what ran on it is given up, and its devices hold nothing any more. Uncordon takes it back."`
 }
 
 // Device is one accelerator.
@@ -62,10 +68,58 @@ type NodeStatus struct {
 	// Launchers are those that an update left as they are: each keeps what it was started with until
 	// its replica ends.
 	Launchers []LauncherVersion `json:"launchers,omitempty" doc:"Launchers of other versions than the server's that still run here; each stays as it is until its replica ends."`
+	// Holds keep devices closed. They are written by who gives a replica up, in the same write, and taken away by control/fence.
+	Holds []Hold `json:"holds,omitempty" doc:"Replicas that were given up without proof that they have ended; their devices stay closed until there is one."`
 }
 
 // LauncherVersion counts the launchers of one version.
 type LauncherVersion struct {
 	Version string `json:"version,omitempty" doc:"Empty: from before launchers told their version."`
 	Count   int    `json:"count"`
+}
+
+// Hold is a replica that was given up without proof of its end: it said nothing, or an operator said that its node is gone. For its
+// task it has ended; its devices are closed until its launcher says that it stopped, its machine was restarted, or an operator says so.
+type Hold struct {
+	Replica string    `json:"replica"`
+	Owner   string    `json:"owner" doc:"The id of whose replica it is."`
+	Name    string    `json:"name,omitempty" doc:"The name of whose replica it is."`
+	Project string    `json:"project,omitempty"`
+	Devices []int     `json:"devices,omitempty" doc:"By index."`
+	Reason  string    `json:"reason" doc:"LauncherSilent: it was replaced or is taken for lost; NodeLost: an operator said so."`
+	Heard   time.Time `json:"heard" doc:"When its launcher said something for the last time."`
+	Since   time.Time `json:"since"`
+	BootID  string    `json:"bootId,omitempty" doc:"Of the machine when it was given up; nothing outlives another one."`
+	// Released: an operator answers for it. The hold stays until the engine knows nothing of the replica any more, so that
+	// its task does not wait for it again.
+	Released bool `json:"released,omitempty" doc:"An operator said that it is gone: its devices are open."`
+}
+
+// The reasons of a Hold.
+const (
+	HoldSilent = "LauncherSilent"
+	HoldLost   = "NodeLost"
+)
+
+// HeldDevices is the mask of devices that are closed by holds.
+func (n *Node) HeldDevices() (mask uint64) {
+	for i := range n.Status.Holds {
+		if n.Status.Holds[i].Released {
+			continue
+		}
+		for _, d := range n.Status.Holds[i].Devices {
+			mask |= 1 << d
+		}
+	}
+	return mask
+}
+
+// Hold is that of a replica that was given up here; nil: it was not.
+func (n *Node) Hold(replica string) *Hold {
+	for i := range n.Status.Holds {
+		if h := &n.Status.Holds[i]; h.Replica == replica {
+			return h
+		}
+	}
+	return nil
 }

@@ -155,6 +155,7 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node, whole bool) (
 		}
 		n.Spec.Number, n.Spec.Cordoned = old.Spec.Number, old.Spec.Cordoned
 		n.Spec.CordonedDevices, n.Spec.Drain = old.Spec.CordonedDevices, old.Spec.Drain
+		n.Spec.Lost, n.Status.Holds = old.Spec.Lost, old.Status.Holds
 		if n.Status.Launchers = launchers[n.Meta.Name]; !found {
 			n.Status.Launchers = old.Status.Launchers
 		}

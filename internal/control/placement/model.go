@@ -101,7 +101,7 @@ func (m *model) setNode(n *api.Node) {
 	s := sched.Node{
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
 		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
-		Closed: n.Spec.Cordoned || !n.Status.Ready || n.Meta.DeletedAt != nil,
+		Closed: n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
@@ -117,6 +117,7 @@ func (m *model) setNode(n *api.Node) {
 			m.drains[s.Number] = everything
 		}
 	}
+	s.ClosedDevices |= n.HeldDevices() // what was given up there may still run
 	if n.Spec.Virtual {
 		s.Host = m.host
 	}
@@ -340,8 +341,8 @@ func demand(t *api.Workload) *sched.Workload {
 			w.Data = append(w.Data, sched.Datum{Bytes: d.Bytes, Zones: d.Zones})
 		}
 	}
-	// It lost its place to an operator, not to others: nobody of its priority goes before it.
-	w.Displaced = t.Phase == api.PhasePending && t.Ran.Reason == reasonDrained
+	// It lost its place to an operator or with its node, not to others: nobody of its priority goes before it.
+	w.Displaced = t.Phase == api.PhasePending && (t.Ran.Reason == reasonDrained || t.Ran.Reason == reasonNodeLost)
 	if t.Attempt == 0 { // what has run once is not held back again
 		w.Defer = t.Wish.Deferrable
 	}

@@ -70,8 +70,15 @@ func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.Train
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops, Fence: c.epoch}); err != nil {
+	holds, nodes, err := c.hold(ctx, p.fence)
+	if err != nil {
 		return nil, err
+	}
+	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: append(ops, holds...), Fence: c.epoch}); err != nil {
+		return nil, err
+	}
+	for _, n := range nodes {
+		c.cfg.Gangs.Note(n) // the next turn must see it
 	}
 	return task, nil
 }
@@ -102,15 +109,25 @@ func stopGrace(task *api.TrainingTask, p *api.Placement) time.Duration {
 	return grace.Std()
 }
 
+// hurryGrace is for ranks that wait for somebody who is gone.
+const hurryGrace = time.Second
+
 func (c *Controller) effects(ctx context.Context, s snapshot, p plan, task *api.TrainingTask) error {
 	var errs []error
 	grace := stopGrace(task, s.Placement)
+	if p.hurry {
+		grace = min(grace, hurryGrace)
+	}
 	if len(p.stop)+len(p.remove) > 0 {
 		if _, err := store.StillLeading(ctx, c.cfg.Store, c.epoch); err != nil {
 			return err // a leader that slept must not end what its successor started
 		}
 	}
 	for _, name := range p.stop {
+		grace := grace
+		if _, fenced := s.Fenced[name]; fenced {
+			grace = 0 // nothing that it saves counts any more
+		}
 		errs = append(errs, c.cfg.Engine.Stop(ctx, name, grace))
 	}
 	if p.swap.node != "" {
@@ -131,6 +148,9 @@ func (c *Controller) effects(ctx context.Context, s snapshot, p plan, task *api.
 		errs = append(errs, c.order(&s.Members[i], g))
 	}
 	for _, name := range p.remove {
+		if _, fenced := s.Fenced[name]; fenced {
+			continue // it ended for the task only
+		}
 		errs = append(errs, c.cfg.Engine.Remove(ctx, name))
 	}
 	return errors.Join(errs...)

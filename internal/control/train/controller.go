@@ -154,6 +154,8 @@ func (c *Controller) change(ch store.Change) {
 	case api.KindNode:
 		if n, ok := ch.New.(*api.Node); ok {
 			c.cfg.Gangs.Note(n)
+			old, _ := ch.Old.(*api.Node)
+			c.heldChanged(old, n)
 		}
 	case api.KindTrainingTask:
 		for _, o := range []api.Object{ch.New, ch.Old} {
