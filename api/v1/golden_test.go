@@ -103,7 +103,7 @@ func whole() map[Kind]Object {
 					"CNY", ptr(12.5), map[string]float64{"H800": 20}, ptr(0.1), 0.05, 0.3, 0.4, []PriceWindow{{"22:00", "06:00", 0.5}},
 				},
 				PUE: 1.25, Carbon: &Carbon{ptr(556.8), []float64{500}}, DeviceWatts: map[string]float64{"A100": 380},
-				Health: ZoneDegraded, HealthReason: "检修", Virtual: true,
+				Health: ZoneDegraded, HealthReason: "检修", Virtual: true, Outage: true,
 			},
 			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, at, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
 		},

@@ -54,7 +54,15 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 }
 
 func (m *model) setZone(z *api.Zone) {
+	was := m.zones[z.Meta.Name]
 	m.zones[z.Meta.Name] = z
+	if (was != nil && was.Spec.Outage) != z.Spec.Outage {
+		for _, n := range m.in {
+			if n.Spec.Zone == z.Meta.Name {
+				m.setNode(n)
+			}
+		}
+	}
 	list := make([]*api.Zone, 0, len(m.zones))
 	for _, name := range slices.Sorted(maps.Keys(m.zones)) {
 		list = append(list, m.zones[name])
@@ -98,10 +106,12 @@ func (m *model) dropZone(name string) {
 }
 
 func (m *model) setNode(n *api.Node) {
+	zone := m.zones[n.Spec.Zone]
+	out := zone != nil && zone.Spec.Outage
 	s := sched.Node{
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
 		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
-		Closed: n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
+		Closed: out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
@@ -116,6 +126,9 @@ func (m *model) setNode(n *api.Node) {
 		if n.Spec.Cordoned {
 			m.drains[s.Number] = everything
 		}
+	}
+	if out {
+		m.drains[s.Number] = everything
 	}
 	s.ClosedDevices |= n.HeldDevices() // what was given up there may still run
 	if n.Spec.Virtual {

@@ -88,6 +88,7 @@ var table = map[string]Rule{
 	"cordonNode":          {All, All, none, none, power, false},
 	"uncordonNode":        {All, All, none, none, power, false},
 	"drainNode":           {All, All, none, none, power, false},
+	"lostNode":            {All, All, none, none, power, false},
 }
 
 // Kind is who may read and write the objects of a kind.

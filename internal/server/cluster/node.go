@@ -50,6 +50,9 @@ var nodeVerbs = []nodeVerb{
 			cordon(spec, device)
 			spec.Drain = true
 		}},
+	{"lost", "Say that the machine is gone: what ran there is given up at once, its devices hold nothing any more, and new work is kept away until it is uncordoned.", "NodeLost",
+		fault.T("The machine is gone, somebody said: what ran here is given up.", "已确认该机器丢失：其上的任务已被放弃。"),
+		func(spec *api.NodeSpec, _ int) { spec.Cordoned, spec.Lost = true, true }},
 }
 
 func cordon(spec *api.NodeSpec, device int) {
@@ -63,7 +66,7 @@ func cordon(spec *api.NodeSpec, device int) {
 
 func uncordon(spec *api.NodeSpec, device int) {
 	if device < 0 {
-		spec.Cordoned, spec.CordonedDevices = false, nil
+		spec.Cordoned, spec.CordonedDevices, spec.Lost = false, nil, false
 	} else {
 		spec.CordonedDevices = slices.DeleteFunc(slices.Clone(spec.CordonedDevices), func(d int) bool { return d == device })
 	}
@@ -75,10 +78,14 @@ func (s *Nodes) Routes(reg *rest.Schemas) []*rest.Route {
 	row := api.MustInfo(api.KindNode)
 	var out []*rest.Route
 	for _, v := range nodeVerbs {
+		one := []rest.Param{{Name: "device", Form: rest.FormInt, Min: 0, Max: 63, Doc: "Only this device, by index; the whole node when absent."}}
+		if v.word == "lost" {
+			one = nil // a machine is gone as a whole
+		}
 		out = append(out, &rest.Route{
 			Method: http.MethodPost, Path: rest.Prefix + "/nodes/{name}/" + v.word, ID: v.word + "Node", Summary: v.summary, Tag: row.Plural,
 			Kind: row.Kind, Verb: v.word, Data: reg.Kind(row),
-			Query:  []rest.Param{{Name: "device", Form: rest.FormInt, Min: 0, Max: 63, Doc: "Only this device, by index; the whole node when absent."}},
+			Query:  one,
 			Handle: func(ctx context.Context, c *rest.Call) (*rest.Reply, error) { return s.changeNode(ctx, c, row, v) },
 		})
 	}
@@ -135,7 +142,7 @@ func (s *Nodes) changeNode(ctx context.Context, c *rest.Call, row api.KindInfo, 
 		}
 		next := store.Clone(node)
 		v.change(&next.Spec, device)
-		if next.Spec.Cordoned == node.Spec.Cordoned && next.Spec.Drain == node.Spec.Drain && slices.Equal(next.Spec.CordonedDevices, node.Spec.CordonedDevices) {
+		if next.Spec.Cordoned == node.Spec.Cordoned && next.Spec.Lost == node.Spec.Lost && next.Spec.Drain == node.Spec.Drain && slices.Equal(next.Spec.CordonedDevices, node.Spec.CordonedDevices) {
 			c.Note.Skip = true
 			return &rest.Reply{Data: node, Revision: node.Meta.Revision}, nil
 		}
