@@ -1,8 +1,7 @@
 package v1
 
 import (
-	"time"
-
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -31,7 +30,10 @@ type NodeSpec struct {
 	// CordonedDevices keeps new work away from single devices, by index.
 	CordonedDevices []int `json:"cordonedDevices,omitempty" doc:"Devices, by index, that take no new work."`
 	// Drain makes what runs on cordoned parts leave.
-	Drain  bool     `json:"drain,omitempty" doc:"What runs on the cordoned node or devices leaves and is placed elsewhere."`
+	Drain bool `json:"drain,omitempty" doc:"What runs on the cordoned node or devices leaves and is placed elsewhere."`
+	// DeviceOrders are what operators want of single devices: drills, tests, returns.
+	DeviceOrders []DeviceOrder `json:"deviceOrders,omitempty" doc:"What operators want of single devices: drills, tests, returns; the newest of each."`
+
 	CPU    MilliCPU `json:"cpu"`
 	Memory Bytes    `json:"memory"`
 	Disk   Bytes    `json:"disk,omitempty"`
@@ -46,6 +48,7 @@ type NodeSpec struct {
 type Device struct {
 	Index  int    `json:"index"`
 	UUID   string `json:"uuid,omitempty"`
+	Bus    string `json:"bus,omitempty" doc:"Its PCI address."`
 	Vendor string `json:"vendor,omitempty"`
 	Type   string `json:"type" doc:"A100, V100, H800, Ascend 910 …"`
 	Memory Bytes  `json:"memory,omitempty"`
@@ -68,58 +71,16 @@ type NodeStatus struct {
 	// Launchers are those that an update left as they are: each keeps what it was started with until
 	// its replica ends.
 	Launchers []LauncherVersion `json:"launchers,omitempty" doc:"Launchers of other versions than the server's that still run here; each stays as it is until its replica ends."`
+	// Devices are those that are, or were, not well; written by control/card alone.
+	Devices []DeviceHealth `json:"devices,omitempty" doc:"Devices that are, or were, not well: why they are closed, and what they had."`
+	// Failures counts the faults of its devices within the last day; written by control/card alone.
+	Failures int `json:"failures,omitempty" doc:"Faults of its devices within the last day; the planner prefers nodes without."`
 	// Holds keep devices closed. They are written by who gives a replica up, in the same write, and taken away by control/fence.
-	Holds []Hold `json:"holds,omitempty" doc:"Replicas that were given up without proof that they have ended; their devices stay closed until there is one."`
+	Holds hold.List `json:"holds,omitempty" doc:"Replicas that were given up without proof that they have ended; their devices stay closed until there is one."`
 }
 
 // LauncherVersion counts the launchers of one version.
 type LauncherVersion struct {
 	Version string `json:"version,omitempty" doc:"Empty: from before launchers told their version."`
 	Count   int    `json:"count"`
-}
-
-// Hold is a replica that was given up without proof of its end: it said nothing, or an operator said that its node is gone. For its
-// task it has ended; its devices are closed until its launcher says that it stopped, its machine was restarted, or an operator says so.
-type Hold struct {
-	Replica string    `json:"replica"`
-	Owner   string    `json:"owner" doc:"The id of whose replica it is."`
-	Name    string    `json:"name,omitempty" doc:"The name of whose replica it is."`
-	Project string    `json:"project,omitempty"`
-	Devices []int     `json:"devices,omitempty" doc:"By index."`
-	Reason  string    `json:"reason" doc:"LauncherSilent: it was replaced or is taken for lost; NodeLost: an operator said so."`
-	Heard   time.Time `json:"heard" doc:"When its launcher said something for the last time."`
-	Since   time.Time `json:"since"`
-	BootID  string    `json:"bootId,omitempty" doc:"Of the machine when it was given up; nothing outlives another one."`
-	// Released: an operator answers for it. The hold stays until the engine knows nothing of the replica any more, so that
-	// its task does not wait for it again.
-	Released bool `json:"released,omitempty" doc:"An operator said that it is gone: its devices are open."`
-}
-
-// The reasons of a Hold.
-const (
-	HoldSilent = "LauncherSilent"
-	HoldLost   = "NodeLost"
-)
-
-// HeldDevices is the mask of devices that are closed by holds.
-func (n *Node) HeldDevices() (mask uint64) {
-	for i := range n.Status.Holds {
-		if n.Status.Holds[i].Released {
-			continue
-		}
-		for _, d := range n.Status.Holds[i].Devices {
-			mask |= 1 << d
-		}
-	}
-	return mask
-}
-
-// Hold is that of a replica that was given up here; nil: it was not.
-func (n *Node) Hold(replica string) *Hold {
-	for i := range n.Status.Holds {
-		if h := &n.Status.Holds[i]; h.Replica == replica {
-			return h
-		}
-	}
-	return nil
 }

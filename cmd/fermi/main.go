@@ -14,6 +14,6 @@ var version, commit, date = "dev", "", ""
 
 func main() {
 	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
-	root.AddCommand(app.Commands(version)...)
+	app.Join(root, version)
 	os.Exit(cli.Execute(context.Background(), root))
 }

@@ -16,11 +16,11 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/seal", "internal/cores", "internal/slot",
 	}
-	vocabulary = []string{"api/v1"}
+	vocabulary = []string{"api/v1", "api/v1/hold"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
-		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/engine", "internal/engine/record",
+		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/blob/sealed", "internal/engine", "internal/engine/record",
 	}
 	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection"}
 	below4    = join(foundation, vocabulary, judgement, ports)
@@ -32,7 +32,8 @@ var (
 var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault"}},
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
-	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree"})},
+	{"1 vocabulary, replicas that were given up", []string{"api/v1/hold"}, nil},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/hold"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},
@@ -78,6 +79,7 @@ var table = []row{
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
+	{"4 ckpt, folders", []string{"internal/ckpt/watch"}, join(below4, []string{"internal/ckpt/form"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
@@ -111,7 +113,7 @@ var table = []row{
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},
 
-	{"6 assembly", []string{"internal/app", "internal/app/kinds", "internal/sim"}, []string{"..."}},
+	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/kinds", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},
 	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
 }

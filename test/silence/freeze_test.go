@@ -23,7 +23,7 @@ func TestFrozen(t *testing.T) {
 	t.Logf("silent after %s", tr.event(at, "LauncherSilent").Sub(at))
 	harness.Eventually(t, "it is given up", func() bool { tr.status(); return !tr.event(at, "SilentLost").IsZero() })
 	n := w.node(victim.Node)
-	if h := n.Hold(victim.Name); h == nil || n.HeldDevices() != 1 {
+	if h := n.Status.Holds.Of(victim.Name); h == nil || n.Status.Holds.Closed() != 1 {
 		t.Errorf("its device is open: %+v", n.Status)
 	}
 	tr.steps(before + 1)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
@@ -107,7 +108,7 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 }
 
 // apply writes the holds if they are others, in one fenced commit, and tells of those that went.
-func (c *Controller) apply(ctx context.Context, n *api.Node, holds []api.Hold) error {
+func (c *Controller) apply(ctx context.Context, n *api.Node, holds hold.List) error {
 	if len(holds) == len(n.Status.Holds) && (len(holds) == 0 || reflect.DeepEqual(holds, n.Status.Holds)) {
 		return nil
 	}
@@ -121,7 +122,7 @@ func (c *Controller) apply(ctx context.Context, n *api.Node, holds []api.Hold) e
 	var rows []history.Event
 	for i := range n.Status.Holds {
 		h := &n.Status.Holds[i]
-		if next.Hold(h.Replica) != nil {
+		if next.Status.Holds.Of(h.Replica) != nil {
 			continue
 		}
 		rows = append(rows, history.Event{

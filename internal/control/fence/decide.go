@@ -5,11 +5,12 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/engine"
 )
 
 // decide is the holds of a node as they shall be; live are the replicas there that have not ended.
-func decide(n *api.Node, live []engine.Observation, now time.Time) (holds []api.Hold) {
+func decide(n *api.Node, live []engine.Observation, now time.Time) (holds hold.List) {
 	lives := func(name string) bool {
 		return slices.ContainsFunc(live, func(o engine.Observation) bool { return string(o.Name) == name })
 	}
@@ -25,9 +26,9 @@ func decide(n *api.Node, live []engine.Observation, now time.Time) (holds []api.
 		return holds
 	}
 	for _, o := range live {
-		if n.Hold(string(o.Name)) == nil {
-			holds = append(holds, api.Hold{
-				Replica: string(o.Name), Owner: o.TaskID, Reason: api.HoldLost, Heard: now, Since: now, BootID: n.Status.BootID, Released: true,
+		if n.Status.Holds.Of(string(o.Name)) == nil {
+			holds = append(holds, hold.Hold{
+				Replica: string(o.Name), Owner: o.TaskID, Reason: hold.Lost, Heard: now, Since: now, BootID: n.Status.BootID, Released: true,
 			})
 		}
 	}

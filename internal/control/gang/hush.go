@@ -21,7 +21,7 @@ func (o *Observer) heed(g *Gang, ob engine.Observation) engine.Observation {
 		return ob
 	}
 	if n := o.nodeNamed(ob.Node); n != nil {
-		if h := n.Hold(string(ob.Name)); h != nil {
+		if h := n.Status.Holds.Of(string(ob.Name)); h != nil {
 			if g.Fenced == nil {
 				g.Fenced = map[engine.Name]engine.Observation{}
 			}

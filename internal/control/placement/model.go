@@ -130,7 +130,7 @@ func (m *model) setNode(n *api.Node) {
 	if out {
 		m.drains[s.Number] = everything
 	}
-	s.ClosedDevices |= n.HeldDevices() // what was given up there may still run
+	s.ClosedDevices |= n.Status.Holds.Closed() // what was given up there may still run
 	if n.Spec.Virtual {
 		s.Host = m.host
 	}

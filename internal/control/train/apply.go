@@ -70,7 +70,7 @@ func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.Train
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	holds, nodes, err := c.hold(ctx, p.fence)
+	holds, nodes, err := holdAll(ctx, c.cfg.Store, p.fence, task.Meta.UpdatedAt)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +81,32 @@ func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.Train
 		c.cfg.Gangs.Note(n) // the next turn must see it
 	}
 	return task, nil
+}
+
+// holdAll makes the writes that keep the devices of those that are given up closed, and gives the nodes as they will be.
+func holdAll(ctx context.Context, s store.Reader, list []fencing, now time.Time) (ops []store.Op, nodes []*api.Node, err error) {
+	for _, f := range list {
+		at := slices.IndexFunc(nodes, func(n *api.Node) bool { return n.Meta.Name == f.node })
+		if at < 0 {
+			o, err := s.Get(ctx, api.Key{Kind: api.KindNode, Name: f.node}, 0)
+			if fault.Is(err, fault.NotFound) {
+				continue // it was deleted: there is nothing to keep closed
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+			at, nodes = len(nodes), append(nodes, store.Clone(o.(*api.Node)))
+		}
+		if n := nodes[at]; n.Status.Holds.Of(f.hold.Replica) == nil {
+			f.hold.BootID = n.Status.BootID
+			n.Status.Holds = append(slices.Clone(n.Status.Holds), f.hold)
+		}
+	}
+	for _, n := range nodes {
+		n.Meta.UpdatedAt = now
+		ops = append(ops, store.Update(n))
+	}
+	return ops, nodes, nil
 }
 
 // movedOn is the placement of a task that has left its place for the one reserved for it.
@@ -237,7 +263,7 @@ func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.Trai
 	if o := task.Spec.Outputs; o != nil {
 		r.OutputLogs = o.Logs
 	}
-	r.KeepLocal, r.CheckpointFolder = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder()
+	r.KeepLocal, r.CheckpointFolder, r.FolderAnew = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder(), task.Spec.CheckpointFolder() != "" && task.Spec.Restore != nil
 	if n := c.cfg.Gangs.Node(m.Number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
 		r.Devices = gang.DevicesOf(n, m.Devices)

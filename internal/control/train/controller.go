@@ -155,7 +155,9 @@ func (c *Controller) change(ch store.Change) {
 		if n, ok := ch.New.(*api.Node); ok {
 			c.cfg.Gangs.Note(n)
 			old, _ := ch.Old.(*api.Node)
-			c.heldChanged(old, n)
+			for _, key := range c.kept.newlyHeld(old, n) {
+				c.loop.Add(key)
+			}
 		}
 	case api.KindTrainingTask:
 		for _, o := range []api.Object{ch.New, ch.Old} {

@@ -1,17 +1,16 @@
 package train
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/control/gang"
 	"github.com/fermi-cluster/fermi/internal/control/train/silence"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
-	"github.com/fermi-cluster/fermi/internal/store"
 )
 
 // Launchers that say nothing (package silence judges them). Giving one up is one write: a hold on its node, which keeps its devices closed
@@ -21,7 +20,7 @@ import (
 // fencing is a replica that is given up.
 type fencing struct {
 	node string
-	hold api.Hold
+	hold hold.Hold
 }
 
 // mostFenced bounds what one write does; the others follow in the next turn.
@@ -29,6 +28,7 @@ const mostFenced = 50
 
 // hush judges who says nothing. True: some are given up with this plan, and nothing else is done until that is written.
 func (s *snapshot) hush(p *plan, now time.Time) bool {
+	q := hushing{&s.Gang, p, now}
 	for _, name := range fencedNames(s.Fenced) {
 		p.stop = append(p.stop, name)
 	}
@@ -37,14 +37,14 @@ func (s *snapshot) hush(p *plan, now time.Time) bool {
 	}
 	wanted := !s.Task.Spec.Stop && s.Task.Meta.DeletedAt == nil
 	if !wanted || s.Placement == nil || p.status.Phase.Finished() || s.homeless != nil || s.Placement.Spec.Evict != nil || s.goesBack() {
-		s.carryOut(p, silence.Leaving(&s.Gang), now)
+		q.carryOut(silence.Leaving(&s.Gang))
 		return len(p.fence) > 0
 	}
 	units := s.Units(&p.status)
 	for i := range units {
-		s.carryOut(p, silence.Judge(&s.Gang, &units[i], p.status.Phase), now)
+		q.carryOut(silence.Judge(&s.Gang, &units[i], p.status.Phase))
 	}
-	s.carryOut(p, silence.Aside(&s.Gang), now)
+	q.carryOut(silence.Aside(&s.Gang))
 	return len(p.fence) > 0
 }
 
@@ -56,13 +56,21 @@ func fencedNames(m map[engine.Name]engine.Observation) (out []engine.Name) {
 	return out
 }
 
+// hushing is the judgement of who says nothing, put into a plan.
+type hushing struct {
+	g   *gang.Gang
+	p   *plan
+	now time.Time
+}
+
 // carryOut puts a verdict into the plan.
-func (s *snapshot) carryOut(p *plan, v silence.Verdict, now time.Time) {
+func (q hushing) carryOut(v silence.Verdict) {
+	p := q.p
 	if v.Wait > 0 {
 		p.wakeIn(v.Wait)
 	}
 	for _, name := range v.Told {
-		who, node := s.whereIs(name)
+		who, node := q.whereIs(name)
 		p.tell(true, "LauncherSilent", fmt.Sprintf("silent-%s-%d", name, p.status.Generation), fault.T(
 			"%s on node %s says nothing: its launcher has not been heard for %s.", "节点 %[2]s 上的 %[1]s 失去联系：其启动器已有 %[3]s 没有消息。", who, node, silence.After))
 	}
@@ -70,17 +78,18 @@ func (s *snapshot) carryOut(p *plan, v silence.Verdict, now time.Time) {
 		if len(p.fence) == mostFenced {
 			return
 		}
-		s.giveUp(p, name, v.Spare, now)
+		q.giveUp(name, v.Spare)
 	}
 }
 
 // giveUp fences a replica: its devices stay closed until its end is proven.
-func (s *snapshot) giveUp(p *plan, name engine.Name, spare bool, now time.Time) {
-	who, node := s.whereIs(name)
+func (q hushing) giveUp(name engine.Name, spare bool) {
+	p, s, now := q.p, q.g, q.now
+	who, node := q.whereIs(name)
 	heard := now.Add(-s.Silence[name])
-	p.fence, p.commit, p.usage = append(p.fence, fencing{node, api.Hold{
+	p.fence, p.commit, p.usage = append(p.fence, fencing{node, hold.Hold{
 		Replica: string(name), Owner: s.Task.Meta.ID, Name: s.Task.Meta.Name, Project: s.Task.Meta.Project,
-		Devices: indexes(s.devicesOf(name)), Reason: api.HoldSilent, Heard: heard, Since: now,
+		Devices: indexes(q.devicesOf(name)), Reason: hold.Silent, Heard: heard, Since: now,
 	}}), true, true
 	text := fault.T("%s on node %s is lost: its launcher has not been heard for %s. Its devices stay closed until it is known to have ended; if the machine is gone, say so: fermi node lost %[2]s.",
 		"节点 %[2]s 上的 %[1]s 已丢失：其启动器已有 %[3]s 没有消息。在确认其结束之前，其加速卡保持关闭；若该机器已不在，请执行：fermi node lost %[2]s。", who, node, s.Silence[name].Round(time.Second))
@@ -93,7 +102,8 @@ func (s *snapshot) giveUp(p *plan, name engine.Name, spare bool, now time.Time) 
 }
 
 // whereIs names a replica for people, and its node.
-func (s *snapshot) whereIs(name engine.Name) (who, node string) {
+func (q hushing) whereIs(name engine.Name) (who, node string) {
+	s := q.g
 	role, index, _ := name.Parse(s.Task.Meta.ID)
 	who = role + "-" + itoa(index)
 	find := func(l gang.Members) {
@@ -114,7 +124,8 @@ func (s *snapshot) whereIs(name engine.Name) (who, node string) {
 }
 
 // devicesOf are those that a replica has by its place. One of an earlier attempt has those of its successor, which is not started before it ended.
-func (s *snapshot) devicesOf(name engine.Name) uint64 {
+func (q hushing) devicesOf(name engine.Name) uint64 {
+	s := q.g
 	role, index, _ := name.Parse(s.Task.Meta.ID)
 	if s.Placement == nil {
 		return 0
@@ -145,32 +156,6 @@ func (s *snapshot) isFenced(m *gang.Member) bool {
 	return fenced
 }
 
-// hold makes the writes that keep the devices of those that are given up closed, and gives the nodes as they will be.
-func (c *Controller) hold(ctx context.Context, list []fencing) (ops []store.Op, nodes []*api.Node, err error) {
-	for _, f := range list {
-		at := slices.IndexFunc(nodes, func(n *api.Node) bool { return n.Meta.Name == f.node })
-		if at < 0 {
-			o, err := c.cfg.Store.Get(ctx, api.Key{Kind: api.KindNode, Name: f.node}, 0)
-			if fault.Is(err, fault.NotFound) {
-				continue // it was deleted: there is nothing to keep closed
-			}
-			if err != nil {
-				return nil, nil, err
-			}
-			at, nodes = len(nodes), append(nodes, store.Clone(o.(*api.Node)))
-		}
-		if n := nodes[at]; n.Hold(f.hold.Replica) == nil {
-			f.hold.BootID = n.Status.BootID
-			n.Status.Holds = append(slices.Clone(n.Status.Holds), f.hold)
-		}
-	}
-	for _, n := range nodes {
-		n.Meta.UpdatedAt = c.cfg.Clock.Now().UTC()
-		ops = append(ops, store.Update(n))
-	}
-	return ops, nodes, nil
-}
-
 // leaveFenced gives up a place of which a part is closed because nobody knows whether who was there has ended: the task waits for another.
 func (a answer) leaveFenced(recent []time.Time, fail *api.ReplicaFailure) bool {
 	if !a.s.Members.Any(a.s.isFenced) {
@@ -184,20 +169,4 @@ func (a answer) leaveFenced(recent []time.Time, fail *api.ReplicaFailure) bool {
 	next.Evict = &api.Eviction{Reason: "NodeLost", At: a.now, Message: fail.Message}
 	a.p.resize, a.p.commit = &next, true
 	return true
-}
-
-// heldChanged asks for turns of tasks whose replicas were given up on a node, or known to have ended. The lock is held.
-func (c *Controller) heldChanged(old, now *api.Node) {
-	was := map[string]bool{}
-	if old != nil {
-		for i := range old.Status.Holds {
-			was[old.Status.Holds[i].Replica] = true
-		}
-	}
-	for i := range now.Status.Holds {
-		h := &now.Status.Holds[i]
-		if key, ok := c.kept.keyOf(h.Owner); ok && !was[h.Replica] {
-			c.loop.Add(key)
-		}
-	}
 }
