@@ -2,6 +2,7 @@ package v1
 
 import (
 	"github.com/fermi-cluster/fermi/api/v1/card"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -38,6 +39,8 @@ type NodeSpec struct {
 	// Devices are the accelerators; at most 64, a placement's mask is over this order.
 	Devices []Device `json:"devices,omitempty"`
 	Virtual bool     `json:"virtual,omitempty" doc:"Nominal: no machine of its own stands behind it."`
+	// Lost is an operator's word that the machine is gone with all that ran on it.
+	Lost bool `json:"lost,omitempty" doc:"An operator said that the machine is gone: what ran on it is given up, and its devices hold nothing any more. Uncordon takes it back."`
 }
 
 // Device is one accelerator.
@@ -70,6 +73,8 @@ type NodeStatus struct {
 	// Devices and Failures are written by control/card alone.
 	Devices  []card.DeviceHealth `json:"devices,omitempty" doc:"Devices that are, or were, not well: why they are closed, and what they had."`
 	Failures int                 `json:"failures,omitempty" doc:"Faults of its devices within the last day; the planner prefers nodes without."`
+	// Holds keep devices closed. They are written by who gives a replica up, in the same write, and taken away by control/fence.
+	Holds hold.List `json:"holds,omitempty" doc:"Replicas that were given up without proof that they have ended; their devices stay closed until there is one."`
 }
 
 // LauncherVersion counts the launchers of one version.

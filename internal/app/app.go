@@ -31,6 +31,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/conf"
+	"github.com/fermi-cluster/fermi/internal/control/fence"
 	"github.com/fermi-cluster/fermi/internal/control/node"
 	"github.com/fermi-cluster/fermi/internal/control/placement"
 	"github.com/fermi-cluster/fermi/internal/control/save"
@@ -426,6 +427,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 		var c run.Group
 		c.Add("placement", func(ctx context.Context) error { return p.place.Run(ctx, epoch) })
 		c.Add("work", func(ctx context.Context) error { return p.crew.Run(ctx, epoch) })
+		c.Add("fence", func(ctx context.Context) error {
+			return fence.New(fence.Config{Store: p.store, Events: p.history, Engine: eng, Clock: clock.Real, Log: p.cfg.Log.With("part", "fence")}).Run(ctx, epoch)
+		})
 		c.Add("save", func(ctx context.Context) error { return p.crew.Save.Run(ctx, epoch) })
 		return c.Run(ctx)
 	})

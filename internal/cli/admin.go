@@ -13,7 +13,7 @@ import (
 
 func (a *app) zoneCommand() *cobra.Command {
 	return group("zone", Both("Availability zones", "可用区"),
-		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), a.outageCommand())
+		a.listCommand(api.KindZone, "list", Both("List zones", "列出可用区")), a.outageCommand(), new(farewell).recover(a))
 }
 
 func (a *app) queueCommand() *cobra.Command {

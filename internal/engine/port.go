@@ -7,6 +7,7 @@ import (
 	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
+	"github.com/fermi-cluster/fermi/api/v1/hold"
 )
 
 // Name is a replica's deterministic name: task id, role, index, attempt.
@@ -196,10 +197,17 @@ const (
 	ReasonStopped      = "Stopped"      // we stopped it
 	ReasonStartFailed  = "StartFailed"  // the command or its code could not be started: the user's to mend
 	ReasonLauncherLost = "LauncherLost" // the launcher itself was killed
+	ReasonSilent       = hold.Silent    // the launcher said nothing, and was given up without proof of its end
+	ReasonNodeLost     = hold.Lost      // an operator said that its node is gone
 	ReasonLeftEarly    = "LeftEarly"    // a rank ended well while others needed it
 	ReasonProcessLimit = "ProcessLimit" // it could make no more processes, and gave up
 	ReasonDiskLimit    = "DiskLimitExceeded"
 )
+
+// Lost says that the replica's own processes did not end it: its launcher, or the node with it, is gone.
+func (e *Exit) Lost() bool {
+	return e.Reason == ReasonLauncherLost || e.Reason == ReasonSilent || e.Reason == ReasonNodeLost
+}
 
 // Engine starts and stops replicas on the nodes of its zones: what controllers need of it. Safe for concurrent use.
 type Engine interface {
@@ -207,7 +215,7 @@ type Engine interface {
 	// is left alone. An error means that it may or may not exist: call again.
 	Start(ctx context.Context, r Replica) error
 	// Stop asks the launcher to end the tree: SIGTERM, grace, SIGKILL. Returns at once; the end
-	// comes as an observation. Unknown or ended replicas are fine. A replica not yet started
+	// comes as an observation. Without any grace a launcher that does not hear it is killed soon after, where the engine can. Unknown or ended replicas are fine. A replica not yet started
 	// then never starts. An order counts while its leader leads: the next one repeats what it wants.
 	Stop(ctx context.Context, name Name, grace time.Duration) error
 	// Remove forgets a replica that is Done and deletes what it left. Unknown is fine.

@@ -16,7 +16,7 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/seal", "internal/cores", "internal/slot",
 	}
-	vocabulary = []string{"api/v1", "api/v1/devenv", "api/v1/steady", "api/v1/terminal", "api/v1/card"}
+	vocabulary = []string{"api/v1", "api/v1/devenv", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
@@ -32,9 +32,10 @@ var (
 var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault"}},
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
+	{"1 vocabulary, replicas that were given up", []string{"api/v1/hold"}, nil},
 	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
 	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/devenv", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/steady"})},
-	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/card"})},
+	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/card", "api/v1/hold"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
 	{"2 judgement, why ranks fail", []string{"internal/diagnose"}, foundation},

@@ -157,6 +157,7 @@ func (c *Controller) nodeOps(ctx context.Context, seen []api.Node, whole bool) (
 		n.Spec.CordonedDevices, n.Spec.Drain, n.Spec.DeviceOrders = old.Spec.CordonedDevices, old.Spec.Drain, old.Spec.DeviceOrders
 		n.Spec.Devices = kept(old.Spec.Devices, n.Spec.Devices)
 		n.Status.Devices, n.Status.Failures = old.Status.Devices, old.Status.Failures // control/card's
+		n.Spec.Lost, n.Status.Holds = old.Spec.Lost, old.Status.Holds
 		if n.Status.Launchers = launchers[n.Meta.Name]; !found {
 			n.Status.Launchers = old.Status.Launchers
 		}

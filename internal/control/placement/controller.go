@@ -300,6 +300,9 @@ func (c *Controller) preempt(ctx context.Context, epoch store.Epoch, evictions [
 // reasonDrained is why a gang had to go whose node is being emptied, and why it waits afterwards.
 const reasonDrained = "Drained"
 
+// reasonNodeLost is why one waits that lost its place with a node.
+const reasonNodeLost = "NodeLost"
+
 // drain asks everything that stands on what is to be emptied to leave: for another place where there
 // is one, which is reserved first. It says whether a write failed that should be tried again.
 func (c *Controller) drain(ctx context.Context, epoch store.Epoch) (retry bool) {

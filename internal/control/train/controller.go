@@ -156,6 +156,10 @@ func (c *Controller) change(ch store.Change) {
 	case api.KindNode:
 		if n, ok := ch.New.(*api.Node); ok {
 			c.cfg.Gangs.Note(n)
+			old, _ := ch.Old.(*api.Node)
+			for _, key := range c.kept.newlyHeld(old, n) {
+				c.loop.Add(key)
+			}
 		}
 	case api.KindTrainingTask:
 		for _, o := range []api.Object{ch.New, ch.Old} {

@@ -92,6 +92,7 @@ var table = map[string]Rule{
 	"drainNode":           {All, All, none, none, power, false},
 	"testNode":            {All, All, none, none, power, false},
 	"faultNode":           {All, All, none, none, power, false},
+	"lostNode":            {All, All, none, none, power, false},
 }
 
 // Kind is who may read and write the objects of a kind.

@@ -55,6 +55,9 @@ var nodeVerbs = []nodeVerb{
 			spec.Drain = true
 		}, ""},
 	{"test", "Test devices that were closed for a fault again: they were repaired.", "TestAsked", fault.T("A test of closed devices was asked for.", "已请求检测停用的加速卡。"), func(*api.NodeSpec, int) {}, card.OrderTest},
+	{"lost", "Say that the machine is gone: what ran there is given up at once, its devices hold nothing any more, and new work is kept away until it is uncordoned.", "NodeLost",
+		fault.T("The machine is gone, somebody said: what ran here is given up.", "已确认该机器丢失：其上的任务已被放弃。"),
+		func(spec *api.NodeSpec, _ int) { spec.Cordoned, spec.Lost = true, true }, ""},
 }
 
 func cordon(spec *api.NodeSpec, device int) {
@@ -68,7 +71,7 @@ func cordon(spec *api.NodeSpec, device int) {
 
 func uncordon(spec *api.NodeSpec, device int) {
 	if device < 0 {
-		spec.Cordoned, spec.CordonedDevices = false, nil
+		spec.Cordoned, spec.CordonedDevices, spec.Lost = false, nil, false
 	} else {
 		spec.CordonedDevices = slices.DeleteFunc(slices.Clone(spec.CordonedDevices), func(d int) bool { return d == device })
 	}
@@ -80,10 +83,14 @@ func (s *Nodes) Routes(reg *rest.Schemas) []*rest.Route {
 	row := api.MustInfo(api.KindNode)
 	var out []*rest.Route
 	for _, v := range nodeVerbs {
+		one := []rest.Param{{Name: "device", Form: rest.FormInt, Min: 0, Max: 63, Doc: "Only this device, by index; the whole node when absent."}}
+		if v.word == "lost" {
+			one = nil // a machine is gone as a whole
+		}
 		out = append(out, &rest.Route{
 			Method: http.MethodPost, Path: rest.Prefix + "/nodes/{name}/" + v.word, ID: v.word + "Node", Summary: v.summary, Tag: row.Plural,
 			Kind: row.Kind, Verb: v.word, Data: reg.Kind(row),
-			Query:  []rest.Param{{Name: "device", Form: rest.FormInt, Min: 0, Max: 63, Doc: "Only this device, by index; the whole node when absent."}},
+			Query:  one,
 			Handle: func(ctx context.Context, c *rest.Call) (*rest.Reply, error) { return s.changeNode(ctx, c, row, v) },
 		})
 	}
