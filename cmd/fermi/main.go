@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"github.com/fermi-cluster/fermi/internal/app"
+	"github.com/fermi-cluster/fermi/internal/app/gate"
+	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/cli"
 )
 
@@ -13,7 +15,9 @@ import (
 var version, commit, date = "dev", "", ""
 
 func main() {
+	kinds.ShipServices()
 	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
 	root.AddCommand(app.Commands(version)...)
+	root.AddCommand(gate.Command(version))
 	os.Exit(cli.Execute(context.Background(), root))
 }

@@ -1434,6 +1434,7 @@ type Ranks struct {
 	Offer              int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`                                                          // grows when a rank offers to give up steps, which held then has no more
 	Address            string                 `protobuf:"bytes,120,opt,name=address,proto3" json:"address,omitempty"`                                                      // where its ranks are reached; "": on the machine's own network, by its loopback
 	Epoch              int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                         // the highest it had seen when it said so: nothing of an earlier leader comes after
+	Serving            *Serving               `protobuf:"bytes,130,opt,name=serving,proto3" json:"serving,omitempty"`                                                      // of a replica that answers requests
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1727,6 +1728,74 @@ func (x *Ranks) GetEpoch() int64 {
 	return 0
 }
 
+func (x *Ranks) GetServing() *Serving {
+	if x != nil {
+		return x.Serving
+	}
+	return nil
+}
+
+// Serving is whether the processes of a replica answer requests, as its launcher finds by asking them.
+type Serving struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ready         bool                   `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	Port          int32                  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Serving) Reset() {
+	*x = Serving{}
+	mi := &file_link_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Serving) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Serving) ProtoMessage() {}
+
+func (x *Serving) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Serving.ProtoReflect.Descriptor instead.
+func (*Serving) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Serving) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *Serving) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Serving) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Keeping is what a launcher asks of the leader so that steps outlive their ranks.
 type Keeping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1739,7 +1808,7 @@ type Keeping struct {
 
 func (x *Keeping) Reset() {
 	*x = Keeping{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1820,7 @@ func (x *Keeping) String() string {
 func (*Keeping) ProtoMessage() {}
 
 func (x *Keeping) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1833,7 @@ func (x *Keeping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keeping.ProtoReflect.Descriptor instead.
 func (*Keeping) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Keeping) GetEnded() string {
@@ -1799,7 +1868,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1880,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1893,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Want) GetTier() string {
@@ -1854,7 +1923,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1935,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1948,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Denied) GetTier() string {
@@ -1921,7 +1990,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +2002,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +2015,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Origin) GetTaskId() string {
@@ -1978,7 +2047,7 @@ type Persisted struct {
 
 func (x *Persisted) Reset() {
 	*x = Persisted{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2059,7 @@ func (x *Persisted) String() string {
 func (*Persisted) ProtoMessage() {}
 
 func (x *Persisted) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2072,7 @@ func (x *Persisted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
 func (*Persisted) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Persisted) GetTier() string {
@@ -2060,7 +2129,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2072,7 +2141,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2085,7 +2154,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Persist) GetStep() int64 {
@@ -2121,7 +2190,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2202,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2215,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Committed) GetTier() string {
@@ -2188,7 +2257,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2269,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2282,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -2289,7 +2358,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2370,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2383,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -2384,7 +2453,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2396,7 +2465,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2409,7 +2478,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -2445,7 +2514,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2526,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2539,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -2512,7 +2581,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2593,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2606,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2626,7 +2695,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2707,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2720,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2716,7 +2785,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2797,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2810,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Probe) GetId() string {
@@ -2786,7 +2855,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2867,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +2880,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Probed) GetId() string {
@@ -2866,7 +2935,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +2947,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +2960,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -2960,7 +3029,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2972,7 +3041,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2985,7 +3054,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -3017,7 +3086,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3029,7 +3098,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3042,7 +3111,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -3105,7 +3174,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +3186,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +3199,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -3166,7 +3235,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3247,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3260,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -3220,7 +3289,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3301,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3314,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -3287,7 +3356,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3368,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3381,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -3345,7 +3414,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3357,7 +3426,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3439,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -3393,7 +3462,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +3474,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3418,7 +3487,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -3451,7 +3520,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3532,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3545,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -3494,7 +3563,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3506,7 +3575,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3519,7 +3588,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 type FetchManifestRequest struct {
@@ -3531,7 +3600,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3612,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3625,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3577,7 +3646,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3658,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3671,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3635,7 +3704,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3716,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3729,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3683,7 +3752,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3695,7 +3764,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3708,7 +3777,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3763,7 +3832,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +3844,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +3857,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3821,7 +3890,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +3902,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +3915,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -3870,7 +3939,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3882,7 +3951,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +3964,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -3968,7 +4037,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3980,7 +4049,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3993,7 +4062,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -4062,7 +4131,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4074,7 +4143,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4087,7 +4156,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -4113,7 +4182,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4125,7 +4194,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4138,7 +4207,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -4165,7 +4234,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4246,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4259,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Facts) GetReplica() string {
@@ -4262,7 +4331,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4343,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4356,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Order) GetReplica() string {
@@ -4336,7 +4405,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4348,7 +4417,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4361,7 +4430,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{54}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Question) GetKind() string {
@@ -4394,7 +4463,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4406,7 +4475,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4419,7 +4488,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{55}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4438,7 +4507,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +4519,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +4532,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{56}
+	return file_link_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4488,7 +4557,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4500,7 +4569,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4513,7 +4582,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{57}
+	return file_link_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *TailData) GetReplica() string {
@@ -4667,7 +4736,8 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xe8\t\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x9b\n" +
+	"\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x03R\n" +
@@ -4711,7 +4781,12 @@ const file_link_proto_rawDesc = "" +
 	"\x05every\x18a \x01(\x03R\x05every\x12\x14\n" +
 	"\x05offer\x18] \x01(\x03R\x05offer\x12\x18\n" +
 	"\aaddress\x18x \x01(\tR\aaddress\x12\x14\n" +
-	"\x05epoch\x18n \x01(\x03R\x05epoch\"^\n" +
+	"\x05epoch\x18n \x01(\x03R\x05epoch\x121\n" +
+	"\aserving\x18\x82\x01 \x01(\v2\x16.fermi.link.v1.ServingR\aserving\"E\n" +
+	"\aServing\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"^\n" +
 	"\aKeeping\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\tR\x05ended\x12)\n" +
 	"\x05wants\x18\x02 \x03(\v2\x13.fermi.link.v1.WantR\x05wants\x12\x12\n" +
@@ -4956,7 +5031,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_link_proto_goTypes = []any{
 	(*FetchSpecRequest)(nil),     // 0: fermi.link.v1.FetchSpecRequest
 	(*FromLauncher)(nil),         // 1: fermi.link.v1.FromLauncher
@@ -4974,132 +5049,134 @@ var file_link_proto_goTypes = []any{
 	(*PreflightResult)(nil),      // 13: fermi.link.v1.PreflightResult
 	(*RoleTable)(nil),            // 14: fermi.link.v1.RoleTable
 	(*Ranks)(nil),                // 15: fermi.link.v1.Ranks
-	(*Keeping)(nil),              // 16: fermi.link.v1.Keeping
-	(*Want)(nil),                 // 17: fermi.link.v1.Want
-	(*Denied)(nil),               // 18: fermi.link.v1.Denied
-	(*Origin)(nil),               // 19: fermi.link.v1.Origin
-	(*Persisted)(nil),            // 20: fermi.link.v1.Persisted
-	(*Persist)(nil),              // 21: fermi.link.v1.Persist
-	(*Committed)(nil),            // 22: fermi.link.v1.Committed
-	(*Pace)(nil),                 // 23: fermi.link.v1.Pace
-	(*Use)(nil),                  // 24: fermi.link.v1.Use
-	(*Saves)(nil),                // 25: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 26: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 27: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 28: fermi.link.v1.RankState
-	(*Probe)(nil),                // 29: fermi.link.v1.Probe
-	(*Probed)(nil),               // 30: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 31: fermi.link.v1.Watermark
-	(*Started)(nil),              // 32: fermi.link.v1.Started
-	(*Exited)(nil),               // 33: fermi.link.v1.Exited
-	(*LogData)(nil),              // 34: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 35: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 36: fermi.link.v1.Usage
-	(*Done)(nil),                 // 37: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 38: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 39: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 40: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 41: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 42: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 43: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 44: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 45: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 46: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 47: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),         // 48: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 49: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 50: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 51: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 52: fermi.link.v1.Facts
-	(*Order)(nil),                // 53: fermi.link.v1.Order
-	(*Question)(nil),             // 54: fermi.link.v1.Question
-	(*Answer)(nil),               // 55: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 56: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 57: fermi.link.v1.TailData
-	nil,                          // 58: fermi.link.v1.NodeFacts.VersionsEntry
-	nil,                          // 59: fermi.link.v1.Persisted.MetricsEntry
+	(*Serving)(nil),              // 16: fermi.link.v1.Serving
+	(*Keeping)(nil),              // 17: fermi.link.v1.Keeping
+	(*Want)(nil),                 // 18: fermi.link.v1.Want
+	(*Denied)(nil),               // 19: fermi.link.v1.Denied
+	(*Origin)(nil),               // 20: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 21: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 22: fermi.link.v1.Persist
+	(*Committed)(nil),            // 23: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 24: fermi.link.v1.Pace
+	(*Use)(nil),                  // 25: fermi.link.v1.Use
+	(*Saves)(nil),                // 26: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 27: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 28: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 29: fermi.link.v1.RankState
+	(*Probe)(nil),                // 30: fermi.link.v1.Probe
+	(*Probed)(nil),               // 31: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 32: fermi.link.v1.Watermark
+	(*Started)(nil),              // 33: fermi.link.v1.Started
+	(*Exited)(nil),               // 34: fermi.link.v1.Exited
+	(*LogData)(nil),              // 35: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 36: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 37: fermi.link.v1.Usage
+	(*Done)(nil),                 // 38: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 39: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 40: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 41: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 42: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 43: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 44: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 45: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 46: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 47: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 48: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),         // 49: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 50: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 51: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 52: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 53: fermi.link.v1.Facts
+	(*Order)(nil),                // 54: fermi.link.v1.Order
+	(*Question)(nil),             // 55: fermi.link.v1.Question
+	(*Answer)(nil),               // 56: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 57: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 58: fermi.link.v1.TailData
+	nil,                          // 59: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 60: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	3,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	32, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	33, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	34, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	36, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	37, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	39, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	33, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	34, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	35, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	37, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	38, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	40, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	15, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	30, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	31, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	4,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	5,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	35, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	38, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	39, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	31, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	29, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	36, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	39, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	40, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	32, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	30, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
 	14, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	8,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	6,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
-	19, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	20, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
 	9,  // 20: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	58, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	59, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
 	13, // 22: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
 	12, // 23: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
 	9,  // 24: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	27, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	28, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	28, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	29, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
 	10, // 27: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
 	11, // 28: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	23, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	24, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	25, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	26, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	24, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	25, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	26, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	27, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
 	7,  // 33: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
-	20, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
-	19, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
-	16, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
-	17, // 37: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	59, // 38: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
-	21, // 39: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	22, // 40: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	18, // 41: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	19, // 42: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	46, // 43: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	50, // 44: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	52, // 45: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	39, // 46: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	51, // 47: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	53, // 48: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	39, // 49: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	36, // 50: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	15, // 51: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	30, // 52: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	5,  // 53: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	38, // 54: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	31, // 55: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	29, // 56: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	1,  // 57: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	0,  // 58: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
-	40, // 59: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	41, // 60: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	42, // 61: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	45, // 62: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	48, // 63: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	54, // 64: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	56, // 65: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	2,  // 66: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	44, // 67: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
-	44, // 68: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	43, // 69: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	44, // 70: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	47, // 71: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	49, // 72: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	55, // 73: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	57, // 74: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	66, // [66:75] is the sub-list for method output_type
-	57, // [57:66] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	21, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	20, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	17, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
+	16, // 37: fermi.link.v1.Ranks.serving:type_name -> fermi.link.v1.Serving
+	18, // 38: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
+	60, // 39: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	22, // 40: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	23, // 41: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	19, // 42: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	20, // 43: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	47, // 44: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	51, // 45: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	53, // 46: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	40, // 47: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	52, // 48: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	54, // 49: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	40, // 50: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	37, // 51: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	15, // 52: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	31, // 53: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	5,  // 54: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	39, // 55: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	32, // 56: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	30, // 57: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	1,  // 58: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	0,  // 59: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
+	41, // 60: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	42, // 61: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	43, // 62: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	46, // 63: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	49, // 64: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	55, // 65: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	57, // 66: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	2,  // 67: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	45, // 68: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
+	45, // 69: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	44, // 70: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	45, // 71: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	48, // 72: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	50, // 73: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	56, // 74: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	58, // 75: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	67, // [67:76] is the sub-list for method output_type
+	58, // [58:67] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -5127,16 +5204,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
 	}
-	file_link_proto_msgTypes[45].OneofWrappers = []any{
+	file_link_proto_msgTypes[46].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[48].OneofWrappers = []any{
+	file_link_proto_msgTypes[49].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[49].OneofWrappers = []any{
+	file_link_proto_msgTypes[50].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -5147,7 +5224,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   60,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
