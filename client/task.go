@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -334,6 +335,20 @@ func (c *Client) Outputs(ctx context.Context, project, name string) ([]Output, e
 
 // OpenOutput reads one of them; the caller closes it. Size is -1 when unknown.
 func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io.ReadCloser, int64, error) {
+	return c.OpenOutputPart(ctx, project, name, file, OutputPart{})
+}
+
+// OutputPart says what is read of an output, and how.
+type OutputPart struct {
+	From       int64     // the first byte
+	Unmodified time.Time // refuse a file that changed since; zero: any
+	Unverified bool      // take the bytes as they are, damaged or not
+}
+
+// OpenOutputPart is OpenOutput for a part. The server verifies what it sends: damaged
+// bytes are refused with the reason Damaged, or, where the answer has begun, the connection is cut; who then asks for the
+// rest hears the reason.
+func (c *Client) OpenOutputPart(ctx context.Context, project, name, file string, part OutputPart) (io.ReadCloser, int64, error) {
 	p, err := taskPath(name, "outputs")
 	if err != nil {
 		return nil, 0, err
@@ -344,9 +359,19 @@ func (c *Client) OpenOutput(ctx context.Context, project, name, file string) (io
 	for part := range strings.SplitSeq(file, "/") {
 		p += "/" + url.PathEscape(part)
 	}
+	q, header := inProject(project), http.Header{}
+	if part.Unverified {
+		q.Set("unverified", "true")
+	}
+	if part.From > 0 {
+		header.Set("Range", fmt.Sprintf("bytes=%d-", part.From))
+	}
+	if !part.Unmodified.IsZero() {
+		header.Set("If-Unmodified-Since", part.Unmodified.UTC().Format(http.TimeFormat))
+	}
 	var resp *http.Response
 	err = c.retry(ctx, func(context.Context) (err error) { // the body outlives a quick try
-		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: inProject(project)})
+		resp, err = c.send(ctx, request{method: http.MethodGet, path: p, query: q, header: header})
 		return err
 	})
 	if err != nil {

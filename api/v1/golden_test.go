@@ -108,9 +108,12 @@ func whole() map[Kind]Object {
 			Status: ZoneStatus{ZoneDegraded, "SetByHand", text, 24, 23, 192, at, map[string]MeasuredLatency{"shanghai-1": {27.5, 39, 1000, at}}},
 		},
 		KindNode: &Node{
-			Meta:   meta(MustInfo(KindNode), "节点"),
-			Spec:   NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
-			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}},
+			Meta: meta(MustInfo(KindNode), "节点"),
+			Spec: NodeSpec{7, "beijing-1", "r1", "l1", true, []int{3}, true, []DeviceOrder{{3, OrderFault, "xid-79", true, at}}, 128000, 1 << 40, 1 << 41, []Device{{0, "GPU-1", "0000:3b:00.0", "NVIDIA", "A100", 80 << 30, "i0", true}}, true},
+			Status: NodeStatus{true, "Ready", text, "boot", "linux", "cgroup-v2", "single", []LauncherVersion{{"v1.0", 2}}, []DeviceHealth{{
+				3, DeviceOut, at, "xid-79", &at, &at, text, []DeviceCondition{{"lost", ActionRestart, at, 1, text}}, &DeviceTest{at, true, "tested", text},
+				[]DeviceFault{{"xid-79", ActionRestart, FaultOfKernel, at, true, text}}, 4, DeviceCounts{1, 2, 3, 4, 5, 6}, LogMark{"boot", 77}, &at,
+			}}, 2},
 		},
 		KindQueue: &Queue{
 			Meta:   meta(MustInfo(KindQueue), "默认队列"),

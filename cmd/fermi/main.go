@@ -17,7 +17,7 @@ var version, commit, date = "dev", "", ""
 func main() {
 	kinds.ShipServices()
 	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
-	root.AddCommand(app.Commands(version)...)
+	app.Join(root, version)
 	root.AddCommand(gate.Command(version))
 	os.Exit(cli.Execute(context.Background(), root))
 }

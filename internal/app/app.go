@@ -23,6 +23,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/blob/logbook"
+	"github.com/fermi-cluster/fermi/internal/blob/sealed"
 	"github.com/fermi-cluster/fermi/internal/ckpt"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/conf"
@@ -361,6 +362,9 @@ func (p *part) lead(ctx context.Context, epoch store.Epoch) error {
 	} else if n > 0 {
 		p.cfg.Log.Info("placements of an earlier release were taken over", "placements", n)
 	}
+	if err := p.afterRestore(ctx, epoch); err != nil {
+		return err
+	}
 	select {
 	case <-ctx.Done():
 		return nil
@@ -426,7 +430,7 @@ func (p *part) eraseBytes(ctx context.Context, taskID string) error {
 		return err
 	}
 	defer p.stored.Forget(taskID)
-	return errors.Join(p.blob.Delete(ctx, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
+	return errors.Join(sealed.Delete(ctx, p.blob, "outputs/"+taskID+"/"), (*vault)(p).Erase(ctx, taskID))
 }
 
 // expire deletes logs and outputs whose time to be kept is over.

@@ -1,9 +1,7 @@
 package app
 
 import (
-	"archive/tar"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,31 +10,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/app/bundle"
 	"github.com/fermi-cluster/fermi/internal/blob/folder"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/store/embedded"
 )
 
-// A backup is a tar: manifest.json, etcd.snapshot, history.db (or history.copy, from
-// PostgreSQL), then blobs/KEY for each object.
+// A backup (package bundle) holds etcd.snapshot, history.db (or history.copy, from PostgreSQL), then blobs/KEY for each
+// object.
 // The order is the order of taking: a task that moves from the store to history meanwhile is in
 // both, never in neither; an object's bytes are never older than what speaks of them.
 const (
-	entryManifest = "manifest.json"
-	entryEtcd     = "etcd.snapshot"
-	entryHistory  = "history.db"
-	entryCopy     = "history.copy"
-	entryBlobs    = "blobs/"
-	backupFormat  = 3 // that of the data folder: who must not open one must not restore it either
+	entryEtcd    = "etcd.snapshot"
+	entryHistory = "history.db"
+	entryCopy    = "history.copy"
+	entryBlobs   = "blobs/"
 )
-
-type manifest struct {
-	Format  int       `json:"format"`
-	Version string    `json:"version"`
-	Taken   time.Time `json:"taken"`
-}
 
 // backup writes everything to w. It needs room beside the data folder for a copy of the store and history.
 func (p *part) backup(ctx context.Context, w io.Writer) error {
@@ -52,16 +42,18 @@ func (p *part) backup(ctx context.Context, w io.Writer) error {
 	if err := p.history.Backup(ctx, past); err != nil {
 		return err
 	}
-	t := tar.NewWriter(w)
-	note, err := json.Marshal(manifest{backupFormat, p.cfg.Version, clock.Real.Now().UTC()})
+	keys, err := p.secretPrints()
 	if err != nil {
 		return err
 	}
-	if err := addBytes(t, entryManifest, note); err != nil {
+	t, err := bundle.NewWriter(w, bundle.Manifest{Format: bundle.Format, Version: p.cfg.Version, Taken: clock.Real.Now().UTC(), SecretKeys: keys})
+	if err != nil {
 		return err
 	}
-	if err := errors.Join(addFile(t, entryEtcd, snapshot), addFile(t, p.cfg.Past.entry(), past)); err != nil {
-		return err
+	for _, one := range []string{snapshot, past} {
+		if err := addFile(t, filepath.Base(one), one); err != nil {
+			return err
+		}
 	}
 	if err := p.addBlobs(ctx, t); err != nil {
 		return err
@@ -69,7 +61,7 @@ func (p *part) backup(ctx context.Context, w io.Writer) error {
 	return t.Close()
 }
 
-func (p *part) addBlobs(ctx context.Context, t *tar.Writer) error {
+func (p *part) addBlobs(ctx context.Context, t *bundle.Writer) error {
 	after := ""
 	for {
 		page, err := p.blob.List(ctx, "", after, 1000)
@@ -88,7 +80,7 @@ func (p *part) addBlobs(ctx context.Context, t *tar.Writer) error {
 	}
 }
 
-func (p *part) addBlob(ctx context.Context, t *tar.Writer, key string) error {
+func (p *part) addBlob(ctx context.Context, t *bundle.Writer, key string) error {
 	r, info, err := p.blob.Open(ctx, key)
 	if fault.Is(err, fault.NotFound) {
 		return nil // deleted since it was listed
@@ -97,11 +89,7 @@ func (p *part) addBlob(ctx context.Context, t *tar.Writer, key string) error {
 		return err
 	}
 	defer r.Close()
-	if err := t.WriteHeader(&tar.Header{Name: entryBlobs + key, Mode: 0o600, Size: info.Size, ModTime: info.Modified, Format: tar.FormatPAX}); err != nil {
-		return err
-	}
-	_, err = io.CopyN(t, r, info.Size)
-	return err
+	return t.Add(entryBlobs+key, info.Size, info.Modified, r)
 }
 
 func toFile(path string, write func(io.Writer) error) error {
@@ -112,15 +100,7 @@ func toFile(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Sync(), f.Close())
 }
 
-func addBytes(t *tar.Writer, name string, content []byte) error {
-	if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))}); err != nil {
-		return err
-	}
-	_, err := t.Write(content)
-	return err
-}
-
-func addFile(t *tar.Writer, name, path string) error {
+func addFile(t *bundle.Writer, name, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -130,37 +110,57 @@ func addFile(t *tar.Writer, name, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size()}); err != nil {
-		return err
-	}
-	_, err = io.CopyN(t, f, info.Size())
-	return err
+	return t.Add(name, info.Size(), time.Time{}, f)
+}
+
+// Restoring says how a backup becomes a folder.
+type Restoring struct {
+	Dir  string // must not exist yet
+	Past Past
+	// Key, when not nil, is what the folder's secrets were sealed with; no backup holds it.
+	Key []byte
+	// Work is what becomes of work that had not ended.
+	Work afterRestore
 }
 
 // Restore unpacks a backup into a folder that does not exist yet, and its history, when it comes
-// from PostgreSQL, into an empty database. The folder appears whole or not at all, and last. key, when not nil, is
-// what the folder's secrets were sealed with; no backup holds it.
-func Restore(ctx context.Context, r io.Reader, dir string, past Past, key []byte) error {
-	dir, err := filepath.Abs(dir)
+// from PostgreSQL, into an empty database. The folder appears whole or not at all, and last, when every byte was verified.
+func Restore(ctx context.Context, r io.Reader, how Restoring) (bundle.Summary, error) {
+	var none bundle.Summary
+	dir, err := filepath.Abs(how.Dir)
 	if err != nil {
-		return err
+		return none, err
 	}
 	if _, err := os.Lstat(dir); err == nil {
-		return fault.New(fault.Conflict, "FolderExists", fault.T("%s exists already; nothing was changed.", "%s 已存在，未做任何改动。", dir)).
+		return none, fault.New(fault.Conflict, "FolderExists", fault.T("%s exists already; nothing was changed.", "%s 已存在，未做任何改动。", dir)).
 			WithHint(fault.T("Restore into a new folder, then start `fermi up --data` on it.", "请恢复到新目录，再用 fermi up --data 启动。"))
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return err
+		return none, err
 	}
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".restore-*")
 	if err != nil {
-		return err
+		return none, err
 	}
 	defer os.RemoveAll(tmp)
-	if err := unpackBackup(ctx, r, tmp, past); err != nil {
-		return err
+	sum, err := unpackBackup(ctx, r, tmp, how.Past)
+	if err != nil {
+		return sum, err
 	}
-	d, err := embedded.OpenDataDir(filepath.Join(tmp, "data"))
+	if err := makeFolder(filepath.Join(tmp, "data"), tmp, sum, how); err != nil {
+		return sum, err
+	}
+	if how.Past.URL != "" {
+		if err := how.Past.fill(ctx, filepath.Join(tmp, entryCopy)); err != nil {
+			return sum, err
+		}
+	}
+	return sum, os.Rename(filepath.Join(tmp, "data"), dir)
+}
+
+// makeFolder makes a data folder of what was unpacked beside it.
+func makeFolder(dir, tmp string, sum bundle.Summary, how Restoring) error {
+	d, err := embedded.OpenDataDir(dir)
 	if err != nil {
 		return err
 	}
@@ -168,87 +168,53 @@ func Restore(ctx context.Context, r io.Reader, dir string, past Past, key []byte
 		return err
 	}
 	names := []string{entryHistory, "blobs"}
-	if past.URL != "" {
+	if how.Past.URL != "" {
 		names = names[1:]
 	}
 	for _, name := range names {
-		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(tmp, "data", name)); err != nil {
-			return badBackup(err)
+		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(dir, name)); err != nil {
+			return bundle.Bad(err)
 		}
 	}
-	if key != nil {
-		if err := writeOnce(filepath.Join(tmp, "data", secretKeyFile), key); err != nil {
+	if how.Key != nil {
+		if err := writeOnce(filepath.Join(dir, secretKeyFile), how.Key); err != nil {
 			return err
 		}
 	}
-	if past.URL != "" {
-		if err := past.fill(ctx, filepath.Join(tmp, entryCopy)); err != nil {
-			return err
-		}
-	}
-	return os.Rename(filepath.Join(tmp, "data"), dir)
+	return noteRestore(dir, restoreNote{Work: how.Work, Taken: sum.Taken, SecretKeys: sum.SecretKeys})
 }
 
-func unpackBackup(ctx context.Context, r io.Reader, tmp string, past Past) error {
+func unpackBackup(ctx context.Context, r io.Reader, tmp string, past Past) (bundle.Summary, error) {
 	blobs, err := folder.Open(filepath.Join(tmp, "blobs"))
 	if err != nil {
-		return err
+		return bundle.Summary{}, err
 	}
-	t := tar.NewReader(r)
-	for first := true; ; first = false {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) && !first {
-			// An encrypted one proves only at its very end that it was not cut.
-			if _, err := io.Copy(io.Discard, r); err != nil {
-				return badBackup(err)
-			}
-			return nil
-		}
-		if err != nil {
-			return badBackup(err)
-		}
-		if h.Name == entryHistory || h.Name == entryCopy {
-			if err := past.accept(h.Name); err != nil {
+	return bundle.Read(r, func(bundle.Manifest) error { return nil }, func(name string, body io.Reader) error {
+		switch {
+		case name == entryHistory || name == entryCopy:
+			if err := past.accept(name); err != nil {
 				return err
 			}
-		}
-		if err := unpackEntry(ctx, t, h, tmp, blobs, first); err != nil {
+			fallthrough
+		case name == entryEtcd:
+			return toFile(filepath.Join(tmp, name), func(w io.Writer) error {
+				_, err := io.Copy(w, body)
+				return err
+			})
+		case strings.HasPrefix(name, entryBlobs):
+			_, err := blobs.Put(ctx, strings.TrimPrefix(name, entryBlobs), body)
 			return err
 		}
-	}
+		return bundle.Bad(fmt.Errorf("unexpected entry %q", name))
+	})
 }
 
-func unpackEntry(ctx context.Context, t io.Reader, h *tar.Header, tmp string, blobs blob.Store, first bool) error {
-	switch {
-	case first:
-		return checkManifest(t, h)
-	case h.Name == entryEtcd || h.Name == entryHistory || h.Name == entryCopy:
-		return toFile(filepath.Join(tmp, h.Name), func(w io.Writer) error {
-			_, err := io.Copy(w, t)
-			return err
-		})
-	case strings.HasPrefix(h.Name, entryBlobs) && h.Typeflag == tar.TypeReg:
-		_, err := blobs.Put(ctx, strings.TrimPrefix(h.Name, entryBlobs), t)
-		return err
+// verifyBackup reads a backup and keeps nothing of it.
+func verifyBackup(r io.Reader) (bundle.Summary, error) {
+	sum, err := bundle.Read(r, func(bundle.Manifest) error { return nil }, func(string, io.Reader) error { return nil })
+	if err == nil && !sum.Sealed() {
+		err = fault.New(fault.Invalid, "NotVerifiable", fault.T("This backup is of format %d, made by fermi %s: it holds no checksums. All its entries can be read; whether they are as they were written is not known.",
+			"该备份为格式 %d（由 fermi %s 创建），不含校验和：各条目均可读取，但无法确认与写入时一致。", sum.Format, sum.Version))
 	}
-	return badBackup(fmt.Errorf("unexpected entry %q", h.Name))
-}
-
-func checkManifest(t io.Reader, h *tar.Header) error {
-	if h.Name != entryManifest {
-		return badBackup(fmt.Errorf("first entry is %q", h.Name))
-	}
-	var m manifest
-	if err := json.NewDecoder(io.LimitReader(t, 1<<16)).Decode(&m); err != nil {
-		return badBackup(err)
-	}
-	if m.Format > backupFormat {
-		return fault.New(fault.Invalid, "NewerBackup", fault.T("This backup was made by fermi %s, which is newer.", "该备份由更新的 fermi %s 创建。", m.Version)).
-			WithHint(fault.T("Restore it with that version.", "请用该版本恢复。"))
-	}
-	return nil
-}
-
-func badBackup(cause error) error {
-	return fault.New(fault.Invalid, "BadBackup", fault.T("This is not a whole Fermi backup; nothing was changed.", "这不是完整的 Fermi 备份，未做任何改动。")).Because(cause)
+	return sum, err
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/fermi-cluster/fermi/internal/app/bundle"
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/history"
@@ -59,7 +60,7 @@ func (p Past) accept(entry string) error {
 func (p Past) fill(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return badBackup(err)
+		return bundle.Bad(err)
 	}
 	defer f.Close()
 	return pgstore.Restore(ctx, p.postgres(nil), f)

@@ -64,11 +64,13 @@ var outputColumns = []column{col("PATH", "路径"), number("SIZE", "大小"), fi
 
 func (a *app) trainOutputsCommand() *cobra.Command {
 	var dir string
+	var unverified bool
 	cmd := &cobra.Command{
 		Use: "outputs NAME", Short: Both("List or fetch what a task left", "列出或下载任务输出"), Args: needArgs(1, 1, "NAME"),
 		Example: "  fermi train outputs gpt-7x2k9 --get ./results",
 	}
 	cmd.Flags().StringVar(&dir, "get", "", Both("fetch all files into this folder", "将全部文件下载到此文件夹"))
+	cmd.Flags().BoolVar(&unverified, "unverified", false, Both("with --get: take files as they are on the server's disk, damaged or not", "配合 --get：按服务器磁盘上的原样取出，即使已损坏"))
 	cmd.RunE = a.online(func(ctx context.Context, s *session, args []string) error {
 		project := s.project(api.KindTrainingTask)
 		args[0] = bare(args[0])
@@ -77,7 +79,7 @@ func (a *app) trainOutputsCommand() *cobra.Command {
 			return err
 		}
 		if dir != "" {
-			return s.fetchOutputs(ctx, project, args[0], dir, outs)
+			return s.fetchOutputs(ctx, project, args[0], dir, outs, unverified)
 		}
 		if s.structured() {
 			if outs == nil {
@@ -106,7 +108,7 @@ func (a *app) trainOutputsCommand() *cobra.Command {
 
 // fetchOutputs writes every file below dir. The names come from elsewhere: nothing is written
 // outside dir, whatever they say.
-func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, outs []client.Output) error {
+func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, outs []client.Output, unverified bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return badFile(dir, err)
 	}
@@ -126,7 +128,7 @@ func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, o
 			return fault.New(fault.Internal, "BadOutputPath", fault.T(
 				"The server names an output %q that lies outside the folder.", "服务器给出的输出路径 %q 超出目标文件夹。", o.Path))
 		}
-		if err := s.fetchOutput(ctx, root, project, task, o, bar); err != nil {
+		if err := s.fetchOutput(ctx, root, project, task, o, unverified, bar); err != nil {
 			return err
 		}
 		bar.done()
@@ -136,39 +138,59 @@ func (s *session) fetchOutputs(ctx context.Context, project, task, dir string, o
 	return nil
 }
 
-func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task string, o client.Output, bar *progress) (err error) {
-	body, length, err := s.client.OpenOutput(ctx, project, task, o.Path)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
+func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task string, o client.Output, unverified bool, bar *progress) (err error) {
 	name := filepath.FromSlash(o.Path)
 	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return badFile(name, err)
 	}
-	part := name + ".part"
-	f, err := root.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	partial := name + ".part"
+	f, err := root.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
 		return badFile(name, err)
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
-			_ = root.Remove(part)
+			_ = root.Remove(partial)
 		}
 	}()
-	n, err := io.Copy(f, &countReader{ctx, body, bar.add})
-	if err != nil {
-		return cutShort(err)
-	}
-	if length >= 0 && n != length {
-		return cutShort(fmt.Errorf("%d of %d bytes", n, length))
+	part := client.OutputPart{Unverified: unverified}
+	for cut := 0; ; cut++ {
+		var n int64
+		if n, err = s.fetchPart(ctx, f, project, task, o.Path, part, bar); err == nil {
+			break
+		}
+		// Who asks for the rest hears why it was cut, or gets it.
+		part.Unmodified = o.Modified
+		if part.From += n; cut == maxCuts || n == 0 || fault.ReasonOf(err) != "CutShort" || ctx.Err() != nil {
+			return err
+		}
 	}
 	if err = f.Close(); err != nil {
 		return badFile(name, err)
 	}
-	if err = root.Rename(part, name); err != nil {
+	if err = root.Rename(partial, name); err != nil {
 		return badFile(name, err)
 	}
 	return nil
+}
+
+// maxCuts is how often a download goes on behind a cut.
+const maxCuts = 5
+
+// fetchPart writes what comes of an output, and says how much that was.
+func (s *session) fetchPart(ctx context.Context, f io.Writer, project, task, file string, part client.OutputPart, bar *progress) (int64, error) {
+	body, length, err := s.client.OpenOutputPart(ctx, project, task, file, part)
+	if err != nil {
+		return 0, err
+	}
+	defer body.Close()
+	n, err := io.Copy(f, &countReader{ctx, body, bar.add})
+	if err == nil && length >= 0 && n != length {
+		err = fmt.Errorf("%d of %d bytes", n, length)
+	}
+	if err != nil {
+		return n, cutShort(err)
+	}
+	return n, nil
 }

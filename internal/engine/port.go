@@ -69,8 +69,7 @@ type Replica struct {
 	Recipe *Recipe `json:"recipe,omitempty"`
 	// KeepLocal says which checkpoints stay on the node's disk.
 	KeepLocal api.CheckpointKeep `json:"keepLocal,omitzero"`
-	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
-	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	FolderSaves
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
 	Duties
@@ -177,16 +176,27 @@ type Observation struct {
 
 // Exit is how it ended.
 type Exit struct {
-	Code      int           `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
-	Signal    string        `json:"signal,omitempty"` // "SIGKILL"
-	Reason    string        `json:"reason"`           // see the Reasons below
-	Message   string        `json:"message,omitempty"`
-	At        time.Time     `json:"at"`
+	Code    int       `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
+	Signal  string    `json:"signal,omitempty"` // "SIGKILL"
+	Reason  string    `json:"reason"`           // see the Reasons below
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at"`
+	// Ran is how long the user's process ran by a clock that nobody sets; 0: not measured, or it never ran.
+	Ran       time.Duration `json:"ran,omitempty"`
 	CPUTime   time.Duration `json:"cpuTime"`
 	PeakBytes int64         `json:"peakBytes"`
 	// Rank is the process that decided; nil: it was none.
 	Rank *int `json:"rank,omitempty"`
 	Diagnosis
+}
+
+// Ended is when a process that began at start ended, by the clock as it stood at its start: what was measured counts, and
+// not what the machine's clock was set to meanwhile.
+func (e *Exit) Ended(start time.Time) time.Time {
+	if e.Ran > 0 && !start.IsZero() {
+		return start.Add(e.Ran)
+	}
+	return e.At
 }
 
 // Diagnosis is why a process failed, by its last words.
@@ -256,3 +266,14 @@ type Briefed interface {
 type Prompted interface {
 	Poke(name Name)
 }
+
+// FolderSaves says where a script saves by itself.
+type FolderSaves struct {
+	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
+	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	// FolderAnew: what earlier launchers of the task left of it counts no more, because somebody chose where to begin.
+	FolderAnew bool `json:"folderAnew,omitempty"`
+}
+
+// FromFolder says, where a tier is named otherwise, that ranks began from what lay in the folder that their script saves to.
+const FromFolder = "folder"

@@ -238,8 +238,9 @@ func (l *launcher) settle() (ends record.Link, err error) {
 func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link) *runner {
 	n := max(l.home.Replica.Ranks, 1)
 	ranks := rankset.New(rankset.Config{Ranks: n, Tell: l.client.Ranks, Clock: l.clock, Log: l.log, Files: l.home.Replica.CheckpointFolder != ""})
+	tree := process.Tree{Self: os.Getpid(), Group: wall.Group, Mark: []byte("FERMI_REPLICA=" + string(l.home.Replica.Name)), Log: l.log, Own: wall.Helpers}
 	saves := keeper.New(keeper.Config{
-		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers,
+		Replica: l.home.Replica, Ranks: ranks, Records: l.client, Slots: l.home.Slots, Code: l.home.Code, Steward: l.home.Steward, Stores: cfg.Stores, Tiers: ends.Tiers, Writers: tree.Writes, Note: l.spool.Notice,
 		Wanted: l.words.wants, Stops: l.words.stop, Clock: l.clock, Log: l.log,
 	})
 	l.words.ranks, l.words.saves = ranks, saves
@@ -257,6 +258,10 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runne
 	found := outs.Scan()
 	l.spool.Close()
 	exit.At = l.clock.Now()
+	var start record.Start
+	if ok, err := record.Read(l.home.Dir, record.FileStart, &start); ok && err == nil {
+		exit.Ran = start.Ran()
+	}
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, retry.Most) {
 		err := record.Write(l.home.Dir, record.FileExit, exit)
 		if err == nil {

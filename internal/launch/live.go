@@ -287,7 +287,7 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 // sink is where what the ranks of a generation print goes.
 func (r *runner) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: r.spool, Steps: func(local int) process.Reader {
-		return &rankset.Printed{Tell: func(step int64, last bool) bool { return r.ranks.Printed(local, step, last, g.Number) }}
+		return &rankset.Printed{Tell: func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) }}
 	}}
 }
 

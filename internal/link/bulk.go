@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/sealed"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
@@ -167,7 +168,7 @@ func (h *Hub) PutOutput(stream linkpb.Link_PutOutputServer) error {
 		_, err = io.Copy(io.Discard, body)
 	} else {
 		err = h.cfg.keep(ctx, parts.TaskID, KeptOutputs, head.GetSize()-slot.old.size, func() error {
-			_, err := h.cfg.Blob.Put(ctx, key, body)
+			_, err := sealed.Put(ctx, h.cfg.Blob, key, body)
 			return err
 		})
 		slot.settle(err == nil)

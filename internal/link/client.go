@@ -19,6 +19,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/link/endpoint"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -249,7 +250,7 @@ func (c *Client) Run(ctx context.Context) error {
 		case <-c.cfg.Clock.After(jitter(pause)):
 		}
 		if !welcomed {
-			pause, greet = min(2*pause, max(maxPause, c.spread()/4)), min(2*greet, silenceLimit)
+			pause, greet = min(2*pause, max(maxPause, c.spread()/4)), min(2*greet, hearing.SilenceLimit)
 		} else {
 			pause = minPause
 		}

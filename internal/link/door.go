@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 )
 
 // attended has the kernel ask whether the other machine is still there.
@@ -15,7 +17,7 @@ func attended(conn net.Conn) net.Conn {
 		inner = t.NetConn()
 	}
 	if t, ok := inner.(*net.TCPConn); ok {
-		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: beatEvery, Interval: time.Second, Count: 3})
+		_ = t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: hearing.BeatEvery, Interval: time.Second, Count: 3})
 	}
 	return conn
 }

@@ -68,6 +68,7 @@ type Ranks struct {
 	Step       int64     // that the slowest of its ranks reported
 	SteppedAt  time.Time // when all its ranks had reported a step of this generation; zero: not yet
 	Pace       Pace
+	Course     Course
 	Use        Use
 	Saves      Saves
 	Parameters float64 // of the model; 0: nobody says
@@ -206,6 +207,9 @@ func checkRanks(r *linkpb.Ranks) error {
 	if p := paceOf(r.GetPace()); !p.sane() {
 		return refuse("the pace of ranks is out of range")
 	}
+	if !saneCourse(r.GetCourse()) {
+		return refuse("the course of ranks is out of range")
+	}
 	if len(r.GetRoleTable()) > maxTable {
 		return refuse("ranks have an overlong text")
 	}
@@ -271,7 +275,7 @@ func (r Ranks) message() *linkpb.Ranks {
 	}
 	out.Facts, out.Preflight = factsMessage(r.Facts), reportMessage(r.Preflight)
 	out.Use, out.Saves, out.Parameters = r.Use.message(), r.Saves.message(), r.Parameters
-	out.Pace, out.Own, out.Printed = r.Pace.message(), ownMessage(r.Own), r.Printed
+	out.Pace, out.Course, out.Own, out.Printed = r.Pace.message(), r.Course.message(), ownMessage(r.Own), r.Printed
 	if !r.SteppedAt.IsZero() {
 		out.SteppedAtUnixNano = r.SteppedAt.UnixNano()
 	}
@@ -304,7 +308,7 @@ func ranksOf(m *linkpb.Ranks) Ranks {
 	}
 	out.Facts, out.Preflight = factsOf(m.GetFacts()), reportOf(m.GetPreflight())
 	out.Use, out.Saves, out.Parameters = useOf(m.GetUse()), savesOf(m.GetSaves()), m.GetParameters()
-	out.Pace, out.Own, out.Printed = paceOf(m.GetPace()), ownOf(m.GetOwn()), m.GetPrinted()
+	out.Pace, out.Course, out.Own, out.Printed = paceOf(m.GetPace()), courseOf(m.GetCourse()), ownOf(m.GetOwn()), m.GetPrinted()
 	if at := m.GetSteppedAtUnixNano(); at != 0 {
 		out.SteppedAt = time.Unix(0, at).UTC()
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fermi-cluster/fermi/internal/link/endpoint"
+	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
 )
 
@@ -143,7 +144,7 @@ func (c *Client) watchdog(ctx context.Context, cancel context.CancelCauseFunc, w
 				return
 			case <-heard:
 				silent = 0
-				limit = silenceAfter(time.Duration(due.Load()))
+				limit = hearing.SilenceAfter(time.Duration(due.Load()))
 			case <-c.cfg.Clock.After(limit):
 				if silent += limit; silent < patience && slices.Equal(c.endpoints(), []string{target}) {
 					limit = min(2*limit, patience-silent) // thousands may wait so, and each look is a file read
@@ -181,7 +182,7 @@ func (c *Client) greet(stream linkpb.Link_AttachClient) (*linkpb.Welcome, error)
 		return nil, err
 	}
 	w := m.GetWelcome()
-	if w == nil || w.GetEpoch() <= 0 || w.GetLogFrom() < 0 || w.GetNextNanos() < 0 || w.GetNextNanos() > int64(beatMost) {
+	if w == nil || w.GetEpoch() <= 0 || w.GetLogFrom() < 0 || w.GetNextNanos() < 0 || w.GetNextNanos() > int64(hearing.BeatMost) {
 		return nil, errors.New("the server's first word is no welcome")
 	}
 	return w, c.raise(w.GetEpoch())

@@ -20,7 +20,7 @@ var (
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
-		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/engine", "internal/engine/record",
+		"internal/store", "internal/history", "internal/blob", "internal/blob/logbook", "internal/blob/sealed", "internal/engine", "internal/engine/record",
 	}
 	judgement = []string{"sched/...", "internal/recipe", "internal/diagnose", "internal/preflight", "internal/selection"}
 	below4    = join(foundation, vocabulary, judgement, ports)
@@ -64,7 +64,8 @@ var table = []row{
 
 	{"4 reconcile", []string{"internal/reconcile"}, below4},
 	{"4 link, where servers are", []string{"internal/link/endpoint"}, foundation},
-	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/endpoint"})},
+	{"4 link, who is heard", []string{"internal/link/hearing"}, below4},
+	{"4 link", []string{"internal/link", "internal/link/linkpb"}, join(below4, []string{"internal/link/linkpb", "internal/link/endpoint", "internal/link/hearing"})},
 	{"4 control, who takes part", []string{"internal/control/gang"}, join(below4, []string{"internal/link"})},
 	{"4 control, checkpoints", []string{"internal/control/save"}, join(below4, []string{"internal/reconcile", "internal/link", "internal/ckpt", "internal/control/gang"})},
 	{"4 control, training tasks", []string{"internal/control/train"}, join(below4, []string{
@@ -77,6 +78,7 @@ var table = []row{
 	// The SDK's files, nothing more.
 	{"4 sdk", []string{"sdk/python"}, nil},
 	{"4 quota", []string{"internal/quota"}, join(below4, []string{"internal/blob/ledger", "internal/ckpt", "internal/link"})},
+	{"4 ckpt, folders", []string{"internal/ckpt/watch"}, join(below4, []string{"internal/ckpt/form"})},
 	{"4 ckpt, gateway", []string{"internal/ckpt/...", "internal/gateway/..."}, below4},
 	// A user's program that happens to be inside the binary: it knows only what any script knows.
 	{"4 sample, rsh", []string{"internal/sample", "internal/rsh"}, foundation},
@@ -110,7 +112,7 @@ var table = []row{
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},
 
-	{"6 assembly", []string{"internal/app", "internal/app/kinds", "internal/sim"}, []string{"..."}},
+	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/kinds", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},
 	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
 }

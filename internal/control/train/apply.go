@@ -217,7 +217,7 @@ func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.Trai
 	if o := task.Spec.Outputs; o != nil {
 		r.OutputLogs = o.Logs
 	}
-	r.KeepLocal, r.CheckpointFolder = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder()
+	r.KeepLocal, r.CheckpointFolder, r.FolderAnew = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder(), task.Spec.CheckpointFolder() != "" && task.Spec.Restore != nil
 	if n := c.cfg.Gangs.Node(m.Number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
 		r.Devices = gang.DevicesOf(n, m.Devices)

@@ -227,7 +227,7 @@ func end(row *history.UsageRow, exit *engine.Exit) {
 	if exit == nil {
 		return
 	}
-	row.Stop, row.ExitCode, row.Reason = exit.At, exit.Code, exit.Reason
+	row.Stop, row.ExitCode, row.Reason = exit.Ended(row.Start), exit.Code, exit.Reason
 	row.CPUTime, row.PeakBytes = exit.CPUTime, api.Bytes(exit.PeakBytes)
 	if row.Start.IsZero() || row.Start.After(row.Stop) {
 		row.Start = row.Stop // it never ran

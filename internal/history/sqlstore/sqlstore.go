@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,12 +32,14 @@ type tuning struct {
 	sparse   int // up to so many rows are found by words and sorted
 	zoneMax  int // a zone with more rows is split
 	zonePage int // zones read at once
+	blocks   int // of a series before it is thinned; 0: history.MaxBlocks
 }
 
 var usual = tuning{sparse: 4000, zoneMax: 1024, zonePage: 64}
 
 // Store is a History. Safe for concurrent use.
 type Store struct {
+	points
 	cfg     Config
 	tune    tuning
 	readers *sql.DB
@@ -65,6 +68,7 @@ func open(ctx context.Context, cfg Config, tune tuning) (*Store, error) {
 	}
 	f.Close()
 	s := &Store{cfg: cfg, tune: tune}
+	s.points = points{write: s.write, query: s.query, most: cmp.Or(tune.blocks, history.MaxBlocks)}
 	// One connection writes; SQLite knows no more. Its cache is large, for the indexes.
 	if s.writers, err = sql.Open("sqlite", dsn(cfg.Path, "cache_size(-65536)", "wal_autocheckpoint(16000)")); err != nil {
 		return nil, openFault(cfg.Path, err)

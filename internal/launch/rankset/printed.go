@@ -19,14 +19,22 @@ var stepRules = sync.OnceValue(diagnose.LoadSteps)
 
 // Printed finds out how far a rank is from what it prints. Its two pipes feed it.
 type Printed struct {
-	// Tell hears of a step, or with 0 only of life; false: nobody wants to hear more.
-	Tell func(step int64, last bool) bool
+	// Tell hears of a line of progress; false: nobody wants to hear more.
+	Tell func(PrintedStep) bool
 
 	mu      sync.Mutex
 	meter   diagnose.Meter
 	lines   []string // since the last look, the newest
 	pending bool     // a look is on its way
 	off     bool
+}
+
+// PrintedStep is what lines tell.
+type PrintedStep struct {
+	Step   int64 // 0: only that it lives
+	From   int64 // how many there were before the first that was told
+	Last   bool  // no more of these are expected
+	Coarse bool  // it is no step, but of an epoch or a line
 }
 
 // Feed takes what came through a pipe, and gives the end of it that is no whole line yet, for the next time. A bar that
@@ -76,18 +84,18 @@ func (p *Printed) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.meter.Rules = stepRules()
-	var step int64
-	var said, last bool
+	var tells PrintedStep
+	said := false
 	for _, line := range p.lines {
 		if n, s, l := p.meter.Line(line); s {
 			said = true
 			if n > 0 {
-				step, last = n, l
+				tells = PrintedStep{Step: n, From: p.meter.From(), Last: l, Coarse: p.meter.Coarse()}
 			}
 		}
 	}
 	p.pending, p.lines = false, p.lines[:0]
-	if said && !p.Tell(step, last) {
+	if said && !p.Tell(tells) {
 		p.off = true
 	}
 }

@@ -206,6 +206,8 @@ func (r *Set) hear(i int, w word.Word) {
 		r.hold.say(i, w.Held.Steps, r.now.Restore)
 	case w.Progress != nil:
 		pause = r.advanced(i, w.Progress)
+	case w.Phase != nil: // a pause is told, so that it is not taken for a stall
+		pause = progressPause
 	default:
 		return
 	}
@@ -230,18 +232,17 @@ func (r *Set) advanced(i int, w *word.Progress) (pause time.Duration) {
 	if pause = progressPause; again { // it goes on after all
 		pause = 0
 	}
-	if r.said.SteppedAt.IsZero() && r.Progress.least() > r.now.Restore {
+	if r.said.SteppedAt.IsZero() && r.Progress.allStepped(r.now.Restore) {
 		r.said.SteppedAt, pause = r.clock.Now(), min(pause, savedPause) // a recovery is measured by it
 	}
 	return pause
 }
 
-// Printed is a step that a local rank printed, or with 0 another line of its progress. It counts only where the rank does
-// not speak for itself: false.
-func (r *Set) Printed(local int, step int64, last bool, generation int64) bool {
+// Printed is a line of progress that a local rank printed. It counts only where the rank does not speak for itself: false.
+func (r *Set) Printed(local int, said PrintedStep, generation int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, ok := r.Progress.read(local, step, last, generation, r.clock.Now())
+	w, ok := r.Progress.read(local, said, generation, r.clock.Now())
 	if w != nil {
 		r.hear(local, word.Word{Progress: w})
 	}

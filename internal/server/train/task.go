@@ -9,6 +9,7 @@ import (
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/internal/blob"
+	"github.com/fermi-cluster/fermi/internal/blob/sealed"
 	"github.com/fermi-cluster/fermi/internal/fault"
 	"github.com/fermi-cluster/fermi/internal/server/access"
 	"github.com/fermi-cluster/fermi/internal/server/objects"
@@ -157,7 +158,7 @@ func (l *Leftovers) Erase(ctx context.Context, id string) error {
 	if err := l.Logs.Delete(ctx, id); err != nil {
 		return err
 	}
-	if err := l.Blob.Delete(ctx, "outputs/"+id+"/"); err != nil {
+	if err := sealed.Delete(ctx, l.Blob, "outputs/"+id+"/"); err != nil {
 		return err
 	}
 	if l.Saved == nil {
