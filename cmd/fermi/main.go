@@ -9,6 +9,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/app/gate"
 	"github.com/fermi-cluster/fermi/internal/app/kinds"
 	"github.com/fermi-cluster/fermi/internal/cli"
+	"github.com/fermi-cluster/fermi/internal/cli/service"
 )
 
 // Set by the linker.
@@ -19,5 +20,6 @@ func main() {
 	root := cli.Root(cli.BuildInfo{Version: version, Commit: commit, Date: date})
 	app.Join(root, version)
 	root.AddCommand(gate.Command(version))
+	service.Add(root)
 	os.Exit(cli.Execute(context.Background(), root))
 }

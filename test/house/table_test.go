@@ -16,7 +16,7 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/seal", "internal/cores", "internal/slot",
 	}
-	vocabulary = []string{"api/v1"}
+	vocabulary = []string{"api/v1", "api/v1/serving"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
@@ -32,6 +32,7 @@ var (
 var table = []row{
 	{"0 foundation", foundation, []string{"internal/fault"}},
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
+	{"1 vocabulary, services", []string{"api/v1/serving"}, join(foundation, []string{"api/v1"})},
 	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
@@ -106,13 +107,16 @@ var table = []row{
 	{"5 server, other kinds of work", []string{"internal/server/work"}, join(below4, serverKernel, []string{
 		"internal/server/objects", "internal/server/report", "internal/server/train",
 	})},
+	{"5 server, services", []string{"internal/server/serve"}, join(below4, serverKernel, []string{
+		"internal/server/archive", "internal/server/objects", "internal/server/report", "internal/server/stream", "internal/server/train", "internal/server/work",
+	})},
 	{"5 server", []string{"internal/server"}, join(below4, []string{
 		"internal/server/...", "internal/reconcile", "internal/link", "internal/control/...", "internal/ckpt", "internal/gateway", "internal/quota",
 	})},
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},
 
-	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/kinds", "internal/sim"}, []string{"..."}},
+	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/gate", "internal/app/kinds", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},
 	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
 }

@@ -219,13 +219,14 @@ func (t *turn) roll() {
 		t.release(r)
 		return true
 	}
-	// Of those before the newest revision first who does not answer: nobody misses it once the others are there.
+	// Of those before the newest revision first who does not answer: its place is another's. While the newest one fails,
+	// it may come back.
 	idleFirst(t.old)
+	fails := slices.ContainsFunc(t.cur, failed)
 	for _, r := range t.old {
-		if !r.Status.Ready && ready(t.cur) < t.want && !failed(r) {
-			continue // it may come back before the newest revision answers
+		if r.Status.Ready || failed(r) || !fails {
+			leave(r)
 		}
-		leave(r)
 	}
 	if more := len(t.cur) - t.want; more > 0 { // fewer are wanted: the youngest go
 		idleFirst(t.cur)
