@@ -61,29 +61,38 @@ func (w *where) get(ctx context.Context, name string) (*serving.InferenceService
 
 // wish are the flags of create and update.
 type wish struct {
-	engine, task, file, image, health, cpu, memory, accelerator, protocol string
-	replicas, port, accelerators, concurrency, queue                      int
-	timeout                                                               time.Duration
-	env                                                                   []string
+	engine, image, health, protocol string
+	replicas, port                  int
+	timeout                         time.Duration
+	env                             []string
+	model                           serving.Model
+	each                            amounts
+	bounds                          struct{ concurrency, queue int }
+}
+
+// amounts are what each replica has.
+type amounts struct {
+	cpu, memory, accelerator string
+	accelerators             int
 }
 
 func (w *wish) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&w.engine, "engine", "", cli.Both("custom (a command of yours, when absent) or sample", "引擎：custom（自己的命令，默认）或 sample"))
-	f.StringVar(&w.task, "model-task", "", cli.Both("training task whose output is the model", "以该训练任务的产出为模型"))
-	f.StringVar(&w.file, "model-file", "", cli.Both("file of the model (model.json when absent)", "模型文件（默认 model.json）"))
+	f.StringVar(&w.model.Task, "model-task", "", cli.Both("training task whose output is the model", "以该训练任务的产出为模型"))
+	f.StringVar(&w.model.File, "model-file", "", cli.Both("file of the model (model.json when absent)", "模型文件（默认 model.json）"))
 	f.StringVar(&w.image, "image", "", cli.Both("image that it runs in; the node's own system when absent", "镜像；不填则使用节点自身的系统"))
 	f.IntVar(&w.replicas, "replicas", 0, cli.Both("how many answer side by side", "副本数"))
 	f.IntVar(&w.port, "port", 0, cli.Both("port that the command listens on; $PORT when absent", "命令监听的端口；不填则为 $PORT"))
 	f.StringVar(&w.health, "health", "", cli.Both("path that says whether it answers, such as /healthz", "健康检查路径，如 /healthz"))
-	f.StringVar(&w.cpu, "cpu", "", cli.Both("cores of a replica, as 4 or 500m", "每个副本的 CPU 核数，如 4 或 500m"))
-	f.StringVar(&w.memory, "memory", "", cli.Both("memory of a replica, as 16Gi", "每个副本的内存，如 16Gi"))
-	f.IntVar(&w.accelerators, "accelerators", 0, cli.Both("accelerators of a replica", "每个副本的加速卡数量"))
-	f.StringVar(&w.accelerator, "accelerator", "", cli.Both("their type, such as A100", "加速卡型号，如 A100"))
+	f.StringVar(&w.each.cpu, "cpu", "", cli.Both("cores of a replica, as 4 or 500m", "每个副本的 CPU 核数，如 4 或 500m"))
+	f.StringVar(&w.each.memory, "memory", "", cli.Both("memory of a replica, as 16Gi", "每个副本的内存，如 16Gi"))
+	f.IntVar(&w.each.accelerators, "accelerators", 0, cli.Both("accelerators of a replica", "每个副本的加速卡数量"))
+	f.StringVar(&w.each.accelerator, "accelerator", "", cli.Both("their type, such as A100", "加速卡型号，如 A100"))
 	f.StringVar(&w.protocol, "protocol", "", cli.Both("rest, grpc or websocket", "协议：rest、grpc 或 websocket"))
 	f.DurationVar(&w.timeout, "timeout", 0, cli.Both("until the first byte of an answer", "首字节时限"))
-	f.IntVar(&w.concurrency, "max-concurrency", 0, cli.Both("requests a replica works on at once", "每个副本的并发请求数"))
-	f.IntVar(&w.queue, "max-queue", 0, cli.Both("requests that wait for each replica", "每个副本的排队请求数"))
+	f.IntVar(&w.bounds.concurrency, "max-concurrency", 0, cli.Both("requests a replica works on at once", "每个副本的并发请求数"))
+	f.IntVar(&w.bounds.queue, "max-queue", 0, cli.Both("requests that wait for each replica", "每个副本的排队请求数"))
 	f.StringArrayVar(&w.env, "env", nil, cli.Both("variable NAME=VALUE; may be repeated", "环境变量 NAME=VALUE，可重复"))
 }
 
@@ -103,13 +112,13 @@ func (w *wish) into(s *serving.Spec, command []string) error {
 	if w.engine != "" {
 		t.Engine = serving.Engine(w.engine)
 	}
-	if w.task != "" || w.file != "" {
+	if w.model.Task != "" || w.model.File != "" {
 		model := serving.Model{}
 		if t.Model != nil {
 			model = *t.Model
 		}
-		set(&model.Task, w.task)
-		set(&model.File, w.file)
+		set(&model.Task, w.model.Task)
+		set(&model.File, w.model.File)
 		t.Model = &model
 	}
 	set(&t.Image, w.image)
@@ -123,16 +132,16 @@ func (w *wish) into(s *serving.Spec, command []string) error {
 		h.Path = w.health
 		t.Health = &h
 	}
-	number(&t.Resources.Accelerators.Count, w.accelerators)
-	set(&t.Resources.Accelerators.Type, w.accelerator)
+	number(&t.Resources.Accelerators.Count, w.each.accelerators)
+	set(&t.Resources.Accelerators.Type, w.each.accelerator)
 	if w.protocol != "" {
 		s.Protocol = serving.Protocol(w.protocol)
 	}
 	if w.timeout != 0 {
 		s.Timeout = api.Duration(w.timeout)
 	}
-	number(&s.MaxConcurrency, w.concurrency)
-	number(&s.MaxQueue, w.queue)
+	number(&s.MaxConcurrency, w.bounds.concurrency)
+	number(&s.MaxQueue, w.bounds.queue)
 	for _, kv := range w.env {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok {
@@ -145,7 +154,7 @@ func (w *wish) into(s *serving.Spec, command []string) error {
 	} else if len(command) > 0 {
 		t.Command, t.Args = command, nil
 	}
-	return errors.Join(amount(w.cpu, &t.Resources.CPU), amount(w.memory, &t.Resources.Memory))
+	return errors.Join(amount(w.each.cpu, &t.Resources.CPU), amount(w.each.memory, &t.Resources.Memory))
 }
 
 func without(env []api.EnvVar, name string) (out []api.EnvVar) {
