@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"github.com/spf13/cobra"
 
 	"errors"
@@ -33,6 +34,9 @@ func (s *session) dial() (*client.Client, error) {
 		Server: server, Token: token, Language: s.lang,
 		TLSFingerprint: first(s.flags.fingerprint, os.Getenv("FERMI_TLS_FINGERPRINT")),
 		UserAgent:      "fermi-cli/" + first(s.build.Version, "dev"),
+		Waits: func(server string) {
+			fmt.Fprintln(s.cmd.ErrOrStderr(), s.t("Waiting for an answer from %s …", "正在等待 %s 的响应 …", server))
+		},
 	})
 }
 
@@ -82,10 +86,7 @@ func dataFolder() string {
 	if dir := os.Getenv("FERMI_DATA"); dir != "" {
 		return dir
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ".fermi"
-	}
+	home, _ := os.UserHomeDir() // "": the working directory
 	return filepath.Join(home, ".fermi")
 }
 
@@ -111,12 +112,7 @@ func isLocal(server string) bool {
 		server = "http://" + server
 	}
 	u, err := url.Parse(server)
-	if err != nil {
-		return false
-	}
-	host := u.Hostname()
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
+	return err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
 // project is the one asked for, or chosen once for all; "" leaves it to the server: the caller's own.

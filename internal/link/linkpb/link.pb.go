@@ -262,6 +262,7 @@ type ToLauncher struct {
 	//	*ToLauncher_Beat
 	//	*ToLauncher_Watermark
 	//	*ToLauncher_Probe
+	//	*ToLauncher_Call
 	Message       isToLauncher_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -367,6 +368,15 @@ func (x *ToLauncher) GetProbe() *Probe {
 	return nil
 }
 
+func (x *ToLauncher) GetCall() *Call {
+	if x != nil {
+		if x, ok := x.Message.(*ToLauncher_Call); ok {
+			return x.Call
+		}
+	}
+	return nil
+}
+
 type isToLauncher_Message interface {
 	isToLauncher_Message()
 }
@@ -399,6 +409,10 @@ type ToLauncher_Probe struct {
 	Probe *Probe `protobuf:"bytes,10,opt,name=probe,proto3,oneof"`
 }
 
+type ToLauncher_Call struct {
+	Call *Call `protobuf:"bytes,11,opt,name=call,proto3,oneof"`
+}
+
 func (*ToLauncher_Welcome) isToLauncher_Message() {}
 
 func (*ToLauncher_Go) isToLauncher_Message() {}
@@ -413,6 +427,53 @@ func (*ToLauncher_Watermark) isToLauncher_Message() {}
 
 func (*ToLauncher_Probe) isToLauncher_Message() {}
 
+func (*ToLauncher_Call) isToLauncher_Message() {}
+
+// Call asks a launcher to answer on its second connection: to open a stream of the service Talk with this id.
+type Call struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Call) Reset() {
+	*x = Call{}
+	mi := &file_link_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Call) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Call) ProtoMessage() {}
+
+func (x *Call) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Call.ProtoReflect.Descriptor instead.
+func (*Call) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Call) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
@@ -424,13 +485,14 @@ type Hello struct {
 	Pid           int32                  `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
 	LogStart      int64                  `protobuf:"varint,8,opt,name=log_start,json=logStart,proto3" json:"log_start,omitempty"` // first log offset still in the spool
 	Session       int64                  `protobuf:"varint,9,opt,name=session,proto3" json:"session,omitempty"`                   // counts the launcher's streams: of two, the higher one is the newer
+	Calls         bool                   `protobuf:"varint,10,opt,name=calls,proto3" json:"calls,omitempty"`                      // it answers calls
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_link_proto_msgTypes[3]
+	mi := &file_link_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +504,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[3]
+	mi := &file_link_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +517,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{3}
+	return file_link_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Hello) GetReplica() string {
@@ -521,6 +583,13 @@ func (x *Hello) GetSession() int64 {
 	return 0
 }
 
+func (x *Hello) GetCalls() bool {
+	if x != nil {
+		return x.Calls
+	}
+	return false
+}
+
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         int64                  `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`                          // the leader's; lower than recorded: the launcher hangs up
@@ -532,7 +601,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_link_proto_msgTypes[4]
+	mi := &file_link_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -544,7 +613,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[4]
+	mi := &file_link_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -557,7 +626,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{4}
+	return file_link_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Welcome) GetEpoch() int64 {
@@ -614,7 +683,7 @@ type Go struct {
 
 func (x *Go) Reset() {
 	*x = Go{}
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +695,7 @@ func (x *Go) String() string {
 func (*Go) ProtoMessage() {}
 
 func (x *Go) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[5]
+	mi := &file_link_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +708,7 @@ func (x *Go) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Go.ProtoReflect.Descriptor instead.
 func (*Go) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{5}
+	return file_link_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Go) GetEpoch() int64 {
@@ -822,7 +891,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +903,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +916,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Source) GetFirst() int32 {
@@ -883,7 +952,7 @@ type Copy struct {
 
 func (x *Copy) Reset() {
 	*x = Copy{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +964,7 @@ func (x *Copy) String() string {
 func (*Copy) ProtoMessage() {}
 
 func (x *Copy) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +977,7 @@ func (x *Copy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Copy.ProtoReflect.Descriptor instead.
 func (*Copy) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Copy) GetFirst() int32 {
@@ -943,7 +1012,7 @@ type Preflight struct {
 
 func (x *Preflight) Reset() {
 	*x = Preflight{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1024,7 @@ func (x *Preflight) String() string {
 func (*Preflight) ProtoMessage() {}
 
 func (x *Preflight) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1037,7 @@ func (x *Preflight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preflight.ProtoReflect.Descriptor instead.
 func (*Preflight) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Preflight) GetRound() string {
@@ -996,7 +1065,7 @@ type PreflightTarget struct {
 
 func (x *PreflightTarget) Reset() {
 	*x = PreflightTarget{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1077,7 @@ func (x *PreflightTarget) String() string {
 func (*PreflightTarget) ProtoMessage() {}
 
 func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1090,7 @@ func (x *PreflightTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightTarget.ProtoReflect.Descriptor instead.
 func (*PreflightTarget) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PreflightTarget) GetName() string {
@@ -1056,7 +1125,7 @@ type NodeFacts struct {
 
 func (x *NodeFacts) Reset() {
 	*x = NodeFacts{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1137,7 @@ func (x *NodeFacts) String() string {
 func (*NodeFacts) ProtoMessage() {}
 
 func (x *NodeFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1150,7 @@ func (x *NodeFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeFacts.ProtoReflect.Descriptor instead.
 func (*NodeFacts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeFacts) GetVersions() map[string]string {
@@ -1119,7 +1188,7 @@ type PreflightReport struct {
 
 func (x *PreflightReport) Reset() {
 	*x = PreflightReport{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1200,7 @@ func (x *PreflightReport) String() string {
 func (*PreflightReport) ProtoMessage() {}
 
 func (x *PreflightReport) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1213,7 @@ func (x *PreflightReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightReport.ProtoReflect.Descriptor instead.
 func (*PreflightReport) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PreflightReport) GetRound() string {
@@ -1201,7 +1270,7 @@ type DeviceFault struct {
 
 func (x *DeviceFault) Reset() {
 	*x = DeviceFault{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1282,7 @@ func (x *DeviceFault) String() string {
 func (*DeviceFault) ProtoMessage() {}
 
 func (x *DeviceFault) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1295,7 @@ func (x *DeviceFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceFault.ProtoReflect.Descriptor instead.
 func (*DeviceFault) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeviceFault) GetIndex() int32 {
@@ -1269,7 +1338,7 @@ type PreflightResult struct {
 
 func (x *PreflightResult) Reset() {
 	*x = PreflightResult{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1281,7 +1350,7 @@ func (x *PreflightResult) String() string {
 func (*PreflightResult) ProtoMessage() {}
 
 func (x *PreflightResult) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1294,7 +1363,7 @@ func (x *PreflightResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightResult.ProtoReflect.Descriptor instead.
 func (*PreflightResult) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PreflightResult) GetTarget() *PreflightTarget {
@@ -1338,7 +1407,7 @@ type RoleTable struct {
 
 func (x *RoleTable) Reset() {
 	*x = RoleTable{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1419,7 @@ func (x *RoleTable) String() string {
 func (*RoleTable) ProtoMessage() {}
 
 func (x *RoleTable) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1432,7 @@ func (x *RoleTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoleTable.ProtoReflect.Descriptor instead.
 func (*RoleTable) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RoleTable) GetName() string {
@@ -1442,7 +1511,7 @@ type Ranks struct {
 
 func (x *Ranks) Reset() {
 	*x = Ranks{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1523,7 @@ func (x *Ranks) String() string {
 func (*Ranks) ProtoMessage() {}
 
 func (x *Ranks) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1536,7 @@ func (x *Ranks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranks.ProtoReflect.Descriptor instead.
 func (*Ranks) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Ranks) GetGeneration() int64 {
@@ -1755,7 +1824,7 @@ type Serving struct {
 
 func (x *Serving) Reset() {
 	*x = Serving{}
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1836,7 @@ func (x *Serving) String() string {
 func (*Serving) ProtoMessage() {}
 
 func (x *Serving) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[16]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +1849,7 @@ func (x *Serving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Serving.ProtoReflect.Descriptor instead.
 func (*Serving) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{16}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Serving) GetReady() bool {
@@ -1816,7 +1885,7 @@ type Keeping struct {
 
 func (x *Keeping) Reset() {
 	*x = Keeping{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1897,7 @@ func (x *Keeping) String() string {
 func (*Keeping) ProtoMessage() {}
 
 func (x *Keeping) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1910,7 @@ func (x *Keeping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keeping.ProtoReflect.Descriptor instead.
 func (*Keeping) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Keeping) GetEnded() string {
@@ -1876,7 +1945,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1957,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1970,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Want) GetTier() string {
@@ -1931,7 +2000,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2012,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2025,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Denied) GetTier() string {
@@ -1998,7 +2067,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2079,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2092,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Origin) GetTaskId() string {
@@ -2055,7 +2124,7 @@ type Persisted struct {
 
 func (x *Persisted) Reset() {
 	*x = Persisted{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2136,7 @@ func (x *Persisted) String() string {
 func (*Persisted) ProtoMessage() {}
 
 func (x *Persisted) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2149,7 @@ func (x *Persisted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
 func (*Persisted) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Persisted) GetTier() string {
@@ -2137,7 +2206,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2218,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2231,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Persist) GetStep() int64 {
@@ -2198,7 +2267,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2279,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2292,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Committed) GetTier() string {
@@ -2265,7 +2334,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2346,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2359,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -2364,7 +2433,7 @@ type Course struct {
 
 func (x *Course) Reset() {
 	*x = Course{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2445,7 @@ func (x *Course) String() string {
 func (*Course) ProtoMessage() {}
 
 func (x *Course) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2458,7 @@ func (x *Course) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Course.ProtoReflect.Descriptor instead.
 func (*Course) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Course) GetFirst() int64 {
@@ -2444,7 +2513,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2525,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2538,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -2539,7 +2608,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2620,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2633,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -2600,7 +2669,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2681,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2694,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -2667,7 +2736,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2748,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2761,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2781,7 +2850,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2862,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2875,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2871,7 +2940,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +2952,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +2965,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Probe) GetId() string {
@@ -2941,7 +3010,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3022,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3035,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Probed) GetId() string {
@@ -3021,7 +3090,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3102,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3115,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -3115,7 +3184,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3196,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3209,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -3172,7 +3241,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3253,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3266,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -3260,7 +3329,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3341,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3354,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -3321,7 +3390,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3402,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3415,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -3375,7 +3444,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3456,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3469,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -3442,7 +3511,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3523,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3536,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -3500,7 +3569,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3581,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3594,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -3548,7 +3617,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3629,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3642,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -3606,7 +3675,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3687,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3700,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -3649,7 +3718,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3730,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3743,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 type FetchManifestRequest struct {
@@ -3686,7 +3755,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3767,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3780,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3732,7 +3801,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3813,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3826,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3790,7 +3859,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3871,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3884,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3838,7 +3907,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +3919,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +3932,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3918,7 +3987,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +3999,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4012,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3976,7 +4045,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +4057,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +4070,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -4025,7 +4094,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4106,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4119,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -4123,7 +4192,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4204,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4217,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -4217,7 +4286,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +4298,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +4311,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -4268,7 +4337,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4349,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4362,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -4320,7 +4389,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4401,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4414,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{54}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Facts) GetReplica() string {
@@ -4417,7 +4486,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4429,7 +4498,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4511,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{55}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Order) GetReplica() string {
@@ -4491,7 +4560,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4503,7 +4572,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4516,7 +4585,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{56}
+	return file_link_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Question) GetKind() string {
@@ -4549,7 +4618,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4561,7 +4630,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4574,7 +4643,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{57}
+	return file_link_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4593,7 +4662,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4674,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4687,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{58}
+	return file_link_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4643,7 +4712,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[59]
+	mi := &file_link_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4655,7 +4724,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[59]
+	mi := &file_link_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4668,7 +4737,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{59}
+	return file_link_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *TailData) GetReplica() string {
@@ -4723,7 +4792,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04beat\x18\a \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beat\x12,\n" +
 	"\x05ranks\x18\b \x01(\v2\x14.fermi.link.v1.RanksH\x00R\x05ranks\x12/\n" +
 	"\x06probed\x18\v \x01(\v2\x15.fermi.link.v1.ProbedH\x00R\x06probedB\t\n" +
-	"\amessage\"\xe5\x02\n" +
+	"\amessage\"\x90\x03\n" +
 	"\n" +
 	"ToLauncher\x122\n" +
 	"\awelcome\x18\x01 \x01(\v2\x16.fermi.link.v1.WelcomeH\x00R\awelcome\x12#\n" +
@@ -4733,8 +4802,11 @@ const file_link_proto_rawDesc = "" +
 	"\x04beat\x18\x05 \x01(\v2\x13.fermi.link.v1.BeatH\x00R\x04beat\x128\n" +
 	"\twatermark\x18\x06 \x01(\v2\x18.fermi.link.v1.WatermarkH\x00R\twatermark\x12,\n" +
 	"\x05probe\x18\n" +
-	" \x01(\v2\x14.fermi.link.v1.ProbeH\x00R\x05probeB\t\n" +
-	"\amessage\"\xe2\x01\n" +
+	" \x01(\v2\x14.fermi.link.v1.ProbeH\x00R\x05probe\x12)\n" +
+	"\x04call\x18\v \x01(\v2\x13.fermi.link.v1.CallH\x00R\x04callB\t\n" +
+	"\amessage\"\x16\n" +
+	"\x04Call\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xf8\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x17\n" +
@@ -4744,7 +4816,9 @@ const file_link_proto_rawDesc = "" +
 	"\aboot_id\x18\x06 \x01(\tR\x06bootId\x12\x10\n" +
 	"\x03pid\x18\a \x01(\x05R\x03pid\x12\x1b\n" +
 	"\tlog_start\x18\b \x01(\x03R\blogStart\x12\x18\n" +
-	"\asession\x18\t \x01(\x03R\asession\"Y\n" +
+	"\asession\x18\t \x01(\x03R\asession\x12\x14\n" +
+	"\x05calls\x18\n" +
+	" \x01(\bR\x05calls\"Y\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x03R\x05epoch\x12\x19\n" +
 	"\blog_from\x18\x02 \x01(\x03R\alogFrom\x12\x1d\n" +
@@ -5124,154 +5198,156 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_link_proto_goTypes = []any{
 	(*FetchSpecRequest)(nil),     // 0: fermi.link.v1.FetchSpecRequest
 	(*FromLauncher)(nil),         // 1: fermi.link.v1.FromLauncher
 	(*ToLauncher)(nil),           // 2: fermi.link.v1.ToLauncher
-	(*Hello)(nil),                // 3: fermi.link.v1.Hello
-	(*Welcome)(nil),              // 4: fermi.link.v1.Welcome
-	(*Go)(nil),                   // 5: fermi.link.v1.Go
-	(*Source)(nil),               // 6: fermi.link.v1.Source
-	(*Copy)(nil),                 // 7: fermi.link.v1.Copy
-	(*Preflight)(nil),            // 8: fermi.link.v1.Preflight
-	(*PreflightTarget)(nil),      // 9: fermi.link.v1.PreflightTarget
-	(*NodeFacts)(nil),            // 10: fermi.link.v1.NodeFacts
-	(*PreflightReport)(nil),      // 11: fermi.link.v1.PreflightReport
-	(*DeviceFault)(nil),          // 12: fermi.link.v1.DeviceFault
-	(*PreflightResult)(nil),      // 13: fermi.link.v1.PreflightResult
-	(*RoleTable)(nil),            // 14: fermi.link.v1.RoleTable
-	(*Ranks)(nil),                // 15: fermi.link.v1.Ranks
-	(*Serving)(nil),              // 16: fermi.link.v1.Serving
-	(*Keeping)(nil),              // 17: fermi.link.v1.Keeping
-	(*Want)(nil),                 // 18: fermi.link.v1.Want
-	(*Denied)(nil),               // 19: fermi.link.v1.Denied
-	(*Origin)(nil),               // 20: fermi.link.v1.Origin
-	(*Persisted)(nil),            // 21: fermi.link.v1.Persisted
-	(*Persist)(nil),              // 22: fermi.link.v1.Persist
-	(*Committed)(nil),            // 23: fermi.link.v1.Committed
-	(*Pace)(nil),                 // 24: fermi.link.v1.Pace
-	(*Course)(nil),               // 25: fermi.link.v1.Course
-	(*Use)(nil),                  // 26: fermi.link.v1.Use
-	(*Saves)(nil),                // 27: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 28: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 29: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 30: fermi.link.v1.RankState
-	(*Probe)(nil),                // 31: fermi.link.v1.Probe
-	(*Probed)(nil),               // 32: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 33: fermi.link.v1.Watermark
-	(*Started)(nil),              // 34: fermi.link.v1.Started
-	(*Exited)(nil),               // 35: fermi.link.v1.Exited
-	(*LogData)(nil),              // 36: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 37: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 38: fermi.link.v1.Usage
-	(*Done)(nil),                 // 39: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 40: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 41: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 42: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 43: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 44: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 45: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 46: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 47: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 48: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 49: fermi.link.v1.PutOutputReply
-	(*FromFollower)(nil),         // 50: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 51: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 52: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 53: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 54: fermi.link.v1.Facts
-	(*Order)(nil),                // 55: fermi.link.v1.Order
-	(*Question)(nil),             // 56: fermi.link.v1.Question
-	(*Answer)(nil),               // 57: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 58: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 59: fermi.link.v1.TailData
-	nil,                          // 60: fermi.link.v1.NodeFacts.VersionsEntry
-	nil,                          // 61: fermi.link.v1.Persisted.MetricsEntry
+	(*Call)(nil),                 // 3: fermi.link.v1.Call
+	(*Hello)(nil),                // 4: fermi.link.v1.Hello
+	(*Welcome)(nil),              // 5: fermi.link.v1.Welcome
+	(*Go)(nil),                   // 6: fermi.link.v1.Go
+	(*Source)(nil),               // 7: fermi.link.v1.Source
+	(*Copy)(nil),                 // 8: fermi.link.v1.Copy
+	(*Preflight)(nil),            // 9: fermi.link.v1.Preflight
+	(*PreflightTarget)(nil),      // 10: fermi.link.v1.PreflightTarget
+	(*NodeFacts)(nil),            // 11: fermi.link.v1.NodeFacts
+	(*PreflightReport)(nil),      // 12: fermi.link.v1.PreflightReport
+	(*DeviceFault)(nil),          // 13: fermi.link.v1.DeviceFault
+	(*PreflightResult)(nil),      // 14: fermi.link.v1.PreflightResult
+	(*RoleTable)(nil),            // 15: fermi.link.v1.RoleTable
+	(*Ranks)(nil),                // 16: fermi.link.v1.Ranks
+	(*Serving)(nil),              // 17: fermi.link.v1.Serving
+	(*Keeping)(nil),              // 18: fermi.link.v1.Keeping
+	(*Want)(nil),                 // 19: fermi.link.v1.Want
+	(*Denied)(nil),               // 20: fermi.link.v1.Denied
+	(*Origin)(nil),               // 21: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 22: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 23: fermi.link.v1.Persist
+	(*Committed)(nil),            // 24: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 25: fermi.link.v1.Pace
+	(*Course)(nil),               // 26: fermi.link.v1.Course
+	(*Use)(nil),                  // 27: fermi.link.v1.Use
+	(*Saves)(nil),                // 28: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 29: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 30: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 31: fermi.link.v1.RankState
+	(*Probe)(nil),                // 32: fermi.link.v1.Probe
+	(*Probed)(nil),               // 33: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 34: fermi.link.v1.Watermark
+	(*Started)(nil),              // 35: fermi.link.v1.Started
+	(*Exited)(nil),               // 36: fermi.link.v1.Exited
+	(*LogData)(nil),              // 37: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 38: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 39: fermi.link.v1.Usage
+	(*Done)(nil),                 // 40: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 41: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 42: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 43: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 44: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 45: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 46: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 47: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 48: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 49: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 50: fermi.link.v1.PutOutputReply
+	(*FromFollower)(nil),         // 51: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 52: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 53: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 54: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 55: fermi.link.v1.Facts
+	(*Order)(nil),                // 56: fermi.link.v1.Order
+	(*Question)(nil),             // 57: fermi.link.v1.Question
+	(*Answer)(nil),               // 58: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 59: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 60: fermi.link.v1.TailData
+	nil,                          // 61: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 62: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
-	3,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	34, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	35, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	36, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	38, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	39, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	41, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
-	15, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	32, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
-	4,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
-	5,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	37, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	40, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	41, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	33, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	31, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
-	14, // 16: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
-	8,  // 17: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
-	6,  // 18: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
-	20, // 19: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
-	9,  // 20: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	60, // 21: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
-	13, // 22: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
-	12, // 23: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
-	9,  // 24: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	29, // 25: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	30, // 26: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
-	10, // 27: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
-	11, // 28: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	24, // 29: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	26, // 30: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	27, // 31: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	28, // 32: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
-	7,  // 33: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
-	21, // 34: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
-	20, // 35: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
-	17, // 36: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
-	16, // 37: fermi.link.v1.Ranks.serving:type_name -> fermi.link.v1.Serving
-	25, // 38: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
-	18, // 39: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	61, // 40: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
-	22, // 41: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	23, // 42: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	19, // 43: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	20, // 44: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	48, // 45: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	52, // 46: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	54, // 47: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	41, // 48: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	53, // 49: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	55, // 50: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	41, // 51: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	38, // 52: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	15, // 53: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	32, // 54: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	5,  // 55: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	40, // 56: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	33, // 57: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	31, // 58: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	1,  // 59: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	0,  // 60: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
-	42, // 61: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	43, // 62: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	44, // 63: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	47, // 64: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	50, // 65: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	56, // 66: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	58, // 67: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	2,  // 68: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	46, // 69: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
-	46, // 70: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	45, // 71: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	46, // 72: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	49, // 73: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	51, // 74: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	57, // 75: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	59, // 76: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	68, // [68:77] is the sub-list for method output_type
-	59, // [59:68] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	4,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
+	35, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	36, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	37, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	39, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	40, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	42, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	16, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
+	33, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	5,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
+	6,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
+	38, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	41, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	42, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	34, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	32, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	3,  // 16: fermi.link.v1.ToLauncher.call:type_name -> fermi.link.v1.Call
+	15, // 17: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
+	9,  // 18: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
+	7,  // 19: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
+	21, // 20: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	10, // 21: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
+	61, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	14, // 23: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
+	13, // 24: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
+	10, // 25: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
+	30, // 26: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	31, // 27: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	11, // 28: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
+	12, // 29: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
+	25, // 30: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	27, // 31: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	28, // 32: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	29, // 33: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	8,  // 34: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
+	22, // 35: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	21, // 36: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	18, // 37: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
+	17, // 38: fermi.link.v1.Ranks.serving:type_name -> fermi.link.v1.Serving
+	26, // 39: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
+	19, // 40: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
+	62, // 41: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	23, // 42: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	24, // 43: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	20, // 44: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	21, // 45: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	49, // 46: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	53, // 47: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	55, // 48: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	42, // 49: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	54, // 50: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	56, // 51: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	42, // 52: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	39, // 53: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	16, // 54: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	33, // 55: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	6,  // 56: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	41, // 57: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	34, // 58: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	32, // 59: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	1,  // 60: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	0,  // 61: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
+	43, // 62: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	44, // 63: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	45, // 64: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	48, // 65: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	51, // 66: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	57, // 67: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	59, // 68: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	2,  // 69: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	47, // 70: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
+	47, // 71: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	46, // 72: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	47, // 73: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	50, // 74: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	52, // 75: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	58, // 76: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	60, // 77: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	69, // [69:78] is the sub-list for method output_type
+	60, // [60:69] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -5298,17 +5374,18 @@ func file_link_proto_init() {
 		(*ToLauncher_Beat)(nil),
 		(*ToLauncher_Watermark)(nil),
 		(*ToLauncher_Probe)(nil),
+		(*ToLauncher_Call)(nil),
 	}
-	file_link_proto_msgTypes[47].OneofWrappers = []any{
+	file_link_proto_msgTypes[48].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[50].OneofWrappers = []any{
+	file_link_proto_msgTypes[51].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[51].OneofWrappers = []any{
+	file_link_proto_msgTypes[52].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -5319,7 +5396,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
