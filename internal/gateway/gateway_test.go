@@ -80,13 +80,13 @@ func (w *world) token(name string, spec api.TokenSpec) {
 }
 
 // serve makes a service of project a with a replica for each handler.
-func (w *world) serve(name string, change func(*serving.EndpointsSpec), handlers ...http.Handler) (servers []*httptest.Server) {
-	spec := serving.EndpointsSpec{ServiceID: "svc-" + name, Project: "a", Timeout: api.Duration(30 * time.Second), MaxConcurrency: 64, MaxQueue: 64}
+func (w *world) serve(name string, change func(*serving.ServiceEndpointsSpec), handlers ...http.Handler) (servers []*httptest.Server) {
+	spec := serving.ServiceEndpointsSpec{ServiceID: "svc-" + name, Project: "a", Timeout: api.Duration(30 * time.Second), MaxConcurrency: 64, MaxQueue: 64}
 	for i, h := range handlers {
 		s := httptest.NewServer(h)
 		w.t.Cleanup(s.Close)
 		servers = append(servers, s)
-		spec.Replicas = append(spec.Replicas, serving.Endpoint{Replica: fmt.Sprint(name, "-", i), Address: s.Listener.Addr().String(), Revision: 1})
+		spec.Replicas = append(spec.Replicas, serving.ServiceEndpoint{Replica: fmt.Sprint(name, "-", i), Address: s.Listener.Addr().String(), Revision: 1})
 	}
 	if change != nil {
 		change(&spec)
@@ -253,15 +253,17 @@ func TestNobodyListens(t *testing.T) {
 	}
 	dead := l.Addr().String()
 	_ = l.Close()
-	w.serve("half", func(s *serving.EndpointsSpec) {
-		s.Replicas = append(s.Replicas, serving.Endpoint{Replica: "dead", Address: dead})
+	w.serve("half", func(s *serving.ServiceEndpointsSpec) {
+		s.Replicas = append(s.Replicas, serving.ServiceEndpoint{Replica: "dead", Address: dead})
 	}, http.HandlerFunc(echo))
 	for range 20 {
 		if status, body, _ := w.do(w.request(http.MethodPost, "/inference/half/", "ann", strings.NewReader("x"))); status != 200 || !strings.Contains(body, `"x"`) {
 			t.Fatalf("%d %s", status, body)
 		}
 	}
-	w.serve("late", func(s *serving.EndpointsSpec) { s.Replicas = []serving.Endpoint{{Replica: "dead", Address: dead}} })
+	w.serve("late", func(s *serving.ServiceEndpointsSpec) {
+		s.Replicas = []serving.ServiceEndpoint{{Replica: "dead", Address: dead}}
+	})
 	done := make(chan int, 1)
 	go func() {
 		status, _, _ := w.do(w.request(http.MethodPost, "/inference/late/", "ann", strings.NewReader("x")))
@@ -274,11 +276,11 @@ func TestNobodyListens(t *testing.T) {
 	if status := <-done; status != 200 {
 		t.Errorf("%d", status)
 	}
-	w.serve("none", func(s *serving.EndpointsSpec) { s.Timeout = api.Duration(50 * time.Millisecond) })
+	w.serve("none", func(s *serving.ServiceEndpointsSpec) { s.Timeout = api.Duration(50 * time.Millisecond) })
 	if status, body := w.get("/inference/none/", "ann"); status != 503 || !strings.Contains(body, "NoReplica") {
 		t.Errorf("%d %s", status, body)
 	}
-	w.serve("stopped", func(s *serving.EndpointsSpec) { s.Stopped = true })
+	w.serve("stopped", func(s *serving.ServiceEndpointsSpec) { s.Stopped = true })
 	if status, body := w.get("/inference/stopped/", "ann"); status != 503 || !strings.Contains(body, "ServiceStopped") {
 		t.Errorf("%d %s", status, body)
 	}
@@ -298,7 +300,7 @@ func TestBounds(t *testing.T) {
 		<-release
 		_, _ = io.WriteString(rw, "done")
 	})
-	w.serve("busy", func(s *serving.EndpointsSpec) { s.MaxConcurrency, s.MaxQueue = 2, 3 }, busy)
+	w.serve("busy", func(s *serving.ServiceEndpointsSpec) { s.MaxConcurrency, s.MaxQueue = 2, 3 }, busy)
 	results := make(chan int, 16)
 	ask := func() {
 		status, _, _ := w.do(w.request(http.MethodGet, "/inference/busy/", "ann", nil))
@@ -326,7 +328,7 @@ func TestBounds(t *testing.T) {
 	}
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
-	w.serve("slow", func(s *serving.EndpointsSpec) { s.Timeout = api.Duration(50 * time.Millisecond) }, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	w.serve("slow", func(s *serving.ServiceEndpointsSpec) { s.Timeout = api.Duration(50 * time.Millisecond) }, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 		case <-hang:
@@ -342,7 +344,7 @@ func TestBounds(t *testing.T) {
 func TestStreams(t *testing.T) {
 	w := newWorld(t)
 	next := make(chan struct{})
-	w.serve("sse", func(s *serving.EndpointsSpec) { s.Timeout = api.Duration(300 * time.Millisecond) }, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.serve("sse", func(s *serving.ServiceEndpointsSpec) { s.Timeout = api.Duration(300 * time.Millisecond) }, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ws" {
 			conn, err := websocket.Accept(rw, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 			if err != nil {
@@ -399,7 +401,7 @@ func TestStreams(t *testing.T) {
 func TestOpenAI(t *testing.T) {
 	w := newWorld(t)
 	w.serve("chat", nil, http.HandlerFunc(echo))
-	w.serve("other", func(s *serving.EndpointsSpec) { s.Project = "b" }, http.HandlerFunc(echo))
+	w.serve("other", func(s *serving.ServiceEndpointsSpec) { s.Project = "b" }, http.HandlerFunc(echo))
 	question := `{"model":"chat/adapter","messages":[]}`
 	if status, body, _ := w.do(w.request(http.MethodPost, "/v1/chat/completions", "ann", strings.NewReader(question))); status != 200 || !strings.HasPrefix(body, fmt.Sprintf("POST /v1/chat/completions %q", question)) {
 		t.Errorf("%d %s", status, body)
@@ -424,7 +426,7 @@ func TestOpenAI(t *testing.T) {
 // TestBusyness: of two replicas the one with fewer requests is asked more often.
 func TestBusyness(t *testing.T) {
 	s := newService("x", "id", "p", New(Config{}).cfg.Clock)
-	s.take(&serving.EndpointsSpec{MaxConcurrency: 1000, MaxQueue: 1, Replicas: []serving.Endpoint{{Replica: "a", Address: "a:1"}, {Replica: "b", Address: "b:1"}}})
+	s.take(&serving.ServiceEndpointsSpec{MaxConcurrency: 1000, MaxQueue: 1, Replicas: []serving.ServiceEndpoint{{Replica: "a", Address: "a:1"}, {Replica: "b", Address: "b:1"}}})
 	for range 100 {
 		if _, err := s.acquire(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -433,7 +435,7 @@ func TestBusyness(t *testing.T) {
 	if a, b := s.replicas[0].busy, s.replicas[1].busy; a+b != 100 || a < 40 || b < 40 {
 		t.Errorf("%d and %d", a, b)
 	}
-	s.take(&serving.EndpointsSpec{MaxConcurrency: 1000, MaxQueue: 1, Replicas: []serving.Endpoint{{Replica: "b", Address: "b:1"}}})
+	s.take(&serving.ServiceEndpointsSpec{MaxConcurrency: 1000, MaxQueue: 1, Replicas: []serving.ServiceEndpoint{{Replica: "b", Address: "b:1"}}})
 	if len(s.replicas) != 1 || s.replicas[0].busy == 0 {
 		t.Errorf("what stays is forgotten: %+v", s.replicas)
 	}

@@ -17,7 +17,7 @@ type service struct {
 	clock             clock.Clock
 
 	mu       sync.Mutex
-	spec     serving.EndpointsSpec
+	spec     serving.ServiceEndpointsSpec
 	replicas []*replica // that may be chosen
 	waiting  []*waiter  // oldest first
 	closed   bool
@@ -42,7 +42,7 @@ func newService(name, id, project string, c clock.Clock) *service {
 }
 
 // take makes the newest endpoints count. A replica that stays keeps what is known of it.
-func (s *service) take(spec *serving.EndpointsSpec) {
+func (s *service) take(spec *serving.ServiceEndpointsSpec) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := map[string]*replica{}
@@ -73,7 +73,7 @@ func (s *service) close() {
 }
 
 // settings are the newest bounds.
-func (s *service) settings() serving.EndpointsSpec {
+func (s *service) settings() serving.ServiceEndpointsSpec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.spec
@@ -134,7 +134,7 @@ var (
 )
 
 // tooMany is the answer to a request that finds the queue full. It is a promise of little: somebody may be faster.
-func tooMany(spec *serving.EndpointsSpec) *fault.Error {
+func tooMany(spec *serving.ServiceEndpointsSpec) *fault.Error {
 	e := fault.New(fault.TooMany, "QueueFull", fault.T("All replicas are busy and %d requests wait for each already.", "全部副本繁忙，每个副本已有 %d 个请求排队。", spec.MaxQueue)).
 		WithHint(fault.T("Ask again later, or give the service more replicas.", "请稍后重试，或增加服务副本数。"))
 	e.RetryAfter = time.Second

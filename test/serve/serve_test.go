@@ -285,7 +285,7 @@ func TestServe(t *testing.T) {
 	if _, err := w.client(w.key).Get(ctx, serving.Kind, "lab", "spirals"); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("an API key reads the API: %v", err)
 	}
-	if _, err := client.Create(ctx, w.client(w.foreignMember()), &serving.InferenceService{Meta: api.Meta{Name: "spirals", Project: "other"}, Spec: serving.Spec{Template: serving.Template{Engine: serving.EngineSample}}}); !fault.Is(err, fault.Conflict) {
+	if _, err := client.Create(ctx, w.client(w.foreignMember()), &serving.InferenceService{Meta: api.Meta{Name: "spirals", Project: "other"}, Spec: serving.ServiceSpec{Template: serving.ServiceTemplate{Engine: serving.EngineSample}}}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("two services share an address: %v", err)
 	}
 

@@ -9,9 +9,9 @@ import (
 
 // ServiceReplica is one replica of a service: work of its own, made and ended by the service's controller.
 type ServiceReplica struct {
-	Meta   api.Meta      `json:"metadata"`
-	Spec   ReplicaSpec   `json:"spec"`
-	Status ReplicaStatus `json:"status,omitzero"`
+	Meta   api.Meta             `json:"metadata"`
+	Spec   ServiceReplicaSpec   `json:"spec"`
+	Status ServiceReplicaStatus `json:"status,omitzero"`
 }
 
 // Kind is ServiceReplica.
@@ -20,20 +20,20 @@ func (*ServiceReplica) Kind() api.Kind { return ReplicaKind }
 // GetMeta is the metadata.
 func (r *ServiceReplica) GetMeta() *api.Meta { return &r.Meta }
 
-// ReplicaSpec is the controller's wish.
-type ReplicaSpec struct {
-	Service   string   `json:"service" doc:"Name of the service."`
-	ServiceID string   `json:"serviceId"`
-	Revision  int      `json:"revision"`
-	Template  Template `json:"template" doc:"What it is made from."`
-	Queue     string   `json:"queue"`
-	Priority  int      `json:"priority"`
+// ServiceReplicaSpec is the controller's wish.
+type ServiceReplicaSpec struct {
+	Service   string          `json:"service" doc:"Name of the service."`
+	ServiceID string          `json:"serviceId"`
+	Revision  int             `json:"revision"`
+	Template  ServiceTemplate `json:"template" doc:"What it is made from."`
+	Queue     string          `json:"queue"`
+	Priority  int             `json:"priority"`
 	// DrainAt is set when it gets no more requests; it ends a moment later.
 	DrainAt *time.Time `json:"drainAt,omitempty" doc:"Since when it gets no more requests."`
 }
 
-// ReplicaStatus is what its controller saw.
-type ReplicaStatus struct {
+// ServiceReplicaStatus is what its controller saw.
+type ServiceReplicaStatus struct {
 	Phase      api.Phase        `json:"phase,omitempty"`
 	Reason     string           `json:"reason,omitempty" doc:"Machine-readable: why it is in this phase."`
 	Message    fault.Text       `json:"message,omitzero"`
@@ -66,8 +66,8 @@ func (r *ServiceReplica) Workload() api.Workload {
 // ServiceEndpoints are where the replicas of a service answer: one small object, all that a gateway needs to know, written
 // when that changes. It has the service's name and belongs to the whole cluster, so that no two services share an address.
 type ServiceEndpoints struct {
-	Meta api.Meta      `json:"metadata"`
-	Spec EndpointsSpec `json:"spec"`
+	Meta api.Meta             `json:"metadata"`
+	Spec ServiceEndpointsSpec `json:"spec"`
 }
 
 // Kind is ServiceEndpoints.
@@ -76,20 +76,20 @@ func (*ServiceEndpoints) Kind() api.Kind { return EndpointsKind }
 // GetMeta is the metadata.
 func (e *ServiceEndpoints) GetMeta() *api.Meta { return &e.Meta }
 
-// EndpointsSpec is the road to a service.
-type EndpointsSpec struct {
-	ServiceID      string       `json:"serviceId"`
-	Project        string       `json:"project" doc:"Whose service it is: only who may read the project's work reaches it."`
-	Protocol       Protocol     `json:"protocol,omitempty"`
-	Timeout        api.Duration `json:"timeout,omitempty"`
-	MaxConcurrency int          `json:"maxConcurrency,omitempty"`
-	MaxQueue       int          `json:"maxQueue,omitempty"`
-	Stopped        bool         `json:"stopped,omitempty"`
-	Replicas       []Endpoint   `json:"replicas,omitempty" doc:"Those that answer, by name."`
+// ServiceEndpointsSpec is the road to a service.
+type ServiceEndpointsSpec struct {
+	ServiceID      string            `json:"serviceId"`
+	Project        string            `json:"project" doc:"Whose service it is: only who may read the project's work reaches it."`
+	Protocol       Protocol          `json:"protocol,omitempty"`
+	Timeout        api.Duration      `json:"timeout,omitempty"`
+	MaxConcurrency int               `json:"maxConcurrency,omitempty"`
+	MaxQueue       int               `json:"maxQueue,omitempty"`
+	Stopped        bool              `json:"stopped,omitempty"`
+	Replicas       []ServiceEndpoint `json:"replicas,omitempty" doc:"Those that answer, by name."`
 }
 
-// Endpoint is one replica that answers.
-type Endpoint struct {
+// ServiceEndpoint is one replica that answers.
+type ServiceEndpoint struct {
 	Replica  string `json:"replica"`
 	Address  string `json:"address"`
 	Revision int    `json:"revision"`

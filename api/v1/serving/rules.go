@@ -55,7 +55,7 @@ func (s *InferenceService) Default() {
 	p.Template.fill()
 }
 
-func (t *Template) fill() {
+func (t *ServiceTemplate) fill() {
 	if t.Engine == "" {
 		t.Engine = EngineCustom
 	}
@@ -66,7 +66,7 @@ func (t *Template) fill() {
 		t.StopGrace = api.DefaultStopGrace
 	}
 	if t.Health == nil {
-		t.Health = &Health{}
+		t.Health = &ServiceHealth{}
 		if t.Engine == EngineSample {
 			t.Health.Path = "/healthz"
 		}
@@ -84,7 +84,7 @@ func (t *Template) fill() {
 }
 
 // asTask is a task whose rules a service shares: commands, variables, images, code and resources have one meaning.
-func (t *Template) asTask(replicas int) *api.TrainingTask {
+func (t *ServiceTemplate) asTask(replicas int) *api.TrainingTask {
 	return &api.TrainingTask{Spec: api.TrainingTaskSpec{Framework: api.FrameworkPlain, Roles: []api.Role{t.role(replicas)}, Code: t.Code, Credentials: t.Credentials}}
 }
 
@@ -144,7 +144,7 @@ func moved(field fault.Field) fault.Field {
 }
 
 // template checks what an engine lets a template say.
-func (f *faults) template(at string, t *Template) {
+func (f *faults) template(at string, t *ServiceTemplate) {
 	if !slices.Contains(Engines, t.Engine) {
 		f.add(at+".engine", "One of custom, sample.", "必须是 custom、sample 之一。")
 	}
@@ -176,7 +176,7 @@ func (f *faults) template(at string, t *Template) {
 	}
 }
 
-func (f *faults) health(at string, h *Health) {
+func (f *faults) health(at string, h *ServiceHealth) {
 	if h == nil {
 		return
 	}

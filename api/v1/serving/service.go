@@ -37,9 +37,9 @@ var Rows = []api.KindInfo{
 // InferenceService answers requests at /inference/NAME. Its replicas are work of their own (ServiceReplica): each has its
 // place, starts and ends by itself, so that an update replaces one after the other.
 type InferenceService struct {
-	Meta   api.Meta `json:"metadata"`
-	Spec   Spec     `json:"spec"`
-	Status Status   `json:"status,omitzero"`
+	Meta   api.Meta      `json:"metadata"`
+	Spec   ServiceSpec   `json:"spec"`
+	Status ServiceStatus `json:"status,omitzero"`
 }
 
 // Kind is InferenceService.
@@ -73,13 +73,13 @@ const (
 // Protocols lists them.
 var Protocols = []Protocol{REST, GRPC, WebSocket}
 
-// Spec is the user's wish.
-type Spec struct {
+// ServiceSpec is the user's wish.
+type ServiceSpec struct {
 	Description string `json:"description,omitempty" maxLength:"4096"`
 	Replicas    int    `json:"replicas,omitempty" explicit:"nonzero" minimum:"1" maximum:"1000" doc:"How many answer side by side; 1 when absent."`
 	// Template is a revision: to change it replaces replicas.
-	Template Template `json:"template" doc:"What its replicas are made from; each change of it is a revision."`
-	Protocol Protocol `json:"protocol,omitempty" enum:"rest,grpc,websocket" doc:"rest when absent."`
+	Template ServiceTemplate `json:"template" doc:"What its replicas are made from; each change of it is a revision."`
+	Protocol Protocol        `json:"protocol,omitempty" enum:"rest,grpc,websocket" doc:"rest when absent."`
 	// Timeout, MaxConcurrency and MaxQueue are the gateway's to keep.
 	Timeout        api.Duration `json:"timeout,omitempty" doc:"How long a request may wait for the first byte of its answer; 60s when absent. A stream that has begun is never cut."`
 	MaxConcurrency int          `json:"maxConcurrency,omitempty" minimum:"0" maximum:"100000" doc:"Requests that a replica works on at once; 64 when absent."`
@@ -89,15 +89,15 @@ type Spec struct {
 	Stop           bool         `json:"stop,omitempty" doc:"It shall not answer: its replicas end, its address stays its own."`
 }
 
-// Template is what replicas are made from.
-type Template struct {
+// ServiceTemplate is what replicas are made from.
+type ServiceTemplate struct {
 	Engine Engine `json:"engine,omitempty" enum:"custom,sample" doc:"What answers: custom (when absent), the command; or sample, the small server inside this program."`
 	// Model is for engines that load one.
-	Model   *Model       `json:"model,omitempty" doc:"What it answers with; for engine sample."`
-	Image   string       `json:"image,omitempty" maxLength:"512" doc:"What it runs in; absent or host is the node's own system."`
-	Command []string     `json:"command,omitempty" doc:"For engine custom. It listens on $PORT, on all addresses."`
-	Args    []string     `json:"args,omitempty"`
-	Env     []api.EnvVar `json:"env,omitempty"`
+	Model   *ServiceModel `json:"model,omitempty" doc:"What it answers with; for engine sample."`
+	Image   string        `json:"image,omitempty" maxLength:"512" doc:"What it runs in; absent or host is the node's own system."`
+	Command []string      `json:"command,omitempty" doc:"For engine custom. It listens on $PORT, on all addresses."`
+	Args    []string      `json:"args,omitempty"`
+	Env     []api.EnvVar  `json:"env,omitempty"`
 	// SecretFiles and Credentials are as those of a task.
 	SecretFiles []api.SecretFile    `json:"secretFiles,omitempty" doc:"Values of secrets as files in $FERMI_SECRETS."`
 	Credentials []api.CredentialRef `json:"credentials,omitempty"`
@@ -105,18 +105,18 @@ type Template struct {
 	Code        *api.Code           `json:"code,omitempty"`
 	Resources   api.Resources       `json:"resources,omitzero" doc:"Of each replica."`
 	Port        int                 `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"That the command listens on; when absent it gets a free one as $PORT."`
-	Health      *Health             `json:"health,omitempty" doc:"How a replica is asked whether it answers."`
+	Health      *ServiceHealth      `json:"health,omitempty" doc:"How a replica is asked whether it answers."`
 	StopGrace   api.Duration        `json:"stopGrace,omitempty" doc:"How long a replica has to finish its requests after SIGTERM; 30s when absent."`
 }
 
-// Model is where a model comes from.
-type Model struct {
+// ServiceModel is where a model comes from.
+type ServiceModel struct {
 	Task string `json:"task,omitempty" doc:"A training task of the project whose output it is."`
 	File string `json:"file,omitempty" doc:"Of the task's outputs, or of the code; model.json when absent."`
 }
 
-// Health is how a replica is asked whether it answers.
-type Health struct {
+// ServiceHealth is how a replica is asked whether it answers.
+type ServiceHealth struct {
 	Path     string       `json:"path,omitempty" doc:"Asked with GET: 2xx and 3xx are good answers. Absent: it is enough that the port takes a connection."`
 	Every    api.Duration `json:"every,omitempty" doc:"Time between two questions; 1s when absent."`
 	Timeout  api.Duration `json:"timeout,omitempty" doc:"How long an answer may take; 2s when absent."`
@@ -144,31 +144,31 @@ const (
 	Degraded State = "degraded" // fewer replicas answer than are wanted
 )
 
-// Status is what its controller saw.
-type Status struct {
+// ServiceStatus is what its controller saw.
+type ServiceStatus struct {
 	Phase   api.Phase  `json:"phase,omitempty" enum:"Deploying,Running,Stopped,Failed"`
 	Health  State      `json:"health,omitempty" enum:"healthy,degraded" doc:"Of one that is Running: degraded while fewer replicas answer than are wanted."`
 	Reason  string     `json:"reason,omitempty" doc:"Machine-readable: why it is in this phase."`
 	Message fault.Text `json:"message,omitzero"`
 	// Hash is that of Spec.Template, of the newest revision.
-	Hash      string     `json:"hash,omitempty" doc:"Of what the replicas of the newest revision are made from."`
-	Revision  int        `json:"revision,omitempty" doc:"The newest."`
-	Revisions []Revision `json:"revisions,omitempty" doc:"The newest ten, oldest first."`
-	Replicas  Count      `json:"replicas,omitzero"`
-	Serial    int        `json:"serial,omitempty" doc:"Replicas made so far; it is in their names."`
-	URL       string     `json:"url,omitempty" doc:"Path of its address at the gateway."`
-	ReadyAt   *time.Time `json:"readyAt,omitempty" doc:"When it first answered after its last start."`
+	Hash      string            `json:"hash,omitempty" doc:"Of what the replicas of the newest revision are made from."`
+	Revision  int               `json:"revision,omitempty" doc:"The newest."`
+	Revisions []ServiceRevision `json:"revisions,omitempty" doc:"The newest ten, oldest first."`
+	Replicas  ServiceCount      `json:"replicas,omitzero"`
+	Serial    int               `json:"serial,omitempty" doc:"Replicas made so far; it is in their names."`
+	URL       string            `json:"url,omitempty" doc:"Path of its address at the gateway."`
+	ReadyAt   *time.Time        `json:"readyAt,omitempty" doc:"When it first answered after its last start."`
 }
 
-// Revision is what replicas were made from.
-type Revision struct {
-	Number    int       `json:"number"`
-	CreatedAt time.Time `json:"createdAt"`
-	Template  Template  `json:"template"`
+// ServiceRevision is what replicas were made from.
+type ServiceRevision struct {
+	Number    int             `json:"number"`
+	CreatedAt time.Time       `json:"createdAt"`
+	Template  ServiceTemplate `json:"template"`
 }
 
-// Count is how many replicas are how far.
-type Count struct {
+// ServiceCount is how many replicas are how far.
+type ServiceCount struct {
 	Wanted  int `json:"wanted"`
 	Ready   int `json:"ready" doc:"That answer."`
 	Updated int `json:"updated" doc:"Of the newest revision, that answer."`
@@ -198,7 +198,7 @@ const roleName = "server"
 var own = []string{"fermi", "sample", "serve"}
 
 // role is what so many replicas are.
-func (t *Template) role(replicas int) api.Role {
+func (t *ServiceTemplate) role(replicas int) api.Role {
 	r := api.Role{
 		Name: roleName, Replicas: replicas, Resources: t.Resources, Image: t.Image, Command: t.Command, Args: t.Args, Env: t.Env,
 		SecretFiles: t.SecretFiles, WorkingDir: t.WorkingDir, Standby: &api.Standby{Disabled: true},

@@ -16,15 +16,15 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func service(change func(*Spec)) *InferenceService {
-	s := &InferenceService{Meta: api.Meta{Name: "chat"}, Spec: Spec{Template: Template{Command: []string{"serve"}}}}
+func service(change func(*ServiceSpec)) *InferenceService {
+	s := &InferenceService{Meta: api.Meta{Name: "chat"}, Spec: ServiceSpec{Template: ServiceTemplate{Command: []string{"serve"}}}}
 	change(&s.Spec)
 	return s
 }
 
 // TestRules: what a service lacks is filled in, and what it may not have is refused by its path in both languages.
 func TestRules(t *testing.T) {
-	s := service(func(*Spec) {})
+	s := service(func(*ServiceSpec) {})
 	s.Default()
 	if list := s.Validate(); len(list) > 0 {
 		t.Fatal(list)
@@ -33,7 +33,9 @@ func TestRules(t *testing.T) {
 	if p.Template.Engine != EngineCustom || p.Replicas != 1 || p.Protocol != REST || p.Timeout != api.Duration(time.Minute) || p.MaxConcurrency != 64 || p.MaxQueue != 128 || p.Template.Health.Failures != 3 || p.Template.Resources.CPU == 0 {
 		t.Errorf("defaults: %+v", p)
 	}
-	sample := service(func(p *Spec) { p.Template = Template{Engine: EngineSample, Model: &Model{Task: "train"}} })
+	sample := service(func(p *ServiceSpec) {
+		p.Template = ServiceTemplate{Engine: EngineSample, Model: &ServiceModel{Task: "train"}}
+	})
 	sample.Default()
 	if list := sample.Validate(); len(list) > 0 || sample.Spec.Template.Health.Path != "/healthz" {
 		t.Errorf("sample: %v, %+v", list, sample.Spec.Template.Health)
@@ -41,23 +43,25 @@ func TestRules(t *testing.T) {
 	if got := strings.Join(sample.Workload().Roles[0].Command, " "); got != "fermi sample serve --model model.json" {
 		t.Errorf("sample runs %q", got)
 	}
-	for path, change := range map[string]func(*Spec){
-		"spec.replicas":               func(p *Spec) { p.Replicas = 1001 },
-		"spec.protocol":               func(p *Spec) { p.Protocol = "ftp" },
-		"spec.timeout":                func(p *Spec) { p.Timeout = -1 },
-		"spec.maxConcurrency":         func(p *Spec) { p.MaxConcurrency = -1 },
-		"spec.priority":               func(p *Spec) { p.Priority = new(int); *p.Priority = -1 },
-		"spec.template.engine":        func(p *Spec) { p.Template.Engine = "magic" },
-		"spec.template.command":       func(p *Spec) { p.Template.Command = nil },
-		"spec.template.model":         func(p *Spec) { p.Template.Model = &Model{Task: "t"} },
-		"spec.template.model.file":    func(p *Spec) { p.Template = Template{Engine: EngineSample, Model: &Model{File: "../../etc/shadow"}} },
-		"spec.template.image":         func(p *Spec) { p.Template = Template{Engine: EngineSample, Image: "debian:13"} },
-		"spec.template.port":          func(p *Spec) { p.Template.Port = 70000 },
-		"spec.template.health.path":   func(p *Spec) { p.Template.Health = &Health{Path: "http://169.254.169.254/"} },
-		"spec.template.health.every":  func(p *Spec) { p.Template.Health = &Health{Every: 1} },
-		"spec.template.env[0].name":   func(p *Spec) { p.Template.Env = []api.EnvVar{{Name: "FERMI_X"}} },
-		"spec.template.workingDir":    func(p *Spec) { p.Template.WorkingDir = "/etc" },
-		"spec.template.resources.cpu": func(p *Spec) { p.Template.Resources.CPU = -1 },
+	for path, change := range map[string]func(*ServiceSpec){
+		"spec.replicas":         func(p *ServiceSpec) { p.Replicas = 1001 },
+		"spec.protocol":         func(p *ServiceSpec) { p.Protocol = "ftp" },
+		"spec.timeout":          func(p *ServiceSpec) { p.Timeout = -1 },
+		"spec.maxConcurrency":   func(p *ServiceSpec) { p.MaxConcurrency = -1 },
+		"spec.priority":         func(p *ServiceSpec) { p.Priority = new(int); *p.Priority = -1 },
+		"spec.template.engine":  func(p *ServiceSpec) { p.Template.Engine = "magic" },
+		"spec.template.command": func(p *ServiceSpec) { p.Template.Command = nil },
+		"spec.template.model":   func(p *ServiceSpec) { p.Template.Model = &ServiceModel{Task: "t"} },
+		"spec.template.model.file": func(p *ServiceSpec) {
+			p.Template = ServiceTemplate{Engine: EngineSample, Model: &ServiceModel{File: "../../etc/shadow"}}
+		},
+		"spec.template.image":         func(p *ServiceSpec) { p.Template = ServiceTemplate{Engine: EngineSample, Image: "debian:13"} },
+		"spec.template.port":          func(p *ServiceSpec) { p.Template.Port = 70000 },
+		"spec.template.health.path":   func(p *ServiceSpec) { p.Template.Health = &ServiceHealth{Path: "http://169.254.169.254/"} },
+		"spec.template.health.every":  func(p *ServiceSpec) { p.Template.Health = &ServiceHealth{Every: 1} },
+		"spec.template.env[0].name":   func(p *ServiceSpec) { p.Template.Env = []api.EnvVar{{Name: "FERMI_X"}} },
+		"spec.template.workingDir":    func(p *ServiceSpec) { p.Template.WorkingDir = "/etc" },
+		"spec.template.resources.cpu": func(p *ServiceSpec) { p.Template.Resources.CPU = -1 },
 	} {
 		bad := service(change)
 		bad.Default()
@@ -65,7 +69,7 @@ func TestRules(t *testing.T) {
 			t.Errorf("%s: %+v", path, list)
 		}
 	}
-	long := service(func(*Spec) {})
+	long := service(func(*ServiceSpec) {})
 	long.Default()
 	long.Meta.Name = strings.Repeat("a", 51)
 	if list := long.Validate(); len(list) != 1 || list[0].Path != "metadata.name" {
@@ -73,7 +77,7 @@ func TestRules(t *testing.T) {
 	}
 	// A host in the path would make a launcher, which is not the tenant, ask somebody else.
 	for _, path := range []string{"//host/x", "x", "\n/", "/a b", "/\x00"} {
-		bad := service(func(p *Spec) { p.Template.Health = &Health{Path: path} })
+		bad := service(func(p *ServiceSpec) { p.Template.Health = &ServiceHealth{Path: path} })
 		bad.Default()
 		if len(bad.Validate()) == 0 {
 			t.Errorf("%q is taken", path)
@@ -88,18 +92,18 @@ func whole() []api.Object {
 		return api.Meta{ID: "svc-0123456789abcdefghjk", Name: name, DisplayName: "问答服务", Project: project, Owner: "admin", Revision: 42, CreatedAt: at, UpdatedAt: at}
 	}
 	text, one := fault.T("A sentence.", "一句话。"), 1
-	template := Template{
-		EngineSample, &Model{"train", "model.json"}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}},
+	template := ServiceTemplate{
+		EngineSample, &ServiceModel{"train", "model.json"}, "i", []string{"python"}, []string{"serve.py"}, []api.EnvVar{{Name: "A", Value: "1"}}, []api.SecretFile{{Name: "f", Secret: "s", Key: "k"}},
 		[]api.CredentialRef{{Secret: "hub"}}, "src", &api.Code{Archive: "sha256:00"}, api.Resources{CPU: 1500, Memory: 16 << 30}, 8000,
-		&Health{"/healthz", api.Duration(time.Second), api.Duration(2 * time.Second), 3}, api.Duration(30 * time.Second),
+		&ServiceHealth{"/healthz", api.Duration(time.Second), api.Duration(2 * time.Second), 3}, api.Duration(30 * time.Second),
 	}
-	spec := Spec{"说明", 3, template, REST, api.Duration(time.Minute), 64, 128, "default", &one, true}
+	spec := ServiceSpec{"说明", 3, template, REST, api.Duration(time.Minute), 64, 128, "default", &one, true}
 	return []api.Object{
-		&InferenceService{meta("chat", "default"), spec, Status{api.PhaseRunning, Degraded, "FewReplicas", text, "0123456789abcdef", 2, []Revision{{2, at, template}}, Count{3, 2, 1, 4}, 7, "/inference/chat", &at}},
-		&ServiceReplica{meta("chat-7", "default"), ReplicaSpec{"chat", "svc-0123456789abcdefghjk", 2, template, "default", 1000, &at}, ReplicaStatus{
+		&InferenceService{meta("chat", "default"), spec, ServiceStatus{api.PhaseRunning, Degraded, "FewReplicas", text, "0123456789abcdef", 2, []ServiceRevision{{2, at, template}}, ServiceCount{3, 2, 1, 4}, 7, "/inference/chat", &at}},
+		&ServiceReplica{meta("chat-7", "default"), ServiceReplicaSpec{"chat", "svc-0123456789abcdefghjk", 2, template, "default", 1000, &at}, ServiceReplicaStatus{
 			api.PhaseRunning, "Started", text, 2, []time.Time{at}, &at, &at, &at, api.ReplicaCount{Total: 1, Running: 1}, &one, []string{"beijing-1"}, "node-1", true, "100.64.0.2:8000", "refused",
 		}},
-		&ServiceEndpoints{meta("chat", ""), EndpointsSpec{"svc-0123456789abcdefghjk", "default", REST, api.Duration(time.Minute), 64, 128, true, []Endpoint{{"chat-7", "100.64.0.2:8000", 2}}}},
+		&ServiceEndpoints{meta("chat", ""), ServiceEndpointsSpec{"svc-0123456789abcdefghjk", "default", REST, api.Duration(time.Minute), 64, 128, true, []ServiceEndpoint{{"chat-7", "100.64.0.2:8000", 2}}}},
 	}
 }
 

@@ -65,7 +65,7 @@ type wish struct {
 	replicas, port                  int
 	timeout                         time.Duration
 	env                             []string
-	model                           serving.Model
+	model                           serving.ServiceModel
 	each                            amounts
 	bounds                          struct{ concurrency, queue int }
 }
@@ -97,7 +97,7 @@ func (w *wish) bind(c *cobra.Command) {
 }
 
 // into puts what was given into a spec.
-func (w *wish) into(s *serving.Spec, command []string) error {
+func (w *wish) into(s *serving.ServiceSpec, command []string) error {
 	t := &s.Template
 	set := func(to *string, text string) {
 		if text != "" {
@@ -113,7 +113,7 @@ func (w *wish) into(s *serving.Spec, command []string) error {
 		t.Engine = serving.Engine(w.engine)
 	}
 	if w.model.Task != "" || w.model.File != "" {
-		model := serving.Model{}
+		model := serving.ServiceModel{}
 		if t.Model != nil {
 			model = *t.Model
 		}
@@ -125,7 +125,7 @@ func (w *wish) into(s *serving.Spec, command []string) error {
 	number(&s.Replicas, w.replicas)
 	number(&t.Port, w.port)
 	if w.health != "" {
-		h := serving.Health{}
+		h := serving.ServiceHealth{}
 		if t.Health != nil {
 			h = *t.Health
 		}
@@ -251,7 +251,7 @@ func (w *where) until(ctx context.Context, name string, ok func(*serving.Inferen
 }
 
 // change reads a service, changes it and writes it, and again when its controller was faster.
-func (w *where) change(ctx context.Context, name string, how func(*serving.Spec) error) error {
+func (w *where) change(ctx context.Context, name string, how func(*serving.ServiceSpec) error) error {
 	const tries = 20
 	for try := 1; ; try++ {
 		s, err := w.get(ctx, name)
@@ -278,7 +278,7 @@ func update() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := w.change(cmd.Context(), args[0], func(s *serving.Spec) error { return given.into(s, args[1:]) }); err != nil || noWait {
+			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { return given.into(s, args[1:]) }); err != nil || noWait {
 				return err
 			}
 			return w.settled(cmd.Context(), args[0])
@@ -312,7 +312,7 @@ func scale() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := w.change(cmd.Context(), args[0], func(s *serving.Spec) error { s.Replicas = n; return nil }); err != nil || noWait {
+			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { s.Replicas = n; return nil }); err != nil || noWait {
 				return err
 			}
 			return w.settled(cmd.Context(), args[0])
@@ -331,7 +331,7 @@ func stopping(word string, stop bool, en, zh string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := w.change(cmd.Context(), args[0], func(s *serving.Spec) error { s.Stop = stop; return nil }); err != nil || noWait {
+			if err := w.change(cmd.Context(), args[0], func(s *serving.ServiceSpec) error { s.Stop = stop; return nil }); err != nil || noWait {
 				return err
 			}
 			if !stop {

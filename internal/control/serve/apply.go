@@ -66,7 +66,7 @@ func (c *Controller) apply(ctx context.Context, s *seen, p *plan) error {
 }
 
 // replica is a new one of the newest revision.
-func (c *Controller) replica(s *seen, status *serving.Status, serial int, now time.Time) *serving.ServiceReplica {
+func (c *Controller) replica(s *seen, status *serving.ServiceStatus, serial int, now time.Time) *serving.ServiceReplica {
 	w := s.service.Workload()
 	name := replicaName(s.service.Meta.Name, serial)
 	return &serving.ServiceReplica{
@@ -74,16 +74,16 @@ func (c *Controller) replica(s *seen, status *serving.Status, serial int, now ti
 			ID: c.ids.New(api.MustInfo(serving.ReplicaKind).IDPrefix), Name: name, DisplayName: name, Project: s.service.Meta.Project,
 			Owner: s.service.Meta.Owner, CreatedAt: now, UpdatedAt: now,
 		},
-		Spec: serving.ReplicaSpec{
+		Spec: serving.ServiceReplicaSpec{
 			Service: s.service.Meta.Name, ServiceID: s.service.Meta.ID, Revision: status.Revision, Template: s.service.Spec.Template,
 			Queue: w.Queue, Priority: w.Priority,
 		},
-		Status: serving.ReplicaStatus{Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting for a place.", "等待调度。")},
+		Status: serving.ServiceReplicaStatus{Phase: api.PhasePending, Reason: "Submitted", Message: fault.T("Waiting for a place.", "等待调度。")},
 	}
 }
 
 // publish writes where the service answers.
-func (c *Controller) publish(s *seen, spec *serving.EndpointsSpec, now time.Time) store.Op {
+func (c *Controller) publish(s *seen, spec *serving.ServiceEndpointsSpec, now time.Time) store.Op {
 	if s.endpoints != nil {
 		next := store.Clone(s.endpoints)
 		next.Spec, next.Meta.UpdatedAt = *spec, now

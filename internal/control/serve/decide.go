@@ -36,12 +36,12 @@ type seen struct {
 
 // plan is what to do; all of it is one commit.
 type plan struct {
-	status    serving.Status
-	endpoints *serving.EndpointsSpec    // nil: as they are
-	make      []int                     // serial numbers of new replicas, of the newest revision
-	drain     []*serving.ServiceReplica // get no more requests
-	end       []*serving.ServiceReplica // are to end and go
-	erase     bool                      // the service and its endpoints go
+	status    serving.ServiceStatus
+	endpoints *serving.ServiceEndpointsSpec // nil: as they are
+	make      []int                         // serial numbers of new replicas, of the newest revision
+	drain     []*serving.ServiceReplica     // get no more requests
+	end       []*serving.ServiceReplica     // are to end and go
+	erase     bool                          // the service and its endpoints go
 	events    []event
 	wake      time.Duration
 }
@@ -140,7 +140,7 @@ func (t *turn) release(r *serving.ServiceReplica) {
 }
 
 // hash names what replicas are made from.
-func hash(t *serving.Template) string {
+func hash(t *serving.ServiceTemplate) string {
 	data, _ := json.Marshal(t) // of plain data: it can't fail
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])
@@ -158,7 +158,7 @@ func (t *turn) revise() {
 	}
 	st.Hash = now
 	st.Revision++
-	st.Revisions = append(st.Revisions, serving.Revision{Number: st.Revision, CreatedAt: t.now, Template: spec.Template})
+	st.Revisions = append(st.Revisions, serving.ServiceRevision{Number: st.Revision, CreatedAt: t.now, Template: spec.Template})
 	if n := len(st.Revisions) - keepRevisions; n > 0 {
 		st.Revisions = slices.Delete(st.Revisions, 0, n)
 	}
@@ -321,7 +321,7 @@ func (t *turn) answered() {
 
 func (t *turn) count() {
 	all := append(slices.Clone(t.cur), t.old...)
-	t.plan.status.Replicas = serving.Count{Wanted: t.want, Ready: ready(all), Updated: ready(t.cur), Total: len(t.replicas)}
+	t.plan.status.Replicas = serving.ServiceCount{Wanted: t.want, Ready: ready(all), Updated: ready(t.cur), Total: len(t.replicas)}
 }
 
 // publish says where the service answers, if that is not said already.
@@ -330,7 +330,7 @@ func (t *turn) publish() {
 		return
 	}
 	spec := &t.service.Spec
-	next := serving.EndpointsSpec{
+	next := serving.ServiceEndpointsSpec{
 		ServiceID: t.service.Meta.ID, Project: t.service.Meta.Project, Protocol: spec.Protocol, Timeout: spec.Timeout,
 		MaxConcurrency: spec.MaxConcurrency, MaxQueue: spec.MaxQueue, Stopped: spec.Stop || t.service.Meta.DeletedAt != nil,
 	}
@@ -338,9 +338,9 @@ func (t *turn) publish() {
 		if !r.Status.Ready || r.Spec.DrainAt != nil || r.Meta.DeletedAt != nil || slices.Contains(t.plan.drain, r) || slices.Contains(t.plan.end, r) {
 			continue
 		}
-		next.Replicas = append(next.Replicas, serving.Endpoint{Replica: r.Meta.Name, Address: r.Status.Address, Revision: r.Spec.Revision})
+		next.Replicas = append(next.Replicas, serving.ServiceEndpoint{Replica: r.Meta.Name, Address: r.Status.Address, Revision: r.Spec.Revision})
 	}
-	slices.SortFunc(next.Replicas, func(a, b serving.Endpoint) int { return cmp.Compare(a.Replica, b.Replica) })
+	slices.SortFunc(next.Replicas, func(a, b serving.ServiceEndpoint) int { return cmp.Compare(a.Replica, b.Replica) })
 	if t.endpoints == nil || !reflect.DeepEqual(t.endpoints.Spec, next) {
 		t.plan.endpoints = &next
 	}

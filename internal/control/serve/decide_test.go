@@ -27,7 +27,7 @@ func newWorld(t *testing.T, replicas int) *world {
 			api.Register(row)
 		}
 	}
-	s := &serving.InferenceService{Meta: api.Meta{ID: "svc-1", Name: "chat", Project: "p", Owner: "li"}, Spec: serving.Spec{Replicas: replicas, Queue: "q", Template: serving.Template{Command: []string{"a"}}}}
+	s := &serving.InferenceService{Meta: api.Meta{ID: "svc-1", Name: "chat", Project: "p", Owner: "li"}, Spec: serving.ServiceSpec{Replicas: replicas, Queue: "q", Template: serving.ServiceTemplate{Command: []string{"a"}}}}
 	s.Default()
 	return &world{t: t, seen: seen{service: s}, c: New(workConfig(), id.Default), now: time.Unix(1000, 0).UTC(), lowest: replicas}
 }

@@ -44,7 +44,7 @@ func (rules) Decide(s *work.Seen, now time.Time) work.Plan {
 const loopback = "127.0.0.1"
 
 // answers is whether the one member answers, and where.
-func answers(status *serving.ReplicaStatus, s *work.Seen) {
+func answers(status *serving.ServiceReplicaStatus, s *work.Seen) {
 	status.Ready, status.Address, status.Why = false, "", ""
 	if len(s.Members) != 1 || s.View.Stop {
 		return
@@ -78,14 +78,14 @@ func (rules) Fill(w api.Work, _ *api.Role, r *engine.Replica) {
 	}
 }
 
-func steadyOf(s *serving.ReplicaStatus) work.Status {
+func steadyOf(s *serving.ServiceReplicaStatus) work.Status {
 	return work.Status{
 		Phase: s.Phase, Reason: s.Reason, Message: s.Message, Attempt: s.Attempt, Restarts: s.Restarts, PlacedAt: s.PlacedAt,
 		StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Replicas: s.Replicas, ExitCode: s.ExitCode, Zones: s.Zones,
 	}
 }
 
-func put(s *serving.ReplicaStatus, w *work.Status) {
+func put(s *serving.ServiceReplicaStatus, w *work.Status) {
 	s.Phase, s.Reason, s.Message, s.Attempt, s.Restarts, s.PlacedAt = w.Phase, w.Reason, w.Message, w.Attempt, w.Restarts, w.PlacedAt
 	s.StartedAt, s.FinishedAt, s.Replicas, s.ExitCode, s.Zones = w.StartedAt, w.FinishedAt, w.Replicas, w.ExitCode, w.Zones
 }

@@ -58,7 +58,7 @@ func (s *Services) Hooks() []*objects.Hooks {
 		Fresh: fresh,
 		Queue: func(o api.Work, queue string) { o.(*serving.InferenceService).Spec.Queue = queue },
 		Begin: func(o api.Work, _ string, _ fault.Text) {
-			o.(*serving.InferenceService).Status = serving.Status{
+			o.(*serving.InferenceService).Status = serving.ServiceStatus{
 				Phase: serving.PhaseDeploying, Reason: "Deploying", Message: fault.T("Its replicas are being started.", "正在启动副本。"), URL: "/inference/" + o.GetMeta().Name,
 			}
 		},
@@ -105,7 +105,7 @@ func (s *Services) Hooks() []*objects.Hooks {
 
 func fresh(o api.Work) error {
 	s := o.(*serving.InferenceService)
-	s.Status = serving.Status{}
+	s.Status = serving.ServiceStatus{}
 	if s.Spec.Stop {
 		return fault.New(fault.Invalid, "BadManifest", fault.T("A new service can't be stopped already.", "新建的服务不能处于停止状态。")).
 			WithFields(fault.Field{Path: "spec.stop", Message: fault.T("Leave it out; stop the service later.", "请去掉此字段，创建后再停止服务。")})
@@ -136,7 +136,7 @@ func (s *Services) address(o *serving.InferenceService) *serving.ServiceEndpoint
 		Meta: api.Meta{
 			ID: s.IDs.New(api.MustInfo(serving.EndpointsKind).IDPrefix), Name: o.Meta.Name, DisplayName: o.Meta.Name, Owner: o.Meta.Owner, CreatedAt: now, UpdatedAt: now,
 		},
-		Spec: serving.EndpointsSpec{
+		Spec: serving.ServiceEndpointsSpec{
 			ServiceID: o.Meta.ID, Project: o.Meta.Project, Protocol: o.Spec.Protocol, Timeout: o.Spec.Timeout, MaxConcurrency: o.Spec.MaxConcurrency, MaxQueue: o.Spec.MaxQueue,
 		},
 	}
