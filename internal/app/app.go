@@ -43,6 +43,7 @@ import (
 	"github.com/fermi-cluster/fermi/internal/engine/current"
 	"github.com/fermi-cluster/fermi/internal/engine/record"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/gateway"
 	"github.com/fermi-cluster/fermi/internal/history"
 	"github.com/fermi-cluster/fermi/internal/id"
 	"github.com/fermi-cluster/fermi/internal/launch/rootfs"
@@ -306,6 +307,9 @@ func (p *part) assemble() (err error) {
 		Log: cfg.Log.With("part", "server"), Clock: clock.Real, IDs: id.Default, Version: cfg.Version,
 		Ready: p.ready, Metrics: cfg.Registry, Register: cfg.Registry, Hosts: hostNames(cfg, p.cert), SoleOwner: p.soleOwner, Folders: cfg.Folders, Refuse: p.could.Refuse, Console: web.Files(),
 	})
+	if err == nil {
+		p.api.Carry(gateway.New(gateway.Config{Store: p.store, Clock: clock.Real, Log: cfg.Log.With("part", "gateway"), Register: cfg.Registry, Cookies: true}))
+	}
 	return err
 }
 

@@ -73,10 +73,7 @@ type Replica struct {
 	FolderSaves
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
-	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.
-	Spare bool `json:"spare,omitempty"`
-	// Peer: launchers keep what ranks save in each other's memory too.
-	Peer bool `json:"peer,omitempty"`
+	Duties
 	// Inside is the replica inside which this one runs: in its cgroup, on its devices and, where it has no
 	// code of its own, in its folder. "": it has its own place.
 	Inside Name `json:"inside,omitempty"`
@@ -96,6 +93,40 @@ type Tenancy struct {
 	Home string `json:"home,omitempty"`
 	// HomeLimit is what that home may hold; 0: no bound of its own.
 	HomeLimit api.Bytes `json:"homeLimit,omitempty"`
+}
+
+// Duties are what a replica does beside running its ranks.
+type Duties struct {
+	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.
+	Spare bool `json:"spare,omitempty"`
+	// Peer: launchers keep what ranks save in each other's memory too.
+	Peer bool `json:"peer,omitempty"`
+	// Serve is how the launcher finds out whether its processes answer requests; nil: they answer none.
+	Serve *Serve `json:"serve,omitempty"`
+}
+
+// Serve is how a replica that answers requests is asked whether it can.
+type Serve struct {
+	Port int    `json:"port,omitempty"` // that it listens on; 0: the one that its launcher gives it, $FERMI_PORT
+	Path string `json:"path,omitempty"` // asked with GET, and answered with 2xx or 3xx; "": a connection is enough
+	// Every is the time between two questions, Timeout how long an answer may take, Failures how many in a row make it unready.
+	Every    api.Duration `json:"every"`
+	Timeout  api.Duration `json:"timeout"`
+	Failures int          `json:"failures"`
+}
+
+// Serving is whether the processes of a replica answer requests, as its launcher finds by asking them.
+type Serving struct {
+	Ready bool
+	Port  int    // where they listen, at the replica's address
+	Why   string // they don't answer; for people
+}
+
+// Reach is where a replica's ranks are reached.
+type Reach struct {
+	Address string   // "": by the machine's loopback
+	Serve   int      // port that its ranks may serve others on, as long as the launcher lives
+	Serving *Serving // nil: it answers no requests
 }
 
 // Elastic is what the ranks of an elastic task need to know about its size.

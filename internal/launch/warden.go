@@ -50,6 +50,7 @@ func (w *warden) lookOn(ctx context.Context) {
 	w.witness = &witness{tools: w.r.tools, ranks: w.r.ranks, procs: w.procs, g: w.g, drag: &w.drag, pid: w.rankPID}
 	wg.Go(func() { w.witness.watch(ctx) })
 	wg.Go(func() { w.r.watchDevices(ctx, w.g) })
+	wg.Go(func() { w.r.watchService(ctx) })
 	w.lookAway = func() {
 		cancel()
 		wg.Wait()

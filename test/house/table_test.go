@@ -16,7 +16,7 @@ var (
 		"internal/clock", "internal/fault", "internal/id", "internal/fsm", "internal/run", "internal/conf", "internal/telemetry",
 		"internal/seal", "internal/cores", "internal/slot",
 	}
-	vocabulary = []string{"api/v1", "api/v1/devenv", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold"}
+	vocabulary = []string{"api/v1", "api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal", "api/v1/card", "api/v1/hold"}
 	// ports are what layers above know of state, past, bytes and hands: the ports themselves and
 	// what is written over them without knowing a technology.
 	ports = []string{
@@ -34,7 +34,7 @@ var table = []row{
 	{"1 vocabulary, the form of manifests", []string{"api/v1/tree"}, foundation},
 	{"1 vocabulary, replicas that were given up", []string{"api/v1/hold"}, nil},
 	{"1 vocabulary, the health of devices", []string{"api/v1/card"}, foundation},
-	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/devenv", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/steady"})},
+	{"1 vocabulary, kinds and languages with a package of their own", []string{"api/v1/devenv", "api/v1/serving", "api/v1/steady", "api/v1/terminal"}, join(foundation, []string{"api/v1", "api/v1/steady"})},
 	{"1 vocabulary", vocabulary, join(foundation, []string{"api/v1/tree", "api/v1/card", "api/v1/hold"})},
 	{"2 judgement", []string{"sched/..."}, join(foundation, vocabulary, []string{"sched/..."})},
 	{"2 judgement, how frameworks start", []string{"internal/recipe"}, join(foundation, vocabulary)},
@@ -114,6 +114,9 @@ var table = []row{
 	{"5 server, other kinds of work", []string{"internal/server/work"}, join(below4, serverKernel, []string{
 		"internal/server/objects", "internal/server/report", "internal/server/train",
 	})},
+	{"5 server, services", []string{"internal/server/serve"}, join(below4, serverKernel, []string{
+		"internal/server/archive", "internal/server/objects", "internal/server/report", "internal/server/stream", "internal/server/train", "internal/server/work",
+	})},
 	{"5 server, terminals", []string{"internal/server/terminal"}, join(below4, serverKernel, []string{
 		"internal/link/talk/...", "internal/server/audit", "internal/server/objects", "internal/server/stream",
 	})},
@@ -123,7 +126,7 @@ var table = []row{
 	// The console's files, nothing more: handed to the server by the assembly.
 	{"5 console", []string{"web"}, nil},
 
-	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/diskguard", "internal/app/kinds", "internal/app/restore", "internal/sim"}, []string{"..."}},
+	{"6 assembly", []string{"internal/app", "internal/app/bundle", "internal/app/diskguard", "internal/app/gate", "internal/app/kinds", "internal/app/restore", "internal/sim"}, []string{"..."}},
 	{"6 main", []string{"cmd/..."}, []string{"..."}},
 	{"proof", []string{"test/...", "bench/..."}, []string{"..."}},
 }

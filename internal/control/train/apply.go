@@ -240,7 +240,7 @@ func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.Trai
 	r := engine.Replica{
 		Name: m.Name, TaskID: task.Meta.ID, Task: task.Meta.Name, DisplayName: task.Meta.DisplayName,
 		Project: task.Meta.Project, Owner: task.Meta.Owner, Role: m.Role, Index: m.Index,
-		Attempt: m.Attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.Ranks, Spare: m.Spare, Node: m.Node,
+		Attempt: m.Attempt, Preflight: task.Spec.PreflightMode() != api.PreflightOff, Ranks: m.Ranks, Duties: engine.Duties{Spare: m.Spare}, Node: m.Node,
 		Code: task.Spec.Code, HyperParameters: task.Spec.HyperParameters, Credentials: task.Spec.Credentials, StopGrace: api.DefaultStopGrace,
 	}
 	r.Peer = task.Spec.PeerMemory()

@@ -80,6 +80,9 @@ func rankEnviron(replica engine.Replica, g link.Generation, at RankPlace) [][]st
 			env.set("FERMI_SLOTS", strconv.Itoa(shm.PeerSlots))
 		}
 		env.set("FERMI_PORT", strconv.Itoa(at.Port))
+		if replica.Serve != nil && !own["PORT"] { // as most servers know it
+			env.set("PORT", strconv.Itoa(at.Port))
+		}
 		for _, role := range g.Roles {
 			roleEnviron(env, role)
 		}

@@ -1503,6 +1503,7 @@ type Ranks struct {
 	Offer              int64                  `protobuf:"varint,93,opt,name=offer,proto3" json:"offer,omitempty"`                                                          // grows when a rank offers to give up steps, which held then has no more
 	Address            string                 `protobuf:"bytes,120,opt,name=address,proto3" json:"address,omitempty"`                                                      // where its ranks are reached; "": on the machine's own network, by its loopback
 	Epoch              int64                  `protobuf:"varint,110,opt,name=epoch,proto3" json:"epoch,omitempty"`                                                         // the highest it had seen when it said so: nothing of an earlier leader comes after
+	Serving            *Serving               `protobuf:"bytes,130,opt,name=serving,proto3" json:"serving,omitempty"`                                                      // of a replica that answers requests
 	Course             *Course                `protobuf:"bytes,150,opt,name=course,proto3" json:"course,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -1797,11 +1798,79 @@ func (x *Ranks) GetEpoch() int64 {
 	return 0
 }
 
+func (x *Ranks) GetServing() *Serving {
+	if x != nil {
+		return x.Serving
+	}
+	return nil
+}
+
 func (x *Ranks) GetCourse() *Course {
 	if x != nil {
 		return x.Course
 	}
 	return nil
+}
+
+// Serving is whether the processes of a replica answer requests, as its launcher finds by asking them.
+type Serving struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ready         bool                   `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	Port          int32                  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Serving) Reset() {
+	*x = Serving{}
+	mi := &file_link_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Serving) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Serving) ProtoMessage() {}
+
+func (x *Serving) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Serving.ProtoReflect.Descriptor instead.
+func (*Serving) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Serving) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *Serving) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Serving) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 // Keeping is what a launcher asks of the leader so that steps outlive their ranks.
@@ -1816,7 +1885,7 @@ type Keeping struct {
 
 func (x *Keeping) Reset() {
 	*x = Keeping{}
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1897,7 @@ func (x *Keeping) String() string {
 func (*Keeping) ProtoMessage() {}
 
 func (x *Keeping) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[17]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1910,7 @@ func (x *Keeping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Keeping.ProtoReflect.Descriptor instead.
 func (*Keeping) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{17}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Keeping) GetEnded() string {
@@ -1876,7 +1945,7 @@ type Want struct {
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1957,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[18]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1970,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{18}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Want) GetTier() string {
@@ -1931,7 +2000,7 @@ type Denied struct {
 
 func (x *Denied) Reset() {
 	*x = Denied{}
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2012,7 @@ func (x *Denied) String() string {
 func (*Denied) ProtoMessage() {}
 
 func (x *Denied) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[19]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2025,7 @@ func (x *Denied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denied.ProtoReflect.Descriptor instead.
 func (*Denied) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{19}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Denied) GetTier() string {
@@ -1998,7 +2067,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2079,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[20]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2092,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{20}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Origin) GetTaskId() string {
@@ -2055,7 +2124,7 @@ type Persisted struct {
 
 func (x *Persisted) Reset() {
 	*x = Persisted{}
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2136,7 @@ func (x *Persisted) String() string {
 func (*Persisted) ProtoMessage() {}
 
 func (x *Persisted) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[21]
+	mi := &file_link_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2149,7 @@ func (x *Persisted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persisted.ProtoReflect.Descriptor instead.
 func (*Persisted) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{21}
+	return file_link_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Persisted) GetTier() string {
@@ -2137,7 +2206,7 @@ type Persist struct {
 
 func (x *Persist) Reset() {
 	*x = Persist{}
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2218,7 @@ func (x *Persist) String() string {
 func (*Persist) ProtoMessage() {}
 
 func (x *Persist) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[22]
+	mi := &file_link_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2231,7 @@ func (x *Persist) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Persist.ProtoReflect.Descriptor instead.
 func (*Persist) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{22}
+	return file_link_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Persist) GetStep() int64 {
@@ -2198,7 +2267,7 @@ type Committed struct {
 
 func (x *Committed) Reset() {
 	*x = Committed{}
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2279,7 @@ func (x *Committed) String() string {
 func (*Committed) ProtoMessage() {}
 
 func (x *Committed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[23]
+	mi := &file_link_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2292,7 @@ func (x *Committed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Committed.ProtoReflect.Descriptor instead.
 func (*Committed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{23}
+	return file_link_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Committed) GetTier() string {
@@ -2265,7 +2334,7 @@ type Pace struct {
 
 func (x *Pace) Reset() {
 	*x = Pace{}
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2346,7 @@ func (x *Pace) String() string {
 func (*Pace) ProtoMessage() {}
 
 func (x *Pace) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[24]
+	mi := &file_link_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2359,7 @@ func (x *Pace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pace.ProtoReflect.Descriptor instead.
 func (*Pace) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{24}
+	return file_link_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Pace) GetSteps() int64 {
@@ -2364,7 +2433,7 @@ type Course struct {
 
 func (x *Course) Reset() {
 	*x = Course{}
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2445,7 @@ func (x *Course) String() string {
 func (*Course) ProtoMessage() {}
 
 func (x *Course) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[25]
+	mi := &file_link_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2458,7 @@ func (x *Course) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Course.ProtoReflect.Descriptor instead.
 func (*Course) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{25}
+	return file_link_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Course) GetFirst() int64 {
@@ -2444,7 +2513,7 @@ type Use struct {
 
 func (x *Use) Reset() {
 	*x = Use{}
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2525,7 @@ func (x *Use) String() string {
 func (*Use) ProtoMessage() {}
 
 func (x *Use) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[26]
+	mi := &file_link_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2538,7 @@ func (x *Use) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Use.ProtoReflect.Descriptor instead.
 func (*Use) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{26}
+	return file_link_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Use) GetCpu() float64 {
@@ -2539,7 +2608,7 @@ type Saves struct {
 
 func (x *Saves) Reset() {
 	*x = Saves{}
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2620,7 @@ func (x *Saves) String() string {
 func (*Saves) ProtoMessage() {}
 
 func (x *Saves) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[27]
+	mi := &file_link_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2633,7 @@ func (x *Saves) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saves.ProtoReflect.Descriptor instead.
 func (*Saves) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{27}
+	return file_link_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Saves) GetBegun() int64 {
@@ -2600,7 +2669,7 @@ type RankOwn struct {
 
 func (x *RankOwn) Reset() {
 	*x = RankOwn{}
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +2681,7 @@ func (x *RankOwn) String() string {
 func (*RankOwn) ProtoMessage() {}
 
 func (x *RankOwn) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[28]
+	mi := &file_link_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +2694,7 @@ func (x *RankOwn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankOwn.ProtoReflect.Descriptor instead.
 func (*RankOwn) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{28}
+	return file_link_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RankOwn) GetRank() int32 {
@@ -2667,7 +2736,7 @@ type RankExit struct {
 
 func (x *RankExit) Reset() {
 	*x = RankExit{}
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2679,7 +2748,7 @@ func (x *RankExit) String() string {
 func (*RankExit) ProtoMessage() {}
 
 func (x *RankExit) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[29]
+	mi := &file_link_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2692,7 +2761,7 @@ func (x *RankExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankExit.ProtoReflect.Descriptor instead.
 func (*RankExit) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{29}
+	return file_link_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RankExit) GetRank() int32 {
@@ -2781,7 +2850,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +2862,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[30]
+	mi := &file_link_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +2875,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{30}
+	return file_link_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -2871,7 +2940,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +2952,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[31]
+	mi := &file_link_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +2965,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{31}
+	return file_link_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Probe) GetId() string {
@@ -2941,7 +3010,7 @@ type Probed struct {
 
 func (x *Probed) Reset() {
 	*x = Probed{}
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3022,7 @@ func (x *Probed) String() string {
 func (*Probed) ProtoMessage() {}
 
 func (x *Probed) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[32]
+	mi := &file_link_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3035,7 @@ func (x *Probed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probed.ProtoReflect.Descriptor instead.
 func (*Probed) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{32}
+	return file_link_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Probed) GetId() string {
@@ -3021,7 +3090,7 @@ type Watermark struct {
 
 func (x *Watermark) Reset() {
 	*x = Watermark{}
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3102,7 @@ func (x *Watermark) String() string {
 func (*Watermark) ProtoMessage() {}
 
 func (x *Watermark) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[33]
+	mi := &file_link_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3115,7 @@ func (x *Watermark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watermark.ProtoReflect.Descriptor instead.
 func (*Watermark) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{33}
+	return file_link_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Watermark) GetGeneration() int64 {
@@ -3115,7 +3184,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3196,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[34]
+	mi := &file_link_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3209,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{34}
+	return file_link_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Started) GetAtUnixNano() int64 {
@@ -3172,7 +3241,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3253,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[35]
+	mi := &file_link_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3266,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{35}
+	return file_link_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Exited) GetCode() int32 {
@@ -3260,7 +3329,7 @@ type LogData struct {
 
 func (x *LogData) Reset() {
 	*x = LogData{}
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3341,7 @@ func (x *LogData) String() string {
 func (*LogData) ProtoMessage() {}
 
 func (x *LogData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[36]
+	mi := &file_link_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3354,7 @@ func (x *LogData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogData.ProtoReflect.Descriptor instead.
 func (*LogData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{36}
+	return file_link_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LogData) GetOffset() int64 {
@@ -3321,7 +3390,7 @@ type LogAck struct {
 
 func (x *LogAck) Reset() {
 	*x = LogAck{}
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3402,7 @@ func (x *LogAck) String() string {
 func (*LogAck) ProtoMessage() {}
 
 func (x *LogAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[37]
+	mi := &file_link_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3415,7 @@ func (x *LogAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAck.ProtoReflect.Descriptor instead.
 func (*LogAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{37}
+	return file_link_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LogAck) GetDurable() int64 {
@@ -3375,7 +3444,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +3456,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[38]
+	mi := &file_link_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +3469,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{38}
+	return file_link_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Usage) GetCpuNanos() int64 {
@@ -3442,7 +3511,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3523,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[39]
+	mi := &file_link_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3536,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{39}
+	return file_link_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Done) GetLogBytes() int64 {
@@ -3500,7 +3569,7 @@ type StopOrder struct {
 
 func (x *StopOrder) Reset() {
 	*x = StopOrder{}
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3581,7 @@ func (x *StopOrder) String() string {
 func (*StopOrder) ProtoMessage() {}
 
 func (x *StopOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[40]
+	mi := &file_link_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3594,7 @@ func (x *StopOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopOrder.ProtoReflect.Descriptor instead.
 func (*StopOrder) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{40}
+	return file_link_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *StopOrder) GetGraceNanos() int64 {
@@ -3548,7 +3617,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3629,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[41]
+	mi := &file_link_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3642,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{41}
+	return file_link_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Beat) GetSentUnixNano() int64 {
@@ -3606,7 +3675,7 @@ type FetchArchiveRequest struct {
 
 func (x *FetchArchiveRequest) Reset() {
 	*x = FetchArchiveRequest{}
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3687,7 @@ func (x *FetchArchiveRequest) String() string {
 func (*FetchArchiveRequest) ProtoMessage() {}
 
 func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[42]
+	mi := &file_link_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3700,7 @@ func (x *FetchArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArchiveRequest.ProtoReflect.Descriptor instead.
 func (*FetchArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{42}
+	return file_link_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FetchArchiveRequest) GetDigest() string {
@@ -3649,7 +3718,7 @@ type FetchSecretsRequest struct {
 
 func (x *FetchSecretsRequest) Reset() {
 	*x = FetchSecretsRequest{}
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3730,7 @@ func (x *FetchSecretsRequest) String() string {
 func (*FetchSecretsRequest) ProtoMessage() {}
 
 func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[43]
+	mi := &file_link_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3743,7 @@ func (x *FetchSecretsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchSecretsRequest.ProtoReflect.Descriptor instead.
 func (*FetchSecretsRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{43}
+	return file_link_proto_rawDescGZIP(), []int{44}
 }
 
 type FetchManifestRequest struct {
@@ -3686,7 +3755,7 @@ type FetchManifestRequest struct {
 
 func (x *FetchManifestRequest) Reset() {
 	*x = FetchManifestRequest{}
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3767,7 @@ func (x *FetchManifestRequest) String() string {
 func (*FetchManifestRequest) ProtoMessage() {}
 
 func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[44]
+	mi := &file_link_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3780,7 @@ func (x *FetchManifestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchManifestRequest.ProtoReflect.Descriptor instead.
 func (*FetchManifestRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{44}
+	return file_link_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FetchManifestRequest) GetOrigin() *Origin {
@@ -3732,7 +3801,7 @@ type SecretValue struct {
 
 func (x *SecretValue) Reset() {
 	*x = SecretValue{}
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3813,7 @@ func (x *SecretValue) String() string {
 func (*SecretValue) ProtoMessage() {}
 
 func (x *SecretValue) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[45]
+	mi := &file_link_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3826,7 @@ func (x *SecretValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SecretValue.ProtoReflect.Descriptor instead.
 func (*SecretValue) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{45}
+	return file_link_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SecretValue) GetSecret() string {
@@ -3790,7 +3859,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3871,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[46]
+	mi := &file_link_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3884,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{46}
+	return file_link_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Chunk) GetData() []byte {
@@ -3838,7 +3907,7 @@ type PutOutputRequest struct {
 
 func (x *PutOutputRequest) Reset() {
 	*x = PutOutputRequest{}
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +3919,7 @@ func (x *PutOutputRequest) String() string {
 func (*PutOutputRequest) ProtoMessage() {}
 
 func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[47]
+	mi := &file_link_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +3932,7 @@ func (x *PutOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputRequest.ProtoReflect.Descriptor instead.
 func (*PutOutputRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{47}
+	return file_link_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *PutOutputRequest) GetPart() isPutOutputRequest_Part {
@@ -3918,7 +3987,7 @@ type OutputHeader struct {
 
 func (x *OutputHeader) Reset() {
 	*x = OutputHeader{}
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +3999,7 @@ func (x *OutputHeader) String() string {
 func (*OutputHeader) ProtoMessage() {}
 
 func (x *OutputHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[48]
+	mi := &file_link_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4012,7 @@ func (x *OutputHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputHeader.ProtoReflect.Descriptor instead.
 func (*OutputHeader) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{48}
+	return file_link_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *OutputHeader) GetPath() string {
@@ -3976,7 +4045,7 @@ type PutOutputReply struct {
 
 func (x *PutOutputReply) Reset() {
 	*x = PutOutputReply{}
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +4057,7 @@ func (x *PutOutputReply) String() string {
 func (*PutOutputReply) ProtoMessage() {}
 
 func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[49]
+	mi := &file_link_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +4070,7 @@ func (x *PutOutputReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutOutputReply.ProtoReflect.Descriptor instead.
 func (*PutOutputReply) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{49}
+	return file_link_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PutOutputReply) GetStored() int64 {
@@ -4023,7 +4092,7 @@ type PointBatch struct {
 
 func (x *PointBatch) Reset() {
 	*x = PointBatch{}
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4104,7 @@ func (x *PointBatch) String() string {
 func (*PointBatch) ProtoMessage() {}
 
 func (x *PointBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[50]
+	mi := &file_link_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4117,7 @@ func (x *PointBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PointBatch.ProtoReflect.Descriptor instead.
 func (*PointBatch) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{50}
+	return file_link_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PointBatch) GetSeq() int64 {
@@ -4084,7 +4153,7 @@ type PointAck struct {
 
 func (x *PointAck) Reset() {
 	*x = PointAck{}
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4165,7 @@ func (x *PointAck) String() string {
 func (*PointAck) ProtoMessage() {}
 
 func (x *PointAck) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[51]
+	mi := &file_link_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4178,7 @@ func (x *PointAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PointAck.ProtoReflect.Descriptor instead.
 func (*PointAck) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{51}
+	return file_link_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PointAck) GetSeq() int64 {
@@ -4147,7 +4216,7 @@ type FromFollower struct {
 
 func (x *FromFollower) Reset() {
 	*x = FromFollower{}
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +4228,7 @@ func (x *FromFollower) String() string {
 func (*FromFollower) ProtoMessage() {}
 
 func (x *FromFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[52]
+	mi := &file_link_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4172,7 +4241,7 @@ func (x *FromFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromFollower.ProtoReflect.Descriptor instead.
 func (*FromFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{52}
+	return file_link_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *FromFollower) GetMessage() isFromFollower_Message {
@@ -4245,7 +4314,7 @@ type ToFollower struct {
 
 func (x *ToFollower) Reset() {
 	*x = ToFollower{}
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4326,7 @@ func (x *ToFollower) String() string {
 func (*ToFollower) ProtoMessage() {}
 
 func (x *ToFollower) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[53]
+	mi := &file_link_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4339,7 @@ func (x *ToFollower) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToFollower.ProtoReflect.Descriptor instead.
 func (*ToFollower) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{53}
+	return file_link_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ToFollower) GetMessage() isToFollower_Message {
@@ -4339,7 +4408,7 @@ type FollowerHello struct {
 
 func (x *FollowerHello) Reset() {
 	*x = FollowerHello{}
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4351,7 +4420,7 @@ func (x *FollowerHello) String() string {
 func (*FollowerHello) ProtoMessage() {}
 
 func (x *FollowerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[54]
+	mi := &file_link_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4364,7 +4433,7 @@ func (x *FollowerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowerHello.ProtoReflect.Descriptor instead.
 func (*FollowerHello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{54}
+	return file_link_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FollowerHello) GetName() string {
@@ -4390,7 +4459,7 @@ type LeaderWelcome struct {
 
 func (x *LeaderWelcome) Reset() {
 	*x = LeaderWelcome{}
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4471,7 @@ func (x *LeaderWelcome) String() string {
 func (*LeaderWelcome) ProtoMessage() {}
 
 func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[55]
+	mi := &file_link_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4484,7 @@ func (x *LeaderWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderWelcome.ProtoReflect.Descriptor instead.
 func (*LeaderWelcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{55}
+	return file_link_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LeaderWelcome) GetEpoch() int64 {
@@ -4442,7 +4511,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +4523,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[56]
+	mi := &file_link_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4536,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{56}
+	return file_link_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Facts) GetReplica() string {
@@ -4539,7 +4608,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4551,7 +4620,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[57]
+	mi := &file_link_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4564,7 +4633,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{57}
+	return file_link_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Order) GetReplica() string {
@@ -4613,7 +4682,7 @@ type Question struct {
 
 func (x *Question) Reset() {
 	*x = Question{}
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4625,7 +4694,7 @@ func (x *Question) String() string {
 func (*Question) ProtoMessage() {}
 
 func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[58]
+	mi := &file_link_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4638,7 +4707,7 @@ func (x *Question) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Question.ProtoReflect.Descriptor instead.
 func (*Question) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{58}
+	return file_link_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Question) GetKind() string {
@@ -4671,7 +4740,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[59]
+	mi := &file_link_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4683,7 +4752,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[59]
+	mi := &file_link_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4696,7 +4765,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{59}
+	return file_link_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Answer) GetJson() []byte {
@@ -4715,7 +4784,7 @@ type TailRequest struct {
 
 func (x *TailRequest) Reset() {
 	*x = TailRequest{}
-	mi := &file_link_proto_msgTypes[60]
+	mi := &file_link_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4727,7 +4796,7 @@ func (x *TailRequest) String() string {
 func (*TailRequest) ProtoMessage() {}
 
 func (x *TailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[60]
+	mi := &file_link_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4740,7 +4809,7 @@ func (x *TailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailRequest.ProtoReflect.Descriptor instead.
 func (*TailRequest) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{60}
+	return file_link_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TailRequest) GetTaskId() string {
@@ -4765,7 +4834,7 @@ type TailData struct {
 
 func (x *TailData) Reset() {
 	*x = TailData{}
-	mi := &file_link_proto_msgTypes[61]
+	mi := &file_link_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +4846,7 @@ func (x *TailData) String() string {
 func (*TailData) ProtoMessage() {}
 
 func (x *TailData) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[61]
+	mi := &file_link_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +4859,7 @@ func (x *TailData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TailData.ProtoReflect.Descriptor instead.
 func (*TailData) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{61}
+	return file_link_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TailData) GetReplica() string {
@@ -4949,7 +5018,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05ranks\x18\x02 \x01(\x05R\x05ranks\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"\x98\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\"\xcb\n" +
 	"\n" +
 	"\x05Ranks\x12\x1e\n" +
 	"\n" +
@@ -4994,8 +5063,13 @@ const file_link_proto_rawDesc = "" +
 	"\x05every\x18a \x01(\x03R\x05every\x12\x14\n" +
 	"\x05offer\x18] \x01(\x03R\x05offer\x12\x18\n" +
 	"\aaddress\x18x \x01(\tR\aaddress\x12\x14\n" +
-	"\x05epoch\x18n \x01(\x03R\x05epoch\x12.\n" +
-	"\x06course\x18\x96\x01 \x01(\v2\x15.fermi.link.v1.CourseR\x06course\"^\n" +
+	"\x05epoch\x18n \x01(\x03R\x05epoch\x121\n" +
+	"\aserving\x18\x82\x01 \x01(\v2\x16.fermi.link.v1.ServingR\aserving\x12.\n" +
+	"\x06course\x18\x96\x01 \x01(\v2\x15.fermi.link.v1.CourseR\x06course\"E\n" +
+	"\aServing\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x05R\x04port\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"^\n" +
 	"\aKeeping\x12\x14\n" +
 	"\x05ended\x18\x01 \x01(\tR\x05ended\x12)\n" +
 	"\x05wants\x18\x02 \x03(\v2\x13.fermi.link.v1.WantR\x05wants\x12\x12\n" +
@@ -5258,7 +5332,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_link_proto_goTypes = []any{
 	(*FetchSpecRequest)(nil),     // 0: fermi.link.v1.FetchSpecRequest
 	(*FromLauncher)(nil),         // 1: fermi.link.v1.FromLauncher
@@ -5277,139 +5351,141 @@ var file_link_proto_goTypes = []any{
 	(*PreflightResult)(nil),      // 14: fermi.link.v1.PreflightResult
 	(*RoleTable)(nil),            // 15: fermi.link.v1.RoleTable
 	(*Ranks)(nil),                // 16: fermi.link.v1.Ranks
-	(*Keeping)(nil),              // 17: fermi.link.v1.Keeping
-	(*Want)(nil),                 // 18: fermi.link.v1.Want
-	(*Denied)(nil),               // 19: fermi.link.v1.Denied
-	(*Origin)(nil),               // 20: fermi.link.v1.Origin
-	(*Persisted)(nil),            // 21: fermi.link.v1.Persisted
-	(*Persist)(nil),              // 22: fermi.link.v1.Persist
-	(*Committed)(nil),            // 23: fermi.link.v1.Committed
-	(*Pace)(nil),                 // 24: fermi.link.v1.Pace
-	(*Course)(nil),               // 25: fermi.link.v1.Course
-	(*Use)(nil),                  // 26: fermi.link.v1.Use
-	(*Saves)(nil),                // 27: fermi.link.v1.Saves
-	(*RankOwn)(nil),              // 28: fermi.link.v1.RankOwn
-	(*RankExit)(nil),             // 29: fermi.link.v1.RankExit
-	(*RankState)(nil),            // 30: fermi.link.v1.RankState
-	(*Probe)(nil),                // 31: fermi.link.v1.Probe
-	(*Probed)(nil),               // 32: fermi.link.v1.Probed
-	(*Watermark)(nil),            // 33: fermi.link.v1.Watermark
-	(*Started)(nil),              // 34: fermi.link.v1.Started
-	(*Exited)(nil),               // 35: fermi.link.v1.Exited
-	(*LogData)(nil),              // 36: fermi.link.v1.LogData
-	(*LogAck)(nil),               // 37: fermi.link.v1.LogAck
-	(*Usage)(nil),                // 38: fermi.link.v1.Usage
-	(*Done)(nil),                 // 39: fermi.link.v1.Done
-	(*StopOrder)(nil),            // 40: fermi.link.v1.StopOrder
-	(*Beat)(nil),                 // 41: fermi.link.v1.Beat
-	(*FetchArchiveRequest)(nil),  // 42: fermi.link.v1.FetchArchiveRequest
-	(*FetchSecretsRequest)(nil),  // 43: fermi.link.v1.FetchSecretsRequest
-	(*FetchManifestRequest)(nil), // 44: fermi.link.v1.FetchManifestRequest
-	(*SecretValue)(nil),          // 45: fermi.link.v1.SecretValue
-	(*Chunk)(nil),                // 46: fermi.link.v1.Chunk
-	(*PutOutputRequest)(nil),     // 47: fermi.link.v1.PutOutputRequest
-	(*OutputHeader)(nil),         // 48: fermi.link.v1.OutputHeader
-	(*PutOutputReply)(nil),       // 49: fermi.link.v1.PutOutputReply
-	(*PointBatch)(nil),           // 50: fermi.link.v1.PointBatch
-	(*PointAck)(nil),             // 51: fermi.link.v1.PointAck
-	(*FromFollower)(nil),         // 52: fermi.link.v1.FromFollower
-	(*ToFollower)(nil),           // 53: fermi.link.v1.ToFollower
-	(*FollowerHello)(nil),        // 54: fermi.link.v1.FollowerHello
-	(*LeaderWelcome)(nil),        // 55: fermi.link.v1.LeaderWelcome
-	(*Facts)(nil),                // 56: fermi.link.v1.Facts
-	(*Order)(nil),                // 57: fermi.link.v1.Order
-	(*Question)(nil),             // 58: fermi.link.v1.Question
-	(*Answer)(nil),               // 59: fermi.link.v1.Answer
-	(*TailRequest)(nil),          // 60: fermi.link.v1.TailRequest
-	(*TailData)(nil),             // 61: fermi.link.v1.TailData
-	nil,                          // 62: fermi.link.v1.NodeFacts.VersionsEntry
-	nil,                          // 63: fermi.link.v1.Persisted.MetricsEntry
+	(*Serving)(nil),              // 17: fermi.link.v1.Serving
+	(*Keeping)(nil),              // 18: fermi.link.v1.Keeping
+	(*Want)(nil),                 // 19: fermi.link.v1.Want
+	(*Denied)(nil),               // 20: fermi.link.v1.Denied
+	(*Origin)(nil),               // 21: fermi.link.v1.Origin
+	(*Persisted)(nil),            // 22: fermi.link.v1.Persisted
+	(*Persist)(nil),              // 23: fermi.link.v1.Persist
+	(*Committed)(nil),            // 24: fermi.link.v1.Committed
+	(*Pace)(nil),                 // 25: fermi.link.v1.Pace
+	(*Course)(nil),               // 26: fermi.link.v1.Course
+	(*Use)(nil),                  // 27: fermi.link.v1.Use
+	(*Saves)(nil),                // 28: fermi.link.v1.Saves
+	(*RankOwn)(nil),              // 29: fermi.link.v1.RankOwn
+	(*RankExit)(nil),             // 30: fermi.link.v1.RankExit
+	(*RankState)(nil),            // 31: fermi.link.v1.RankState
+	(*Probe)(nil),                // 32: fermi.link.v1.Probe
+	(*Probed)(nil),               // 33: fermi.link.v1.Probed
+	(*Watermark)(nil),            // 34: fermi.link.v1.Watermark
+	(*Started)(nil),              // 35: fermi.link.v1.Started
+	(*Exited)(nil),               // 36: fermi.link.v1.Exited
+	(*LogData)(nil),              // 37: fermi.link.v1.LogData
+	(*LogAck)(nil),               // 38: fermi.link.v1.LogAck
+	(*Usage)(nil),                // 39: fermi.link.v1.Usage
+	(*Done)(nil),                 // 40: fermi.link.v1.Done
+	(*StopOrder)(nil),            // 41: fermi.link.v1.StopOrder
+	(*Beat)(nil),                 // 42: fermi.link.v1.Beat
+	(*FetchArchiveRequest)(nil),  // 43: fermi.link.v1.FetchArchiveRequest
+	(*FetchSecretsRequest)(nil),  // 44: fermi.link.v1.FetchSecretsRequest
+	(*FetchManifestRequest)(nil), // 45: fermi.link.v1.FetchManifestRequest
+	(*SecretValue)(nil),          // 46: fermi.link.v1.SecretValue
+	(*Chunk)(nil),                // 47: fermi.link.v1.Chunk
+	(*PutOutputRequest)(nil),     // 48: fermi.link.v1.PutOutputRequest
+	(*OutputHeader)(nil),         // 49: fermi.link.v1.OutputHeader
+	(*PutOutputReply)(nil),       // 50: fermi.link.v1.PutOutputReply
+	(*PointBatch)(nil),           // 51: fermi.link.v1.PointBatch
+	(*PointAck)(nil),             // 52: fermi.link.v1.PointAck
+	(*FromFollower)(nil),         // 53: fermi.link.v1.FromFollower
+	(*ToFollower)(nil),           // 54: fermi.link.v1.ToFollower
+	(*FollowerHello)(nil),        // 55: fermi.link.v1.FollowerHello
+	(*LeaderWelcome)(nil),        // 56: fermi.link.v1.LeaderWelcome
+	(*Facts)(nil),                // 57: fermi.link.v1.Facts
+	(*Order)(nil),                // 58: fermi.link.v1.Order
+	(*Question)(nil),             // 59: fermi.link.v1.Question
+	(*Answer)(nil),               // 60: fermi.link.v1.Answer
+	(*TailRequest)(nil),          // 61: fermi.link.v1.TailRequest
+	(*TailData)(nil),             // 62: fermi.link.v1.TailData
+	nil,                          // 63: fermi.link.v1.NodeFacts.VersionsEntry
+	nil,                          // 64: fermi.link.v1.Persisted.MetricsEntry
 }
 var file_link_proto_depIdxs = []int32{
 	4,  // 0: fermi.link.v1.FromLauncher.hello:type_name -> fermi.link.v1.Hello
-	34, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
-	35, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
-	36, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
-	38, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
-	39, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
-	41, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
+	35, // 1: fermi.link.v1.FromLauncher.started:type_name -> fermi.link.v1.Started
+	36, // 2: fermi.link.v1.FromLauncher.exited:type_name -> fermi.link.v1.Exited
+	37, // 3: fermi.link.v1.FromLauncher.log:type_name -> fermi.link.v1.LogData
+	39, // 4: fermi.link.v1.FromLauncher.usage:type_name -> fermi.link.v1.Usage
+	40, // 5: fermi.link.v1.FromLauncher.done:type_name -> fermi.link.v1.Done
+	42, // 6: fermi.link.v1.FromLauncher.beat:type_name -> fermi.link.v1.Beat
 	16, // 7: fermi.link.v1.FromLauncher.ranks:type_name -> fermi.link.v1.Ranks
-	32, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
+	33, // 8: fermi.link.v1.FromLauncher.probed:type_name -> fermi.link.v1.Probed
 	5,  // 9: fermi.link.v1.ToLauncher.welcome:type_name -> fermi.link.v1.Welcome
 	6,  // 10: fermi.link.v1.ToLauncher.go:type_name -> fermi.link.v1.Go
-	37, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
-	40, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
-	41, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
-	33, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
-	31, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
+	38, // 11: fermi.link.v1.ToLauncher.log_ack:type_name -> fermi.link.v1.LogAck
+	41, // 12: fermi.link.v1.ToLauncher.stop:type_name -> fermi.link.v1.StopOrder
+	42, // 13: fermi.link.v1.ToLauncher.beat:type_name -> fermi.link.v1.Beat
+	34, // 14: fermi.link.v1.ToLauncher.watermark:type_name -> fermi.link.v1.Watermark
+	32, // 15: fermi.link.v1.ToLauncher.probe:type_name -> fermi.link.v1.Probe
 	3,  // 16: fermi.link.v1.ToLauncher.call:type_name -> fermi.link.v1.Call
 	15, // 17: fermi.link.v1.Go.roles:type_name -> fermi.link.v1.RoleTable
 	9,  // 18: fermi.link.v1.Go.preflight:type_name -> fermi.link.v1.Preflight
 	7,  // 19: fermi.link.v1.Go.sources:type_name -> fermi.link.v1.Source
-	20, // 20: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
+	21, // 20: fermi.link.v1.Go.origin:type_name -> fermi.link.v1.Origin
 	10, // 21: fermi.link.v1.Preflight.targets:type_name -> fermi.link.v1.PreflightTarget
-	62, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
+	63, // 22: fermi.link.v1.NodeFacts.versions:type_name -> fermi.link.v1.NodeFacts.VersionsEntry
 	14, // 23: fermi.link.v1.PreflightReport.results:type_name -> fermi.link.v1.PreflightResult
 	13, // 24: fermi.link.v1.PreflightReport.device_faults:type_name -> fermi.link.v1.DeviceFault
 	10, // 25: fermi.link.v1.PreflightResult.target:type_name -> fermi.link.v1.PreflightTarget
-	29, // 26: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
-	30, // 27: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
+	30, // 26: fermi.link.v1.Ranks.failed:type_name -> fermi.link.v1.RankExit
+	31, // 27: fermi.link.v1.Ranks.hung:type_name -> fermi.link.v1.RankState
 	11, // 28: fermi.link.v1.Ranks.facts:type_name -> fermi.link.v1.NodeFacts
 	12, // 29: fermi.link.v1.Ranks.preflight:type_name -> fermi.link.v1.PreflightReport
-	24, // 30: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
-	26, // 31: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
-	27, // 32: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
-	28, // 33: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
+	25, // 30: fermi.link.v1.Ranks.pace:type_name -> fermi.link.v1.Pace
+	27, // 31: fermi.link.v1.Ranks.use:type_name -> fermi.link.v1.Use
+	28, // 32: fermi.link.v1.Ranks.saves:type_name -> fermi.link.v1.Saves
+	29, // 33: fermi.link.v1.Ranks.own:type_name -> fermi.link.v1.RankOwn
 	8,  // 34: fermi.link.v1.Ranks.copies:type_name -> fermi.link.v1.Copy
-	21, // 35: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
-	20, // 36: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
-	17, // 37: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
-	25, // 38: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
-	18, // 39: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
-	63, // 40: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
-	22, // 41: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
-	23, // 42: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
-	19, // 43: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
-	20, // 44: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
-	48, // 45: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
-	54, // 46: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
-	56, // 47: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
-	41, // 48: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
-	55, // 49: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
-	57, // 50: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
-	41, // 51: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
-	38, // 52: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
-	16, // 53: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
-	32, // 54: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
-	6,  // 55: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
-	40, // 56: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
-	33, // 57: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
-	31, // 58: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
-	1,  // 59: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
-	0,  // 60: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
-	42, // 61: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
-	43, // 62: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
-	44, // 63: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
-	47, // 64: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
-	50, // 65: fermi.link.v1.Curves.Put:input_type -> fermi.link.v1.PointBatch
-	52, // 66: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
-	58, // 67: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
-	60, // 68: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
-	2,  // 69: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
-	46, // 70: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
-	46, // 71: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
-	45, // 72: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
-	46, // 73: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
-	49, // 74: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
-	51, // 75: fermi.link.v1.Curves.Put:output_type -> fermi.link.v1.PointAck
-	53, // 76: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
-	59, // 77: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
-	61, // 78: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
-	69, // [69:79] is the sub-list for method output_type
-	59, // [59:69] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	22, // 35: fermi.link.v1.Ranks.persisted:type_name -> fermi.link.v1.Persisted
+	21, // 36: fermi.link.v1.Ranks.refused:type_name -> fermi.link.v1.Origin
+	18, // 37: fermi.link.v1.Ranks.keeping:type_name -> fermi.link.v1.Keeping
+	17, // 38: fermi.link.v1.Ranks.serving:type_name -> fermi.link.v1.Serving
+	26, // 39: fermi.link.v1.Ranks.course:type_name -> fermi.link.v1.Course
+	19, // 40: fermi.link.v1.Keeping.wants:type_name -> fermi.link.v1.Want
+	64, // 41: fermi.link.v1.Persisted.metrics:type_name -> fermi.link.v1.Persisted.MetricsEntry
+	23, // 42: fermi.link.v1.Watermark.persist:type_name -> fermi.link.v1.Persist
+	24, // 43: fermi.link.v1.Watermark.committed:type_name -> fermi.link.v1.Committed
+	20, // 44: fermi.link.v1.Watermark.denied:type_name -> fermi.link.v1.Denied
+	21, // 45: fermi.link.v1.FetchManifestRequest.origin:type_name -> fermi.link.v1.Origin
+	49, // 46: fermi.link.v1.PutOutputRequest.header:type_name -> fermi.link.v1.OutputHeader
+	55, // 47: fermi.link.v1.FromFollower.hello:type_name -> fermi.link.v1.FollowerHello
+	57, // 48: fermi.link.v1.FromFollower.facts:type_name -> fermi.link.v1.Facts
+	42, // 49: fermi.link.v1.FromFollower.beat:type_name -> fermi.link.v1.Beat
+	56, // 50: fermi.link.v1.ToFollower.welcome:type_name -> fermi.link.v1.LeaderWelcome
+	58, // 51: fermi.link.v1.ToFollower.order:type_name -> fermi.link.v1.Order
+	42, // 52: fermi.link.v1.ToFollower.beat:type_name -> fermi.link.v1.Beat
+	39, // 53: fermi.link.v1.Facts.usage:type_name -> fermi.link.v1.Usage
+	16, // 54: fermi.link.v1.Facts.ranks:type_name -> fermi.link.v1.Ranks
+	33, // 55: fermi.link.v1.Facts.probed:type_name -> fermi.link.v1.Probed
+	6,  // 56: fermi.link.v1.Order.go:type_name -> fermi.link.v1.Go
+	41, // 57: fermi.link.v1.Order.stop:type_name -> fermi.link.v1.StopOrder
+	34, // 58: fermi.link.v1.Order.watermark:type_name -> fermi.link.v1.Watermark
+	32, // 59: fermi.link.v1.Order.probe:type_name -> fermi.link.v1.Probe
+	1,  // 60: fermi.link.v1.Link.Attach:input_type -> fermi.link.v1.FromLauncher
+	0,  // 61: fermi.link.v1.Link.FetchSpec:input_type -> fermi.link.v1.FetchSpecRequest
+	43, // 62: fermi.link.v1.Link.FetchArchive:input_type -> fermi.link.v1.FetchArchiveRequest
+	44, // 63: fermi.link.v1.Link.FetchSecrets:input_type -> fermi.link.v1.FetchSecretsRequest
+	45, // 64: fermi.link.v1.Link.FetchManifest:input_type -> fermi.link.v1.FetchManifestRequest
+	48, // 65: fermi.link.v1.Link.PutOutput:input_type -> fermi.link.v1.PutOutputRequest
+	51, // 66: fermi.link.v1.Curves.Put:input_type -> fermi.link.v1.PointBatch
+	53, // 67: fermi.link.v1.Peer.Forward:input_type -> fermi.link.v1.FromFollower
+	59, // 68: fermi.link.v1.Peer.Ask:input_type -> fermi.link.v1.Question
+	61, // 69: fermi.link.v1.Peer.Tail:input_type -> fermi.link.v1.TailRequest
+	2,  // 70: fermi.link.v1.Link.Attach:output_type -> fermi.link.v1.ToLauncher
+	47, // 71: fermi.link.v1.Link.FetchSpec:output_type -> fermi.link.v1.Chunk
+	47, // 72: fermi.link.v1.Link.FetchArchive:output_type -> fermi.link.v1.Chunk
+	46, // 73: fermi.link.v1.Link.FetchSecrets:output_type -> fermi.link.v1.SecretValue
+	47, // 74: fermi.link.v1.Link.FetchManifest:output_type -> fermi.link.v1.Chunk
+	50, // 75: fermi.link.v1.Link.PutOutput:output_type -> fermi.link.v1.PutOutputReply
+	52, // 76: fermi.link.v1.Curves.Put:output_type -> fermi.link.v1.PointAck
+	54, // 77: fermi.link.v1.Peer.Forward:output_type -> fermi.link.v1.ToFollower
+	60, // 78: fermi.link.v1.Peer.Ask:output_type -> fermi.link.v1.Answer
+	62, // 79: fermi.link.v1.Peer.Tail:output_type -> fermi.link.v1.TailData
+	70, // [70:80] is the sub-list for method output_type
+	60, // [60:70] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -5438,16 +5514,16 @@ func file_link_proto_init() {
 		(*ToLauncher_Probe)(nil),
 		(*ToLauncher_Call)(nil),
 	}
-	file_link_proto_msgTypes[47].OneofWrappers = []any{
+	file_link_proto_msgTypes[48].OneofWrappers = []any{
 		(*PutOutputRequest_Header)(nil),
 		(*PutOutputRequest_Data)(nil),
 	}
-	file_link_proto_msgTypes[52].OneofWrappers = []any{
+	file_link_proto_msgTypes[53].OneofWrappers = []any{
 		(*FromFollower_Hello)(nil),
 		(*FromFollower_Facts)(nil),
 		(*FromFollower_Beat)(nil),
 	}
-	file_link_proto_msgTypes[53].OneofWrappers = []any{
+	file_link_proto_msgTypes[54].OneofWrappers = []any{
 		(*ToFollower_Welcome)(nil),
 		(*ToFollower_Order)(nil),
 		(*ToFollower_Beat)(nil),
@@ -5458,7 +5534,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   64,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -70,6 +70,9 @@ var table = map[string]Rule{
 	"moveTask":            {All, All, Own, none, tasks, false},
 	"faultTask":           {All, All, Own, none, tasks, false},
 	"profileTask":         {All, All, Own, none, tasks, false},
+	"stopService":         {All, none, Own, none, tasks, false},
+	"startService":        {All, none, Own, none, tasks, false},
+	"scaleService":        {All, none, Own, none, tasks, false},
 	"readTaskLog":         {All, All, Own, Own, read, true},
 	"listTaskEvents":      {All, All, Own, Own, read, true},
 	"explainTask":         {All, All, Own, Own, read, true},
@@ -147,6 +150,8 @@ func (r *Rules) AsWrite(id string, kind api.Kind) { r.by[id] = r.kinds[kind].Wri
 var (
 	ReadAll = Rule{All, All, All, All, read, false}
 	ReadOwn = Rule{All, All, Own, Own, read, false}
+	// ReadOperators is what concerns only those who look after the cluster.
+	ReadOperators = Rule{All, All, none, none, read, false}
 )
 
 // The rules of writing that several kinds have: who looks after the cluster, and who owns all of it.
