@@ -40,6 +40,7 @@ type runner struct {
 	ports    *port.Set
 	socket   *rankset.Socket // of prepare, before the first process starts
 	readings engine.Readings
+	left     *output.Left  // what the script leaves in its working folder; nil: it stays there
 	children chan struct{} // a child ended
 	overDisk chan string   // it holds more on disk than it may: why it is ended
 	course
@@ -326,6 +327,9 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 	}
 	if err := r.supplies.BringCode(ctx); err != nil {
 		return err
+	}
+	if err := r.left.Begin(); err != nil {
+		r.log.Warn("the working folder can't be listed: what is left there will not be kept", "error", err)
 	}
 	return r.wall.Steward.Warm()
 }
