@@ -81,10 +81,20 @@ type Replica struct {
 	Inside Name `json:"inside,omitempty"`
 	// Image is the one that its processes run in; "": the node's own system.
 	Image string `json:"image,omitempty"`
+	Tenancy
+}
+
+// Tenancy is who a replica belongs to on its node, and what of the node's is theirs.
+type Tenancy struct {
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
 	// Folders are the names of the machines' folders that the project was granted.
 	Folders []string `json:"folders,omitempty"`
+	// Home names the home folder that its processes have and that outlives the replica: the id of who owns it. One replica at a
+	// time has it. "": the replica's own, which goes with it.
+	Home string `json:"home,omitempty"`
+	// HomeLimit is what that home may hold; 0: no bound of its own.
+	HomeLimit api.Bytes `json:"homeLimit,omitempty"`
 }
 
 // Elastic is what the ranks of an elastic task need to know about its size.
@@ -145,16 +155,27 @@ type Observation struct {
 
 // Exit is how it ended.
 type Exit struct {
-	Code      int           `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
-	Signal    string        `json:"signal,omitempty"` // "SIGKILL"
-	Reason    string        `json:"reason"`           // see the Reasons below
-	Message   string        `json:"message,omitempty"`
-	At        time.Time     `json:"at"`
+	Code    int       `json:"code"`             // exit code; 128+signal when signalled; -1 unknown
+	Signal  string    `json:"signal,omitempty"` // "SIGKILL"
+	Reason  string    `json:"reason"`           // see the Reasons below
+	Message string    `json:"message,omitempty"`
+	At      time.Time `json:"at"`
+	// Ran is how long the user's process ran by a clock that nobody sets; 0: not measured, or it never ran.
+	Ran       time.Duration `json:"ran,omitempty"`
 	CPUTime   time.Duration `json:"cpuTime"`
 	PeakBytes int64         `json:"peakBytes"`
 	// Rank is the process that decided; nil: it was none.
 	Rank *int `json:"rank,omitempty"`
 	Diagnosis
+}
+
+// Ended is when a process that began at start ended, by the clock as it stood at its start: what was measured counts, and
+// not what the machine's clock was set to meanwhile.
+func (e *Exit) Ended(start time.Time) time.Time {
+	if e.Ran > 0 && !start.IsZero() {
+		return start.Add(e.Ran)
+	}
+	return e.At
 }
 
 // Diagnosis is why a process failed, by its last words.
