@@ -151,6 +151,9 @@ e2e-torch: build ## the Python SDK with Debian's PyTorch (installed if missing):
 e2e-torch2: ## the SDK with PyTorch 2.5 and the safetensors library (3 GB under .cache): DTensor, DCP folders; not part of CI
 	@scripts/suite.sh e2e-torch2 scripts/sdk.sh torch2
 
+e2e-trainers: ## ordinary scripts with Transformers, Lightning and Accelerate (5.4 GB under .cache), killed FERMI_KILLS (10) times each: instant saves, the same bits; not part of CI
+	@scripts/suite.sh e2e-trainers scripts/trainers.sh
+
 e2e-gpu: ## the Python SDK on a CUDA card, with the machine's own PyTorch, then the whole platform (bin/fermi) there; not part of CI
 	@scripts/sdk.sh gpu
 	@test/gpu/platform.sh

@@ -285,12 +285,14 @@ type Prompted interface {
 	Poke(name Name)
 }
 
-// FolderSaves says where a script saves by itself.
+// FolderSaves says how a script saves that does not call the SDK: by itself, or by hooks in its libraries.
 type FolderSaves struct {
 	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
 	CheckpointFolder string `json:"checkpointFolder,omitempty"`
 	// FolderAnew: what earlier launchers of the task left of it counts no more, because somebody chose where to begin.
 	FolderAnew bool `json:"folderAnew,omitempty"`
+	// Instant has the loops of known libraries save in memory by themselves.
+	Instant bool `json:"instant,omitempty"`
 }
 
 // FromFolder says, where a tier is named otherwise, that ranks began from what lay in the folder that their script saves to.

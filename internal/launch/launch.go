@@ -261,7 +261,7 @@ func (l *launcher) newRunner(cfg Config, wall *setup.Enclosure, ends record.Link
 	l.words.ranks, l.words.saves = ranks, saves
 	return &runner{
 		tools: l.tools, orders: l.orders, wall: wall, supplies: setup.NewSupplies(wall, l.client, l.spool, ends, l.clock, l.log), words: l.words, shells: l.shells, ranks: ranks, saves: saves,
-		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: l.overDisk,
+		standby: &process.Nursery{Log: l.log, Children: l.children, Ranks: n}, readings: cfg.Readings, children: l.children, overDisk: l.overDisk, left: l.leftOf(),
 	}
 }
 
@@ -270,6 +270,9 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runne
 	outs := l.outputs(l.spool.Notice)
 	exit := r.live(ctx, outs, settled)
 	r.supplies.DropSecrets()
+	if exit.Reason == engine.ReasonSucceeded {
+		l.keepLeft(outs, r.left)
+	}
 	l.points.Finish()
 	found := outs.Scan()
 	l.spool.Close()
@@ -299,6 +302,43 @@ func (l *launcher) whole(ctx context.Context, linkDone <-chan struct{}, r *runne
 	return l.handOver(ctx, linkDone, outs, found)
 }
 
+// fileLeft has the names of what is kept of the working folder, for a second life.
+const fileLeft = "left.json"
+
+// keepLeft has what a script that ended well left in its working folder uploaded, too.
+func (l *launcher) keepLeft(outs *output.Set, left *output.Left) {
+	if names := left.Take(l.spool.Notice); len(names) > 0 {
+		if err := record.Write(l.home.Dir, fileLeft, names); err != nil {
+			l.log.Warn("what is left in the working folder can't be recorded", "error", err)
+		}
+		outs.Also(l.home.Steward.In(l.codeOf()), output.LeftPrefix, names)
+	}
+}
+
+// codeOf is the replica's own folder for code; "": the code lies in a folder that stays.
+func (l *launcher) codeOf() string {
+	if c := l.home.Replica.Code; c != nil && c.Folder != "" || l.home.Replica.Inside != "" {
+		return ""
+	}
+	return filepath.Join(l.home.Dir, record.DirCode)
+}
+
+// leftOf looks after what the script leaves in its working folder.
+func (l *launcher) leftOf() *output.Left {
+	at := l.codeOf()
+	if at == "" {
+		return nil
+	}
+	r := l.home.Replica
+	var skip []string
+	for _, folder := range []string{r.CheckpointFolder, r.OutputLogs} {
+		if folder != "" {
+			skip = append(skip, filepath.Join(r.WorkingDir, folder))
+		}
+	}
+	return output.NewLeft(l.home.Steward.In(at), skip...)
+}
+
 func (l *launcher) connect(token, endpoints string, epoch int64, exited bool) (err error) {
 	state := engine.StateCreated
 	if exited {
@@ -323,7 +363,12 @@ func (l *launcher) outputs(note func(string, ...any)) *output.Set {
 			sources = append(sources, output.Source{Folder: l.home.Steward.In(dir), Prefix: "logs/"})
 		}
 	}
-	return output.New(sources, l.client, l.clock, l.log, note)
+	outs := output.New(sources, l.client, l.clock, l.log, note)
+	var names []string
+	if ok, err := record.Read(l.home.Dir, fileLeft, &names); ok && err == nil {
+		outs.Also(l.home.Steward.In(l.codeOf()), output.LeftPrefix, names)
+	}
+	return outs
 }
 
 // catchSignals makes the launcher deaf to what a terminal sends, and turns SIGTERM into a stop.

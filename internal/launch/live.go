@@ -42,6 +42,7 @@ type runner struct {
 	ports    *port.Set
 	socket   *rankset.Socket // of prepare, before the first process starts
 	readings engine.Readings
+	left     *output.Left  // what the script leaves in its working folder; nil: it stays there
 	children chan struct{} // a child ended
 	overDisk chan overDisk // it holds more on disk than it may
 	course
@@ -335,6 +336,9 @@ func (r *runner) prepare(ctx context.Context, ready func()) error {
 	}
 	if err := r.supplies.BringCode(ctx); err != nil {
 		return err
+	}
+	if err := r.left.Begin(); err != nil {
+		r.log.Warn("the working folder can't be listed: what is left there will not be kept", "error", err)
 	}
 	return r.wall.Steward.Warm()
 }

@@ -264,6 +264,7 @@ func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.Trai
 		r.OutputLogs = o.Logs
 	}
 	r.KeepLocal, r.CheckpointFolder, r.FolderAnew = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder(), task.Spec.CheckpointFolder() != "" && task.Spec.Restore != nil
+	r.Instant = task.Spec.Checkpoint != nil && task.Spec.Checkpoint.Instant != ""
 	if n := c.cfg.Gangs.Node(m.Number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
 		r.Devices = gang.DevicesOf(n, m.Devices)

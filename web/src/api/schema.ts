@@ -1635,6 +1635,11 @@ export interface components {
             folder?: string;
             /** @description Begin from a checkpoint of another task of the project, which must be in the shared store, or from one that is uploaded. */
             from?: components["schemas"]["CheckpointFrom"];
+            /**
+             * @description auto: scripts with Transformers, Lightning or Accelerate save in memory every few steps and go on from there, unchanged: model, optimizer, scheduler, scaler, random numbers and the place in the data. Other scripts are not touched.
+             * @enum {string}
+             */
+            instant?: "auto";
             /** @description The disks of the nodes: survives processes and launchers, not the node. */
             local?: components["schemas"]["CheckpointTier"];
             /** @description Keep a copy of each rank's state in the memory of another node too: a lost node is replaced alone, and the task goes on from there. Takes four slots of memory for each rank instead of three, and two for another's. */
