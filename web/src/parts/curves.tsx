@@ -112,7 +112,7 @@ function Ready({ name, live, names }: { name: string; live: boolean; names: Para
             label={(v) => v.toFixed(2)}
             value={how.smooth}
             onChange={(smooth) => set({ smooth })}
-            thumbProps={{ "aria-label": t("curves.smooth") }}
+            thumbLabel={t("curves.smooth")}
           />
         </Group>
         {how.range && (
