@@ -56,7 +56,7 @@ var otherWords = map[string][]string{
 		"describe get info = fermi describe task NAME",
 		"apply create = fermi apply -f FILE",
 	},
-	"fermi node":    {"ps status show gpu gpus = list", "describe get info = fermi describe node NAME", "evacuate empty = drain NODE"},
+	"fermi node":    {"ps status gpu gpus = list", "describe get info health = show NODE", "evacuate empty = drain NODE", "inject drill = fault NODE", "diagnose check = test NODE"},
 	"fermi zone":    {"show status = list", "describe get info = fermi describe zone NAME"},
 	"fermi queue":   {"show status = list", "stop = pause NAME", "start = resume NAME"},
 	"fermi project": {"add join member = add-member PROJECT USER", "leave kick = remove-member PROJECT USER", "switch select default = use NAME", "rm remove = delete NAME"},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"path"
@@ -13,6 +12,7 @@ import (
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/client"
 	"github.com/fermi-cluster/fermi/internal/cli/curve"
+	"github.com/fermi-cluster/fermi/internal/cli/download"
 	"github.com/fermi-cluster/fermi/internal/fault"
 )
 
@@ -163,17 +163,10 @@ func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task 
 			_ = root.Remove(partial)
 		}
 	}()
-	part := client.OutputPart{Unverified: unverified}
-	for cut := 0; ; cut++ {
-		var n int64
-		if n, err = s.fetchPart(ctx, f, project, task, o.Path, part, bar); err == nil {
-			break
-		}
-		// Who asks for the rest hears why it was cut, or gets it.
-		part.Unmodified = o.Modified
-		if part.From += n; cut == maxCuts || n == 0 || fault.ReasonOf(err) != "CutShort" || ctx.Err() != nil {
-			return err
-		}
+	if err = download.File(ctx, f, o, unverified, func(part client.OutputPart) (io.ReadCloser, int64, error) {
+		return s.client.OpenOutput(ctx, project, task, o.Path, part)
+	}, func(r io.Reader) io.Reader { return &countReader{ctx, r, bar.add} }); err != nil {
+		return err
 	}
 	if err = f.Close(); err != nil {
 		return badFile(name, err)
@@ -182,24 +175,4 @@ func (s *session) fetchOutput(ctx context.Context, root *os.Root, project, task 
 		return badFile(name, err)
 	}
 	return nil
-}
-
-// maxCuts is how often a download goes on behind a cut.
-const maxCuts = 5
-
-// fetchPart writes what comes of an output, and says how much that was.
-func (s *session) fetchPart(ctx context.Context, f io.Writer, project, task, file string, part client.OutputPart, bar *progress) (int64, error) {
-	body, length, err := s.client.OpenOutputPart(ctx, project, task, file, part)
-	if err != nil {
-		return 0, err
-	}
-	defer body.Close()
-	n, err := io.Copy(f, &countReader{ctx, body, bar.add})
-	if err == nil && length >= 0 && n != length {
-		err = fmt.Errorf("%d of %d bytes", n, length)
-	}
-	if err != nil {
-		return n, cutShort(err)
-	}
-	return n, nil
 }

@@ -32,6 +32,7 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 	if d := r.wall.Replica.RunTimeout.Std(); d > 0 && !r.timed {
 		r.deadline, r.timed = r.clock.After(d), true
 	}
+	r.shells.Begin(procs.PIDs[0])
 	w.lookOn(ctx)
 	w.watch(ctx)
 	w.lookAway()
@@ -169,8 +170,9 @@ func (w *warden) watch(ctx context.Context) {
 		case <-cancelled:
 			cancelled = nil
 			w.end(engine.ReasonStopped, r.wall.Replica.StopGrace.Std())
-		case w.diskText = <-r.overDisk:
-			w.end(engine.ReasonDiskLimit, min(diskGrace, r.wall.Replica.StopGrace.Std()))
+		case over := <-r.overDisk:
+			w.diskText = over.text.Pack()
+			w.end(engine.ReasonDiskLimit, min(over.grace, r.wall.Replica.StopGrace.Std()))
 		case <-r.deadline:
 			r.deadline = nil
 			w.end(engine.ReasonTimedOut, r.wall.Replica.StopGrace.Std())
@@ -202,6 +204,7 @@ func (w *warden) over() bool {
 	if w.reaper.Left > 0 {
 		return false
 	}
+	w.r.shells.HangUp() // they end with the ranks
 	if w.parting {
 		w.giveUpParting() // nobody is left to stay
 	}
@@ -256,6 +259,7 @@ func (w *warden) blame() {
 // cut kills the tree at once, without asking.
 func (w *warden) cut() {
 	w.ending = true
+	w.r.shells.HangUp()
 	w.kill = w.r.clock.Now()
 	for _, pid := range w.reaper.PIDs() { // our children, not yet reaped: no look at /proc is needed
 		if !slices.ContainsFunc(w.tree.Spare, func(p record.Process) bool { return p.PID == pid }) {
@@ -276,6 +280,7 @@ func (w *warden) end(why string, grace time.Duration) {
 	if !w.ending {
 		w.ending = true
 		w.drag.End()
+		w.r.shells.HangUp()
 		w.tree.Signal(unix.SIGTERM)
 	}
 	if at := w.r.clock.Now().Add(grace); w.kill.IsZero() || at.Before(w.kill) {

@@ -55,6 +55,8 @@ type ClientConfig struct {
 	Orders    Orders
 	Log       *slog.Logger
 	Clock     clock.Clock
+	// Calls is told of calls by their id, and answers with Talk, each in a goroutine of its own; nil: it answers none.
+	Calls func(id string)
 	// Dial makes the connection to a server, for who has his own way; nil: unix sockets are dialled plainly, all else over TLS.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Beside, where it is given, may use the connection of a stream that was welcomed, until its ctx ends.
@@ -210,14 +212,7 @@ func (c *Client) tell(change func()) {
 	c.mu.Lock()
 	change()
 	c.mu.Unlock()
-	c.poke()
-}
-
-func (c *Client) poke() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	poke(c.wake)
 }
 
 // Run keeps one stream to a server, for ever: it dials the endpoints in turn, each launcher from

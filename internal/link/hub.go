@@ -16,8 +16,10 @@ import (
 	"github.com/fermi-cluster/fermi/internal/clock"
 	"github.com/fermi-cluster/fermi/internal/engine"
 	"github.com/fermi-cluster/fermi/internal/fault"
+	"github.com/fermi-cluster/fermi/internal/link/door"
 	"github.com/fermi-cluster/fermi/internal/link/hearing"
 	"github.com/fermi-cluster/fermi/internal/link/linkpb"
+	"github.com/fermi-cluster/fermi/internal/link/talk"
 )
 
 // Logs is where log data goes: a logbook.Book.
@@ -73,6 +75,8 @@ type Fetched struct {
 	ArchiveOf func(ctx context.Context, taskID string) (digest string, err error)
 	// ManifestOf gives the record of a checkpoint that a task may restore; nil where none is kept.
 	ManifestOf func(ctx context.Context, taskID string, from Origin) ([]byte, error)
+	// Calls are conversations with launchers that are attached here; nil: there are none.
+	Calls *talk.Calls
 }
 
 // Kept is what bytes are that are kept for a task.
@@ -179,10 +183,13 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener, more ...func(grpc.Servi
 	for _, add := range append(more, func(r grpc.ServiceRegistrar) { linkpb.RegisterLinkServer(r, h) }) {
 		add(srv)
 	}
+	if h.cfg.Calls != nil {
+		h.cfg.Calls.Register(srv)
+	}
 	failed := make(chan error, 1)
 	listening, endListening := context.WithCancel(ctx)
 	readers.Go(func() { h.Listen(listening) })
-	go func() { failed <- srv.Serve(newDoor(l)) }()
+	go func() { failed <- srv.Serve(door.New(l, patience, hearing.BeatEvery)) }()
 	var err error
 	select {
 	case <-ctx.Done():
@@ -254,10 +261,12 @@ func (h *Hub) State(name engine.Name) (engine.State, bool) {
 	return "", false
 }
 
-// over says that the replica's launcher has handed everything over: it has no more to say or ask.
-func (h *Hub) over(name engine.Name) bool {
-	state, _ := h.State(name)
-	return state == engine.StateDone
+// Talk begins a conversation with a replica's launcher that is attached here; see talk.Calls.
+func (h *Hub) Talk(ctx context.Context, name engine.Name) (s talk.Stream, end func(), err error) {
+	if h.cfg.Calls == nil {
+		return nil, nil, talk.ErrNotAttached
+	}
+	return h.cfg.Calls.Open(ctx, name)
 }
 
 // Usage is what the replica uses, as its launcher told last.

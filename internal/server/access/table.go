@@ -90,6 +90,8 @@ var table = map[string]Rule{
 	"cordonNode":          {All, All, none, none, power, false},
 	"uncordonNode":        {All, All, none, none, power, false},
 	"drainNode":           {All, All, none, none, power, false},
+	"testNode":            {All, All, none, none, power, false},
+	"faultNode":           {All, All, none, none, power, false},
 }
 
 // Kind is who may read and write the objects of a kind.
@@ -136,6 +138,9 @@ func (r *Rules) Add(row api.KindInfo, a Kind) {
 
 // AsGet lets who may get one of a kind ask a further question about it.
 func (r *Rules) AsGet(id string, kind api.Kind) { r.by[id] = r.by["get"+string(kind)] }
+
+// AsWrite lets who may change one of a kind do a further thing with it.
+func (r *Rules) AsWrite(id string, kind api.Kind) { r.by[id] = r.kinds[kind].Write }
 
 // The rules of reading that most kinds have: what is everybody's, and what belongs to projects or people.
 var (
