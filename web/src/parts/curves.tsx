@@ -183,6 +183,7 @@ function One({ tasks, live, curve, how, zoom }: OneProps) {
             log={how.log}
             zoom={zoom}
             label={t("curves.chart", { name: curve, count: lines.length })}
+            axis={t(by === "time" ? "curves.time" : "curves.step")}
           />
           <Text size="xs" c="dimmed">
             {[
