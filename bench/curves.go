@@ -62,10 +62,10 @@ func benchCurves(ctx context.Context, r *report) error {
 	case "launchers":
 		return curvesLaunchers(ctx)
 	}
-	if err := curvesTaken(ctx, r); err != nil {
+	if err := curvesOpened(ctx, r); err != nil {
 		return err
 	}
-	return curvesOpened(ctx, r)
+	return curvesTaken(ctx, r)
 }
 
 func curvesChild(ctx context.Context, dir, role string) (*child, error) {

@@ -40,7 +40,7 @@ func Values(line string) map[string]float64 {
 				break
 			}
 			name := strings.Trim(rest[m[2]:m[3]], "./-")
-			if v, ok := valueOf(rest[m[4]:m[5]]); ok && name != "" && !counters[strings.ToLower(name)] {
+			if v, ok := valueOf(rest[m[4]:m[5]]); ok && name != "" && !counters[strings.ToLower(name[strings.LastIndexByte(name, ' ')+1:])] {
 				if out == nil {
 					out = map[string]float64{}
 				}

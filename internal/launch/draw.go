@@ -25,10 +25,39 @@ const (
 // constant are reported again and again and never change: a line of them says nothing.
 var constant = map[string]bool{"parameters": true}
 
-// drawReport is what a rank reported of a step.
-func (l *launcher) drawReport(generation int64, rank int, at time.Time, p *word.Progress) {
+// reports draws what ranks report. It is called by one at a time.
+type reports struct {
+	points *curve.Source
+	last   map[int]stamp // of each rank
+}
+
+// stamp is when a step was reported.
+type stamp struct {
+	generation, step int64
+	at               time.Time
+}
+
+// gathered is how long a report may have waited for others before it came.
+const gathered = 2 * time.Second
+
+// when is the time of a report. Those of short steps come several at once: each is as long after the one before as its rank says.
+func (r *reports) when(generation int64, rank int, now time.Time, p *word.Progress) time.Time {
+	at := now
+	if was, known := r.last[rank]; known && was.generation == generation && p.T > 0 && p.Step > was.step {
+		passed := time.Duration(min(p.T*float64(p.Step-was.step), 1e6) * float64(time.Second))
+		if told := was.at.Add(passed); !told.After(now) && now.Sub(told) <= gathered {
+			at = told
+		}
+	}
+	r.last[rank] = stamp{generation, p.Step, at}
+	return at
+}
+
+// draw is what a rank reported of a step.
+func (r *reports) draw(generation int64, rank int, now time.Time, p *word.Progress) {
+	at := r.when(generation, rank, now, p)
 	if p.T > 0 {
-		l.points.Add(generation, rank, curveStepTime, at, p.Step, p.T)
+		r.points.Add(generation, rank, curveStepTime, at, p.Step, p.T)
 	}
 	for name, v := range p.Metrics {
 		if constant[name] {
@@ -37,7 +66,7 @@ func (l *launcher) drawReport(generation int64, rank int, at time.Time, p *word.
 		if of, not := strings.CutSuffix(name, ".nonfinite"); not {
 			name, v = of, notFinite(v)
 		}
-		l.points.Add(generation, rank, name, at, p.Step, v)
+		r.points.Add(generation, rank, name, at, p.Step, v)
 	}
 }
 

@@ -56,6 +56,7 @@ type course struct {
 	timed     bool             // deadline was set
 	spent     process.Spent
 	before    before // of the generation that runs
+	printed   []*rankset.Printed
 }
 
 // live runs one generation after the other and returns the last one's end, the tree gone and the
@@ -294,10 +295,12 @@ func (r *runner) start(g link.Generation) (*process.Set, error) {
 // sink is where what the ranks of a generation print goes.
 func (r *runner) sink(g link.Generation) process.Sink {
 	return process.Sink{First: g.FirstRank, Spool: r.spool, Steps: func(local int) process.Reader {
-		return &rankset.Printed{
+		p := &rankset.Printed{
 			Tell:  func(said rankset.PrintedStep) bool { return r.ranks.Printed(local, said, g.Number) },
 			Curve: func(step int64, values map[string]float64) { r.drawPrinted(g, local, step, values) },
 		}
+		r.printed = append(r.printed, p)
+		return p
 	}}
 }
 

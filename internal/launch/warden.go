@@ -37,6 +37,10 @@ func (r *runner) supervise(ctx context.Context, procs *process.Set, g link.Gener
 	w.watch(ctx)
 	w.lookAway()
 	procs.Drained()
+	for _, p := range r.printed {
+		p.Flush()
+	}
+	r.printed = nil
 	if until = w.kill; w.why == "" { // how long we may wait after the ranks ended
 		until = r.clock.Now().Add(r.wall.Replica.StopGrace.Std())
 	}

@@ -81,6 +81,9 @@ func (p *Printed) add(data []byte) {
 	}
 }
 
+// Flush looks now, at the end of what a rank prints.
+func (p *Printed) Flush() { p.look() }
+
 // look reads the lines and tells the newest.
 func (p *Printed) look() {
 	p.mu.Lock()

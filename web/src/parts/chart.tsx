@@ -16,11 +16,12 @@ interface Props {
   by: By;
   log: boolean;
   label: string; // for who does not see it
+  axis: string; // what is counted along it
   zoom: (range: Range | undefined) => void;
 }
 
 /** Lines over steps or time; a drag over it zooms in, a double click shows all again. */
-export function Chart({ name, lines, by, log, label, zoom }: Props) {
+export function Chart({ name, lines, by, log, label, axis: along, zoom }: Props) {
   const scheme = useComputedColorScheme("light");
   const { ref: frame, width } = useElementSize();
   const at = useRef<HTMLDivElement>(null);
@@ -46,11 +47,15 @@ export function Chart({ name, lines, by, log, label, zoom }: Props) {
         height: 260,
         scales: { x: { time: by === "time" }, y: { distr: log ? 3 : 1 } },
         axes: [
-          axis,
+          by === "time" ? { ...axis, values: (_, ticks) => ticks.map((at) => timeText(at, ticks)) } : axis,
           { ...axis, size: 72, values: (_, ticks) => ticks.map((v) => (v === null ? "" : valueText(name, v))) },
         ],
         series: [
-          by === "time" ? {} : { label: "step", value: (_, v) => (v === null ? "—" : String(v)) },
+          {
+            label: along,
+            value: (_, v) =>
+              v === null ? "—" : by === "time" ? new Date(v * 1000).toLocaleString(language()) : String(v),
+          },
           ...lines.map(
             (l, i): uPlot.Series => ({
               label: l.label,
@@ -81,10 +86,21 @@ export function Chart({ name, lines, by, log, label, zoom }: Props) {
     const whole = () => zoomed.current(undefined);
     chart.over.addEventListener("dblclick", whole);
     return () => chart.destroy();
-  }, [name, lines, by, log, width, scheme]);
+  }, [name, lines, by, log, along, width, scheme]);
   return (
     <div ref={frame}>
       <div ref={at} className="chart" role="img" aria-label={label} />
     </div>
   );
+}
+
+const language = () => document.documentElement.lang || undefined;
+
+/** A moment on the axis: with its day where the axis has several. */
+function timeText(at: number, ticks: readonly number[]): string {
+  const days = (ticks[ticks.length - 1] ?? at) - (ticks[0] ?? at) > 86400;
+  const moment = new Date(at * 1000);
+  return days
+    ? moment.toLocaleString(language(), { month: "numeric", day: "numeric", hour: "2-digit", minute: "2-digit" })
+    : moment.toLocaleTimeString(language(), { hour12: false });
 }

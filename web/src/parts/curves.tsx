@@ -112,7 +112,7 @@ function Ready({ name, live, names }: { name: string; live: boolean; names: Para
             label={(v) => v.toFixed(2)}
             value={how.smooth}
             onChange={(smooth) => set({ smooth })}
-            thumbProps={{ "aria-label": t("curves.smooth") }}
+            thumbLabel={t("curves.smooth")}
           />
         </Group>
         {how.range && (
@@ -183,6 +183,7 @@ function One({ tasks, live, curve, how, zoom }: OneProps) {
             log={how.log}
             zoom={zoom}
             label={t("curves.chart", { name: curve, count: lines.length })}
+            axis={t(by === "time" ? "curves.time" : "curves.step")}
           />
           <Text size="xs" c="dimmed">
             {[
