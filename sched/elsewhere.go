@@ -63,6 +63,17 @@ func (r *run) loss(now time.Time) Loss {
 	return l
 }
 
+// Know says what was measured of a gang that stands: when it last saved, and what a start costs it.
+func (q *Queues) Know(id string, saved time.Time, restart time.Duration) {
+	r, ok := q.running[id]
+	if !ok || r.Workload.LastCheckpoint.Equal(saved) && r.Workload.RestartCost == restart {
+		return
+	}
+	w := *r.Workload // others may look at the old one
+	w.LastCheckpoint, w.RestartCost = saved, restart
+	r.Workload = &w
+}
+
 // Leaving says that a gang was asked to go for a reason that the planner did not give: it is nobody's
 // victim any more, and is not proposed to move.
 func (q *Queues) Leaving(id string) {

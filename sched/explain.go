@@ -108,7 +108,7 @@ func Explain(now time.Time, c *Cluster, q *Queues, id string, top int) (Explanat
 			}
 		}
 	}
-	if r, ok := q.Predicted(id); ok && !ex.Impossible {
+	if r, ok := q.Predicted(id); ok && !ex.Impossible && r.Start.After(x.now) && !r.guess { // a time that has passed was wrong
 		ex.Start, ex.Early, ex.Late = r.Start, r.Early, r.Late
 	}
 	return ex, true

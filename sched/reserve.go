@@ -30,6 +30,7 @@ type Reservation struct {
 	nodes   map[uint32]bool
 	replan  time.Time
 	firm    bool // somebody was asked to go for it: nobody else may have the room
+	guess   bool // how long the run that it waits for goes on is not known
 }
 
 const (
@@ -301,7 +302,7 @@ func (t *turn) forecast(w *Workload, rank order.Rank) (*Reservation, bool) {
 	if hi > 0 {
 		last := ends[hi-1]
 		ran := last.r.ran(t.now)
-		r.Start = t.now.Add(last.left)
+		r.Start, r.guess = t.now.Add(last.left), !last.r.estimate.Tells(ran)
 		r.Early = t.now.Add(min(last.r.estimate.Quantile(.1, ran), last.left))
 		r.Late = t.now.Add(max(last.r.estimate.Quantile(.9, ran), last.left))
 	} else {

@@ -1,12 +1,12 @@
 package v1
 
 // ExistingRequest asks to train within environments that run already: the request of the console's
-// form. What is about data sets and models is taken and not looked at yet.
+// form. What is about data sets and models is refused.
 type ExistingRequest struct {
 	TaskName         string      `json:"taskName" maxLength:"256"`
-	DatasetID        string      `json:"datasetId,omitempty"`
-	DatasetVersionID string      `json:"datasetVersionId,omitempty"`
-	ModelID          string      `json:"modelId,omitempty"`
+	DatasetID        string      `json:"datasetId,omitempty" doc:"Refused: there are no data sets yet."`
+	DatasetVersionID string      `json:"datasetVersionId,omitempty" doc:"Refused: there are no data sets yet."`
+	ModelID          string      `json:"modelId,omitempty" doc:"Refused: there is no model registry yet."`
 	LaunchMode       string      `json:"launchMode" enum:"existing"`
 	Distributed      Distributed `json:"distributedConfig"`
 	// Command and Env are what the form does not ask for.

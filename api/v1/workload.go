@@ -57,6 +57,14 @@ type Ran struct {
 	Alone                           []RoleStatus // roles that have attempts of their own
 	PlacedAt, StartedAt, FinishedAt *time.Time
 	Zones                           []string
+	Known                           Known
+}
+
+// Known is what was measured of it, for who judges what moving or stopping it costs.
+type Known struct {
+	SavedAt time.Time     // its newest checkpoint; zero: none
+	Restart time.Duration // what a start cost; 0: not measured
+	Faults  []PastFault   // of its replicas, lately
 }
 
 // Program is what its processes are made from.
@@ -165,7 +173,7 @@ func (t *TrainingTask) Workload() Workload {
 			Zones: s.Zones, Topology: s.Topology, ExpectedTime: s.ExpectedTime, Deadline: s.Deadline, Deferrable: s.Deferrable,
 			Preemptible: s.Preemptible, Inside: s.Inside, Fixed: s.Zones != nil && s.Zones.SurviveZoneLoss,
 		},
-		Ran:     Ran{t.Status.Reason, t.Status.Message, t.Status.Roles, t.Status.PlacedAt, t.Status.StartedAt, t.Status.FinishedAt, t.Status.Zones},
+		Ran:     Ran{t.Status.Reason, t.Status.Message, t.Status.Roles, t.Status.PlacedAt, t.Status.StartedAt, t.Status.FinishedAt, t.Status.Zones, t.Status.known()},
 		Program: Program{s.Framework, s.HyperParameters, s.Code, s.Credentials},
 	}
 	if s.Priority != nil {
@@ -175,4 +183,14 @@ func (t *TrainingTask) Workload() Workload {
 		w.Wish.MaxPending = s.Timeouts.Pending
 	}
 	return w
+}
+
+// known is what the status says of what a task would lose.
+func (s *TrainingTaskStatus) known() (k Known) {
+	if s.Saved != nil {
+		k.SavedAt = s.Saved.At
+	}
+	k.Restart, _ = s.RestartCost()
+	k.Faults = s.Faults
+	return k
 }

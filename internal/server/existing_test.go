@@ -36,13 +36,10 @@ func environment(w *world, project, name, zone string, number uint32, devices in
 	return task
 }
 
-// seedRequest is the one of the seed, word for word; with its strategy or without.
+// seedRequest is the one of the seed, without the data set and the model that it names; with its strategy or without.
 func seedRequest(strategy bool) string {
 	text := `{
   "taskName": "gpt3-pretraining",
-  "datasetId": "dataset-001",
-  "datasetVersionId": "version-001",
-  "modelId": "model-001",
   "launchMode": "existing",
   "distributedConfig": {
     "enabled": true,
@@ -61,6 +58,18 @@ func seedRequest(strategy bool) string {
     }`
 	}
 	return strings.Replace(text, "STRATEGY", with, 1)
+}
+
+// TestExistingRefusesWhatItWouldIgnore: the seed's request names a data set and a model, which nobody would have looked at.
+func TestExistingRefusesWhatItWouldIgnore(t *testing.T) {
+	w := newWorld(t)
+	environment(w, "default", "env-001", "z", 101, 2)
+	for _, path := range []string{existingPath, submitPath, "/api/v1/training-tasks"} {
+		a := w.refused("POST", path, `{"taskName":"t","datasetId":"dataset-001","datasetVersionId":"v","modelId":"model-001","launchMode":"existing","distributedConfig":{"enabled":true,"nodeIds":["env-001"]}}`, 400, "NotBuilt")
+		if len(a.Fields) != 3 || a.Fields[0].Path != "datasetId" || a.Fields[2].Path != "modelId" {
+			t.Errorf("%s: %+v", path, a)
+		}
+	}
 }
 
 func TestExistingRoute(t *testing.T) {

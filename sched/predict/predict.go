@@ -165,6 +165,16 @@ func (e Estimate) Quantile(q float64, already time.Duration) time.Duration {
 	return e.beyond(already)
 }
 
+// Tells says that something is known of how much longer one runs that has run for a while: somebody declared a time that is not over, or
+// enough of its like ran longer. Else a time is only what the planner reckons with, and nothing to promise.
+func (e Estimate) Tells(already time.Duration) bool {
+	if e.s == nil {
+		return !e.unknown && already < e.guess
+	}
+	_, ok := e.s.quantile(512, int64(already/e.scale))
+	return ok && e.s.total >= enough
+}
+
 func (e Estimate) beyond(already time.Duration) time.Duration {
 	if already < e.guess {
 		return e.guess - already

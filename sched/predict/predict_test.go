@@ -146,3 +146,21 @@ func TestAnyHistoryHasAnAnswer(t *testing.T) {
 		}
 	})
 }
+
+// TestTells: a guess is no promise, nor is a time that is over.
+func TestTells(t *testing.T) {
+	p := New()
+	k := Key{User: "u", Name: "n", Devices: 1}
+	if p.Estimate(k, 0).Tells(0) {
+		t.Error("nothing is known")
+	}
+	if e := p.Estimate(k, time.Hour); !e.Tells(time.Minute) || e.Tells(2*time.Hour) {
+		t.Error("what was declared counts until it is over")
+	}
+	for range enough {
+		p.Learn(k, time.Minute, 0)
+	}
+	if e := p.Estimate(k, 0); !e.Tells(time.Second) || e.Tells(3*time.Hour) {
+		t.Error("it ran longer than all of its like")
+	}
+}

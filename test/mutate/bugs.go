@@ -118,5 +118,20 @@ var bugs = []bug{
 		"real: two claims of a full queue wait for each other", "sched/preempt.go",
 		"		if t.q.tree.RoomNow(w.Queue, t.c.Need(w)) && !paused {\n",
 		"		if _, _, ok := t.q.tree.Room(w.Queue, t.c.Need(w)); ok && !paused {\n",
+	}, {
+		"the planner does not know when a gang saved", "internal/control/placement/model.go",
+		"m.queues.Know(id, t.Ran.Known.SavedAt, restartOf(t))", "m.queues.Know(id, t.Meta.CreatedAt.Add(-1<<60), restartOf(t))",
+	}, {
+		"the planner does not know what a start cost", "internal/control/placement/model.go",
+		"return cmp.Or(t.Ran.Known.Restart, restartCost)", "return cmp.Or(t.Ran.Known.Restart*0, restartCost)",
+	}, {
+		"the planner does not know of the faults of nodes", "internal/control/placement/model.go",
+		"Failures: m.faults.of(n.Meta.Name, m.time()),", "Failures: 0 * m.faults.of(n.Meta.Name, m.time()),",
+	}, {
+		"a save is told only to what waits", "sched/elsewhere.go",
+		"	w.LastCheckpoint, w.RestartCost = saved, restart\n", "	w.RestartCost = restart\n",
+	}, {
+		"a measured start is told only to what waits", "sched/elsewhere.go",
+		"	w.LastCheckpoint, w.RestartCost = saved, restart\n", "	w.LastCheckpoint = saved\n",
 	},
 }

@@ -1,4 +1,4 @@
-// Command mutate plants bugs in the planner one at a time and asks the properties of sched/safety
+// Command mutate plants bugs in the planner one at a time and asks the properties of sched/safety and of control/placement
 // to find each.
 //
 // Place: beside the house. Promise: the tree is not touched (a planted bug is an overlay of the

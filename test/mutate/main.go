@@ -88,14 +88,32 @@ func try(dir string, b bug) (how string, err error) {
 	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		return "", err
 	}
-	binary := filepath.Join(dir, "safety.test")
-	if out, err := exec.Command("go", "test", "-overlay", overlay, "-c", "-o", binary, "./sched/safety").CombinedOutput(); err != nil {
+	for _, s := range suites {
+		if how, err = s.look(dir, overlay); how != "" || err != nil {
+			return how, err
+		}
+	}
+	return "", nil
+}
+
+// suite is a package whose seeded tests look for bugs.
+type suite struct{ pkg, run string }
+
+var suites = []suite{
+	{"internal/control/placement", "TestWhatIsKnownIsUsed|TestANodeThatFailedIsUsedLast"}, // in a moment
+	{"sched/safety", "TestScenarios|TestLeastVictims|TestTheSameVictims|TestBackfillDelaysNobody|TestMigrations"},
+}
+
+// look runs the tests of a package with a bug; how is what they said, "" when they passed.
+func (s suite) look(dir, overlay string) (how string, err error) {
+	binary := filepath.Join(dir, "planted.test")
+	if out, err := exec.Command("go", "test", "-overlay", overlay, "-c", "-o", binary, "./"+s.pkg).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("it does not compile: %s", out)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, "-test.failfast", "-test.run", "TestScenarios|TestLeastVictims|TestTheSameVictims|TestBackfillDelaysNobody|TestMigrations")
-	cmd.Dir = "sched/safety"
+	cmd := exec.CommandContext(ctx, binary, "-test.failfast", "-test.run", s.run)
+	cmd.Dir = s.pkg
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Schemas, Task } from "./api/client";
-import { barOf, effective, meanOf, spanOf } from "./recovery";
+import { barOf, effective, lostSteps, meanOf, spanOf } from "./recovery";
 
 const at = (s: number) => new Date(Date.UTC(2026, 10, 16, 3, 0, 0) + s * 1000).toISOString();
 const now = Date.parse(at(100));
@@ -48,13 +48,15 @@ test("the mean is over all that came back", () => {
   expect(mean?.whole).toBe(2000);
 });
 
-test("effective time is what failures left", () => {
+test("effective time is what new steps took, and unknown without steps", () => {
   const task = (status: Task["status"]): Task =>
     ({ kind: "TrainingTask", metadata: {}, spec: { roles: [] }, status }) as unknown as Task;
   expect(effective(task({}), now)).toBeNaN();
-  expect(effective(task({ startedAt: at(0) }), now)).toBe(1);
-  const interruptions = { count: 1, lostTime: "10s", last: [recovery] };
-  expect(effective(task({ startedAt: at(0), interruptions }), now)).toBeCloseTo(0.9);
-  const open = { ...interruptions, last: [{ ...recovery, endedAt: undefined, failedAt: at(80) }] };
-  expect(effective(task({ startedAt: at(0), interruptions: open }), now)).toBeCloseTo(0.7);
+  const time = { from: at(0), at: at(100), doing: "effective" as const, spent: { effective: "90s", recovering: "10s" } };
+  expect(effective(task({ startedAt: at(0), time }), now)).toBeNaN();
+  expect(effective(task({ startedAt: at(0), time: { ...time, step: 7 } }), now)).toBeCloseTo(0.9);
+  const stalled = { ...time, step: 7, at: at(50), doing: "stalled" as const, spent: { effective: "50s" } };
+  expect(effective(task({ startedAt: at(0), time: stalled }), now)).toBeCloseTo(0.5);
+  expect(lostSteps({ count: 2, untold: 2 })).toBeUndefined();
+  expect(lostSteps({ count: 2, untold: 1, lostSteps: 5 })).toEqual({ steps: 5, untold: 1 });
 });

@@ -40,7 +40,8 @@ export function barOf(r: Schemas["Recovery"], now: number): Bar {
     const text = times[i];
     if (!text && r.endedAt) break;
     const at = text ? Date.parse(text) : now;
-    parts.push({ phase, ms: Math.max(at - last, 0) });
+    // How long it took to be found is not known where only the finding is.
+    if (i > 0 || !r.found) parts.push({ phase, ms: Math.max(at - last, 0) });
     last = Math.max(at, last);
     if (!text) break;
   }
@@ -62,16 +63,24 @@ export function meanOf(i: Schemas["Interruptions"] | undefined): Bar | undefined
   return { key: "mean", cause: "", open: false, parts, whole: total(parts) };
 }
 
-/** The share of a task's time since its first start that was not lost to failures; NaN before that. */
+/** The share of a task's time, less what it was stopped for, in which it made new steps; NaN where that is not known: it told no steps. */
 export function effective(task: Task, now: number): number {
-  const { startedAt, finishedAt, interruptions } = task.status ?? {};
-  if (!startedAt) return Number.NaN;
+  const { time, finishedAt } = task.status ?? {};
+  if (!time?.step) return Number.NaN;
   const until = finishedAt ? Date.parse(finishedAt) : now;
-  const whole = until - Date.parse(startedAt);
-  if (whole <= 0) return Number.NaN;
-  const open = interruptions?.last?.at(-1);
-  const lost = (spanOf(interruptions?.lostTime) || 0) + (open && !open.endedAt ? until - Date.parse(open.failedAt) : 0);
-  return Math.min(Math.max(1 - lost / whole, 0), 1);
+  const spent: Record<string, number> = {};
+  for (const [kind, d] of Object.entries(time.spent ?? {})) spent[kind] = spanOf(d) || 0;
+  // What comes after the newest step is known with the next.
+  if (time.doing !== "effective")
+    spent[time.doing] = (spent[time.doing] ?? 0) + Math.max(until - Date.parse(time.at), 0);
+  const whole = Object.values(spent).reduce((n, d) => n + d, 0) - (spent.stopped ?? 0);
+  return whole > 0 ? (spent.effective ?? 0) / whole : Number.NaN;
+}
+
+/** Steps that had to be made again, as far as that is known; undefined: not at all. */
+export function lostSteps(i: Schemas["Interruptions"]): { steps: number; untold: number } | undefined {
+  if (i.untold && i.untold === i.count) return undefined;
+  return { steps: i.lostSteps ?? 0, untold: i.untold ?? 0 };
 }
 
 /** A share of time; three digits where one would round it up to all. */

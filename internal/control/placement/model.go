@@ -37,6 +37,7 @@ type model struct {
 	log     *slog.Logger
 	trials  *cost.Trials // what finished tasks showed
 	guests  *guests      // tasks inside others
+	faults  faults       // of nodes, lately
 	// host is the machine behind virtual nodes.
 	host string
 	now  func() time.Time // nil: as of the last turn
@@ -48,7 +49,7 @@ func newModel(log *slog.Logger, host string, processes int) *model {
 		zones: map[string]*api.Zone{}, known: map[string]sched.Zone{}, shares: map[string]*api.Queue{},
 		nodes: map[string]uint32{}, log: log, host: host, trials: cost.NewTrials(),
 		stands: map[string]*api.Placement{}, on: map[uint32]map[string]bool{}, drains: map[uint32]uint64{},
-		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]*api.Node{}, guests: newGuests(),
+		doubts: map[string]*api.Placement{}, lost: map[string]bool{}, in: map[uint32]*api.Node{}, guests: newGuests(), faults: faults{},
 	}
 	m.cluster.SetHost(sched.Host{Name: host, Processes: processes})
 	return m
@@ -113,6 +114,7 @@ func (m *model) setNode(n *api.Node) {
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
 		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
 		Closed: out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
+		Failures: m.faults.of(n.Meta.Name, m.time()) + n.Status.Failures,
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
@@ -234,10 +236,12 @@ func (m *model) setTask(o api.Work) {
 		m.guests.set(t)
 		return
 	}
+	m.blame(t)
 	if !t.Waits() {
 		if t.Phase.Finished() {
 			m.showed(o)
 		}
+		m.queues.Know(id, t.Ran.Known.SavedAt, restartOf(t))
 		m.dropTask(id)
 		return
 	}
@@ -335,8 +339,10 @@ func (m *model) stop(id string, over bool) {
 	m.queues.Stop(m.now(), id, over) // where there is no clock it is the planner's last turn
 }
 
-// restartCost is what a start costs beside the work since the last checkpoint.
+// restartCost is what a start costs beside the work since the last checkpoint, where none of the task was measured.
 const restartCost = 2 * time.Minute
+
+func restartOf(t *api.Workload) time.Duration { return cmp.Or(t.Ran.Known.Restart, restartCost) }
 
 // workload is work as the planner knows it.
 func workload(o api.Work) *sched.Workload {
@@ -348,7 +354,7 @@ func demand(t *api.Workload) *sched.Workload {
 	w := &sched.Workload{
 		ID: t.Meta.ID, Queue: t.Queue, Priority: t.Priority, Roles: roles(t),
 		User: t.Meta.Owner, Name: t.Meta.Project + "/" + cmp.Or(t.Meta.DisplayName, t.Meta.Name), Submitted: t.Meta.CreatedAt,
-		Expected: t.Wish.ExpectedTime.Std(), Preemptible: t.Wish.Preemptible, RestartCost: restartCost,
+		Expected: t.Wish.ExpectedTime.Std(), Preemptible: t.Wish.Preemptible, LastCheckpoint: t.Ran.Known.SavedAt, RestartCost: restartOf(t),
 	}
 	if t.Wish.Deadline != nil {
 		w.Deadline = *t.Wish.Deadline

@@ -2008,12 +2008,15 @@ export interface components {
         ExistingRequest: {
             /** @description python3 train.py in the first environment's folder when absent. */
             command?: string[] | null;
+            /** @description Refused: there are no data sets yet. */
             datasetId?: string;
+            /** @description Refused: there are no data sets yet. */
             datasetVersionId?: string;
             distributedConfig: components["schemas"]["Distributed"];
             env?: components["schemas"]["EnvVar"][] | null;
             /** @enum {string} */
             launchMode: "existing";
+            /** @description Refused: there is no model registry yet. */
             modelId?: string;
             taskName: string;
         };
@@ -2052,7 +2055,7 @@ export interface components {
             rank: number;
         };
         FiguresView: {
-            /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time that failures did not take). A figure that no task has is absent. */
+            /** @description Of the running tasks, as fermi_cluster_NAME on /metrics: mfu, device_use, samples_per_second and so on. Of all that are not in the archive: recovery_seconds (mean time to recover) and effective_time (the share of their time in which they made new steps; of tasks that tell their steps). A figure that no task has is absent. */
             figures: {
                 [key: string]: number;
             };
@@ -2160,11 +2163,11 @@ export interface components {
             last?: components["schemas"]["Recovery"][] | null;
             /**
              * Format: int64
-             * @description Steps that had to be made again.
+             * @description Steps that had to be made again, of the failures of which that is known.
              */
             lostSteps?: number;
             /**
-             * @description From failures until the steps they cost were made up, together.
+             * @description From failures until training had passed the step that it had reached, or until all ranks ran where they tell no steps; together.
              * @example 1h30m
              */
             lostTime?: string;
@@ -2174,9 +2177,14 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description Failures that the ranks came back from.
+             * @description Failures after which training was seen to have passed the step that it had reached.
              */
             recovered?: number;
+            /**
+             * Format: int64
+             * @description Failures after which it is not known how many steps had to be made again: the ranks told none.
+             */
+            untold?: number;
         };
         KeptObject: {
             id: string;
@@ -3067,11 +3075,13 @@ export interface components {
             cause?: string;
             /**
              * Format: date-time
-             * @description They were where it failed, or the task ended or failed again.
+             * @description They had passed where it failed; or the task ended or failed again; or all ran, where they tell no steps.
              */
             endedAt?: string;
             /** Format: date-time */
             failedAt: string;
+            /** @description When it failed is not known: failedAt is when it was found. */
+            found?: boolean;
             /**
              * Format: int64
              * @description That answered it.
@@ -3082,6 +3092,16 @@ export interface components {
              * @description Ranks that kept their process: a partial restart. 0: all were started again.
              */
             kept?: number;
+            /**
+             * Format: int64
+             * @description Steps that had to be made again; absent: not known.
+             */
+            lostSteps?: number;
+            /**
+             * Format: int64
+             * @description The newest that the ranks which failed had made: less than step where they were still catching up.
+             */
+            made?: number;
             /** @description That it was on. */
             node?: string;
             /**
@@ -3089,6 +3109,8 @@ export interface components {
              * @description The next generation was decided.
              */
             openedAt?: string;
+            /** @description Training was seen to have passed the step that it had reached. */
+            passed?: boolean;
             /**
              * Format: int64
              * @description Of the process at fault; absent where the whole replica failed.
@@ -3100,7 +3122,7 @@ export interface components {
             replica?: string;
             /**
              * Format: int64
-             * @description The step that it went on from.
+             * @description The step that it went on from: the one before the first that it made then, or, before that is known, the one that it was told.
              */
             restore?: number;
             /** @description The role that starts again by itself; absent: the others. */
@@ -3117,7 +3139,7 @@ export interface components {
             seenAt: string;
             /**
              * Format: int64
-             * @description The newest that any rank had reported.
+             * @description The farthest that training had reached; absent: the ranks told none.
              */
             step?: number;
             /**
@@ -3452,6 +3474,15 @@ export interface components {
             /** @description What was measured, and how often that makes it. */
             why: components["schemas"]["Text"];
         };
+        SavedStep: {
+            /**
+             * Format: date-time
+             * @description When it was whole.
+             */
+            at: string;
+            /** Format: int64 */
+            step: number;
+        };
         Scaling: {
             /**
              * Format: int64
@@ -3711,6 +3742,42 @@ export interface components {
             en?: string;
             zh?: string;
         };
+        TimeUse: {
+            /**
+             * Format: date-time
+             * @description Until when its time is counted. Of a task that trains this is a step that it made: what comes after it is known with the next.
+             */
+            at: string;
+            /**
+             * @description Stalls of this generation that are in spent.
+             * @example 1h30m
+             */
+            counted?: string;
+            /**
+             * @description What its time is spent with since then.
+             * @enum {string}
+             */
+            doing: "effective" | "starting" | "recovering" | "stalled" | "away" | "stopped" | "unknown";
+            /**
+             * Format: date-time
+             * @description Its first start.
+             */
+            from: string;
+            /**
+             * Format: int64
+             * @description The one that made the step.
+             */
+            generation?: number;
+            /** @description By kind. effective: it made steps that had not been made before. starting: it had made none yet. recovering: from a failure until training had passed the step that it had reached. stalled: it stood still and had announced no pause. away: it gave its place up without a failure. stopped: between an end and being taken up again. unknown: it ran, and told no steps. */
+            spent?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description The farthest that it made; absent: it told none.
+             */
+            step?: number;
+        };
         Timeouts: {
             /**
              * @description Longest wait in the queue.
@@ -3906,12 +3973,16 @@ export interface components {
             restarts?: string[] | null;
             /** @description Roles with restart: role, which have attempts and generations of their own. */
             roles?: components["schemas"]["RoleStatus"][] | null;
+            /** @description Its newest checkpoint in a tier, as of the last time that this was written down. */
+            saved?: components["schemas"]["SavedStep"];
             /** @description Replicas that stand by for one that is lost. */
             spares?: components["schemas"]["SpareStatus"][] | null;
             /** Format: date-time */
             startedAt?: string;
             /** @description Ranks that the others wait for; at most 8, the slowest first. */
             stragglers?: components["schemas"]["Straggler"][] | null;
+            /** @description How its time since its first start was spent. */
+            time?: components["schemas"]["TimeUse"];
             /** @description What it uses, as its launchers see it. */
             use?: components["schemas"]["Use"];
             /** @description Where it runs or ran. */

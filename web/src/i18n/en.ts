@@ -322,6 +322,8 @@ export const en: Catalogue = {
   "recovery.within": "goal: below 5 min",
   "recovery.beyond": "goal missed: below 5 min",
   "recovery.lostSteps": "Steps made again",
+  "recovery.unknown": "unknown",
+  "recovery.untold": "and unknown for {{n}} failures",
   "recovery.failures": "Failures",
   "recovery.open": "under way",
   "recovery.rank": "rank {{n}}",

@@ -302,6 +302,8 @@ export const zh = {
   "recovery.within": "目标：低于 5 分钟",
   "recovery.beyond": "未达目标：低于 5 分钟",
   "recovery.lostSteps": "重算步数",
+  "recovery.unknown": "未知",
+  "recovery.untold": "另有 {{n}} 次故障未知",
   "recovery.failures": "故障次数",
   "recovery.open": "进行中",
   "recovery.rank": "rank {{n}}",

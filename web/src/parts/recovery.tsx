@@ -3,7 +3,7 @@ import { useTranslation } from "react-i18next";
 import type { Task } from "../api/client";
 import { moment } from "../format";
 import type { Language } from "../i18n/setup";
-import { type Bar, barOf, effective, meanOf, percent, phases, recoveryGoal, short } from "../recovery";
+import { type Bar, barOf, effective, lostSteps, meanOf, percent, phases, recoveryGoal, short } from "../recovery";
 import { FigureView } from "./figure";
 import { Empty } from "./states";
 
@@ -15,17 +15,22 @@ export default function Recovery({ task, now, lang }: { task: Task; now: number;
   const mean = meanOf(costs);
   const bars = [...(costs.last ?? [])].reverse().map((r) => barOf(r, now));
   const part = effective(task, now);
+  const lost = lostSteps(costs);
   return (
     <Stack gap="lg">
       <SimpleGrid cols={{ base: 2, sm: 4 }}>
-        <FigureView word={t("recovery.effective")} value={Number.isFinite(part) ? percent(part) : "—"} />
+        <FigureView word={t("recovery.effective")} value={Number.isFinite(part) ? percent(part) : t("recovery.unknown")} />
         <FigureView
           word={t("recovery.mean")}
-          value={mean ? short(mean.whole, t) : "—"}
+          value={mean ? short(mean.whole, t) : t("recovery.unknown")}
           note={mean && t(mean.whole < recoveryGoal ? "recovery.within" : "recovery.beyond")}
           bad={mean && mean.whole >= recoveryGoal}
         />
-        <FigureView word={t("recovery.lostSteps")} value={String(costs.lostSteps ?? 0)} />
+        <FigureView
+          word={t("recovery.lostSteps")}
+          value={lost ? String(lost.steps) : t("recovery.unknown")}
+          note={lost?.untold ? t("recovery.untold", { n: lost.untold }) : undefined}
+        />
         <FigureView word={t("recovery.failures")} value={String(costs.count)} />
       </SimpleGrid>
       <Group gap="xs">
