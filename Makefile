@@ -192,6 +192,9 @@ bench-submit: build ## submit to first line; reads while writes come in
 bench-archive: build ## a million finished and a hundred thousand queued tasks
 	@go run ./bench archive
 
+bench-curves: build ## curves of 1,000 ranks into SQLite for FERMI_CURVES_SECONDS (600), and a series of a million points opened
+	@go run ./bench curves
+
 bench-openb: ## packing: the published OpenB experiment against FGD; needs the traces (FERMI_TRACES)
 	@go run ./bench openb
 

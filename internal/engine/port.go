@@ -69,8 +69,7 @@ type Replica struct {
 	Recipe *Recipe `json:"recipe,omitempty"`
 	// KeepLocal says which checkpoints stay on the node's disk.
 	KeepLocal api.CheckpointKeep `json:"keepLocal,omitzero"`
-	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
-	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	FolderSaves
 	// Elastic is set where the number of ranks may change.
 	Elastic *Elastic `json:"elastic,omitempty"`
 	// Spare: it holds no rank until one of the others is lost; meanwhile its standby, if one is wished, waits.
@@ -82,10 +81,20 @@ type Replica struct {
 	Inside Name `json:"inside,omitempty"`
 	// Image is the one that its processes run in; "": the node's own system.
 	Image string `json:"image,omitempty"`
+	Tenancy
+}
+
+// Tenancy is who a replica belongs to on its node, and what of the node's is theirs.
+type Tenancy struct {
 	// UID is the project's on machines that keep projects apart; 0 where none does.
 	UID int `json:"uid,omitempty"`
 	// Folders are the names of the machines' folders that the project was granted.
 	Folders []string `json:"folders,omitempty"`
+	// Home names the home folder that its processes have and that outlives the replica: the id of who owns it. One replica at a
+	// time has it. "": the replica's own, which goes with it.
+	Home string `json:"home,omitempty"`
+	// HomeLimit is what that home may hold; 0: no bound of its own.
+	HomeLimit api.Bytes `json:"homeLimit,omitempty"`
 }
 
 // Elastic is what the ranks of an elastic task need to know about its size.
@@ -236,3 +245,14 @@ type Briefed interface {
 type Prompted interface {
 	Poke(name Name)
 }
+
+// FolderSaves says where a script saves by itself.
+type FolderSaves struct {
+	// CheckpointFolder is where the script itself saves, within its working directory; "": it does not.
+	CheckpointFolder string `json:"checkpointFolder,omitempty"`
+	// FolderAnew: what earlier launchers of the task left of it counts no more, because somebody chose where to begin.
+	FolderAnew bool `json:"folderAnew,omitempty"`
+}
+
+// FromFolder says, where a tier is named otherwise, that ranks began from what lay in the folder that their script saves to.
+const FromFolder = "folder"

@@ -115,7 +115,7 @@ func (c *Controller) Sync(ctx context.Context, epoch store.Epoch) error {
 	const batch = 50 // the store takes 100 operations, the fence counts too
 	for len(ops) > 0 {
 		n := min(batch, len(ops))
-		revision, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops[:n], Fence: epoch})
+		revision, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops[:n], Fence: epoch, Urgent: true})
 		if err != nil {
 			return err
 		}

@@ -70,7 +70,7 @@ func (c *Controller) commit(ctx context.Context, s snapshot, p plan) (*api.Train
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops, Fence: c.epoch}); err != nil {
+	if _, err := c.cfg.Store.Commit(ctx, store.Txn{Ops: ops, Fence: c.epoch, Urgent: true}); err != nil {
 		return nil, err
 	}
 	return task, nil
@@ -217,7 +217,7 @@ func (c *Controller) replica(ctx context.Context, m *gang.Member, task *api.Trai
 	if o := task.Spec.Outputs; o != nil {
 		r.OutputLogs = o.Logs
 	}
-	r.KeepLocal, r.CheckpointFolder = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder()
+	r.KeepLocal, r.CheckpointFolder, r.FolderAnew = *task.Spec.LocalTier().Keep, task.Spec.CheckpointFolder(), task.Spec.CheckpointFolder() != "" && task.Spec.Restore != nil
 	if n := c.cfg.Gangs.Node(m.Number); n != nil {
 		r.Zone, r.Virtual = n.Spec.Zone, n.Spec.Virtual
 		r.Devices = gang.DevicesOf(n, m.Devices)
@@ -241,7 +241,7 @@ func (c *Controller) leave(ctx context.Context, s snapshot, p plan) error {
 	}
 	_, err := c.cfg.Store.Commit(ctx, store.Txn{
 		Ops:   []store.Op{store.Delete(api.KeyOf(s.Task), s.Task.Meta.Revision)},
-		Fence: c.epoch,
+		Fence: c.epoch, Urgent: true,
 	})
 	return err
 }

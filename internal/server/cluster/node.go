@@ -116,6 +116,7 @@ func (s *Nodes) previewDrain(ctx context.Context, c *rest.Call) (*rest.Reply, er
 }
 
 func (s *Nodes) changeNode(ctx context.Context, c *rest.Call, row api.KindInfo, v nodeVerb) (*rest.Reply, error) {
+	ctx = store.Urgent(ctx) // work that is kept away fills no disk
 	device := -1
 	if c.Query.Has("device") {
 		device = int(c.Query.Number("device"))

@@ -789,6 +789,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{name}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The curves of the task: what ranks report or print, step times, use of devices, cores and memory. */
+        get: operations["listTaskMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{name}/metrics/points": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Points of chosen curves. Where there are more than asked for, the lowest and highest of each part stay. */
+        get: operations["readTaskMetrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{name}/move": {
         parameters: {
             query?: never;
@@ -1630,6 +1664,43 @@ export interface components {
         CredentialRef: {
             secret: string;
         };
+        Curve: {
+            /**
+             * Format: int64
+             * @description The newest one in it.
+             */
+            generation: number;
+            name: string;
+            notFinite?: components["schemas"]["NotFinite"][] | null;
+            /** Format: int64 */
+            rank?: number;
+            /** @description role-index, where it is of a whole replica. */
+            replica?: string;
+            role: string;
+            steps: number[] | null;
+            /**
+             * Format: int64
+             * @description Points of the curve that are not kept any more: of such long ones, lowest and highest are.
+             */
+            thinned?: number;
+            /** @description Unix milliseconds. */
+            times: number[] | null;
+            /**
+             * Format: int64
+             * @description Points in the span; those that are not here lie between the lowest and highest beside them.
+             */
+            total: number;
+            /** @description null where it is no finite number: notFinite says which. */
+            values: (number | null)[] | null;
+        };
+        CurveName: {
+            generations: number[] | null;
+            name: string;
+            /** @description That have it; none where it is of whole replicas. */
+            ranks?: number[] | null;
+            /** @description role-index; that have it. */
+            replicas: string[] | null;
+        };
         DataPlace: {
             /**
              * @description As 2Ti.
@@ -2383,6 +2454,15 @@ export interface components {
             node: string;
             /** @description Indexes of the devices that a task has, in order. */
             used: number[] | null;
+        };
+        NotFinite: {
+            /**
+             * Format: int64
+             * @description Index in values.
+             */
+            at: number;
+            /** @enum {string} */
+            is: "NaN" | "Infinity" | "-Infinity";
         };
         Outage: {
             /** @description The first to be served first; at most 1000. */
@@ -7294,6 +7374,124 @@ export interface operations {
                         id?: string;
                     };
                     "text/plain": string;
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    listTaskMetrics: {
+        parameters: {
+            query?: {
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            /**
+                             * Format: int64
+                             * @description Points that launchers had no room for while no server was there.
+                             */
+                            dropped: number;
+                            items: components["schemas"]["CurveName"][];
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
+                };
+            };
+            400: components["responses"]["Refused"];
+            401: components["responses"]["Refused"];
+            403: components["responses"]["Refused"];
+            404: components["responses"]["Refused"];
+            429: components["responses"]["Refused"];
+            500: components["responses"]["Refused"];
+            503: components["responses"]["Refused"];
+            504: components["responses"]["Refused"];
+        };
+    };
+    readTaskMetrics: {
+        parameters: {
+            query?: {
+                /** @description Of curves; repeatable. */
+                name?: string[];
+                /** @description Of ranks, or all; the lowest that has the curve when absent. */
+                rank?: string[];
+                /** @description role-index, or all: of curves of whole replicas; the first that has the curve when absent. */
+                replica?: string[];
+                /** @description newest (steps that were made again are those of the last time), all (each generation is a curve), or a number. */
+                generation?: string;
+                by?: "step" | "time";
+                fromStep?: number;
+                toStep?: number;
+                /** @description RFC 3339, or a span back from now such as 10m. */
+                since?: string;
+                until?: string;
+                /** @description At most about so many of each curve. */
+                points?: number;
+                /** @description The project; for lists all that you see when absent, else default. */
+                project?: string;
+                /** @description Read at least this revision. */
+                minRevision?: number;
+            };
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": {
+                        /**
+                         * Format: int64
+                         * @description The HTTP status.
+                         */
+                        code: number;
+                        data: {
+                            items: components["schemas"]["Curve"][];
+                            /**
+                             * Format: int64
+                             * @description Curves that were chosen too and are not in this answer, which has at most 32.
+                             */
+                            left: number;
+                        };
+                        /** @description For people. */
+                        message: string;
+                    };
                 };
             };
             400: components["responses"]["Refused"];
