@@ -102,7 +102,8 @@ func (m *model) setNode(n *api.Node) {
 	s := sched.Node{
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
 		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
-		Closed: n.Spec.Cordoned || !n.Status.Ready || n.Meta.DeletedAt != nil,
+		Closed:   n.Spec.Cordoned || !n.Status.Ready || n.Meta.DeletedAt != nil,
+		Failures: n.Status.Failures,
 	}
 	for _, d := range n.Spec.Devices {
 		s.Devices, s.Islands = append(s.Devices, d.Type), append(s.Islands, d.Island)
