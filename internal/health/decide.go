@@ -201,7 +201,8 @@ func (t *turn) advance() {
 	if t.h.State == card.DeviceOut && t.mayTest() {
 		t.enter(card.DeviceTesting)
 	}
-	if t.h.State == card.DeviceClosed && !t.Busy {
+	// The closing is written first: only what was seen after it says that nothing stands there, or is about to.
+	if t.h.State == card.DeviceClosed && !t.Busy && t.Health != nil && t.Health.State == card.DeviceClosed {
 		t.enter(card.DeviceTesting)
 	}
 	if t.h.State != card.DeviceTesting {

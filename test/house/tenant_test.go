@@ -72,6 +72,8 @@ var ownPaths = map[string]map[string][]string{
 	"setup/network.go": {"Name": {"os.ReadFile", "os.WriteFile"}},
 	// What other launchers handed us, in a folder of root's.
 	"keeper/peer.go": {"settle": {"os.Mkdir", "os.Open"}, "drop": {"os.Remove"}, "take": {"os.Remove", "ckpt.Receive"}, "admit": {"os.Rename"}, "find": {"ckpt.OpenSlot"}},
+	// The machine's own Python, with a program of ours, in the server; no task is there.
+	"inspect/card.go": {"ComputeOn": {"exec.LookPath", "exec.Command"}},
 	// The kernel's: /proc, /dev/null, this program.
 	"inspect/facts.go":    {"driverOf": {"os.ReadFile"}, "freeBytes": {"unix.Statfs"}},
 	"inspect/selftest.go": {"BeginTrial": {"os.OpenFile"}},

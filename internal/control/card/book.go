@@ -3,6 +3,7 @@ package card
 import (
 	"slices"
 	"sync"
+	"time"
 
 	api "github.com/fermi-cluster/fermi/api/v1"
 	"github.com/fermi-cluster/fermi/api/v1/card"
@@ -21,7 +22,6 @@ type nodeAndDevice struct {
 // book is what one leadership knows beside the store. Safe for concurrent use.
 type book struct {
 	mu       sync.Mutex
-	places   map[string][]api.Slot // by placement: where it stands
 	readings map[string]map[int]*card.DeviceReading
 	base     map[nodeAndDevice]card.DeviceCounts
 	lines    []card.KernelLine
@@ -34,36 +34,29 @@ type book struct {
 
 func newBook() *book {
 	return &book{
-		places: map[string][]api.Slot{}, readings: map[string]map[int]*card.DeviceReading{}, base: map[nodeAndDevice]card.DeviceCounts{},
+		readings: map[string]map[int]*card.DeviceReading{}, base: map[nodeAndDevice]card.DeviceCounts{},
 		results: map[nodeAndDevice]*card.DeviceTest{}, testing: map[nodeAndDevice]bool{}, revision: map[string]int64{}, closed: map[uint32]string{},
 		health: map[string][]card.DeviceHealth{},
 	}
 }
 
-// place notes where a placement stands, nil: nowhere any more. It names the nodes with closed devices that it touches.
-func (b *book) place(name string, p *api.Placement) (touched []string) {
+// touched are the nodes with closed devices on which one of these placements stands.
+func (b *book) touched(list ...*api.Placement) (out []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	slots := b.places[name]
-	delete(b.places, name)
-	if p != nil {
-		var now []api.Slot
+	for _, p := range list {
+		if p == nil {
+			continue
+		}
 		for _, r := range p.Spec.Roles {
 			for _, s := range r.Slots {
-				if s.Devices != 0 {
-					now = append(now, s)
+				if node, ok := b.closed[s.Node]; ok && !slices.Contains(out, node) {
+					out = append(out, node)
 				}
 			}
 		}
-		b.places[name] = now
-		slots = append(slices.Clone(slots), now...)
 	}
-	for _, s := range slots {
-		if node, ok := b.closed[s.Node]; ok && !slices.Contains(touched, node) {
-			touched = append(touched, node)
-		}
-	}
-	return touched
+	return out
 }
 
 // observe is all that is known about a node.
@@ -83,15 +76,6 @@ func (b *book) observe(n *api.Node, local bool) seen {
 	}
 	if local {
 		s.lines = slices.Clone(b.lines)
-	}
-	if card.Closed(n.Status.Devices) != 0 || len(n.Spec.DeviceOrders) > 0 || local {
-		for _, slots := range b.places {
-			for _, slot := range slots {
-				if slot.Node == n.Spec.Number {
-					s.busy |= slot.Devices
-				}
-			}
-		}
 	}
 	return s
 }
@@ -119,11 +103,11 @@ func (b *book) heard(l card.KernelLine) {
 	}
 }
 
-// begin says that a test of a device is not under way yet; it is then.
-func (b *book) begin(key nodeAndDevice) bool {
+// begin says that a test of a device is neither under way nor done since then; it is under way then.
+func (b *book) begin(key nodeAndDevice, since time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.testing[key] {
+	if r := b.results[key]; b.testing[key] || r != nil && !r.At.Before(since) {
 		return false
 	}
 	b.testing[key] = true

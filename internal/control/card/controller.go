@@ -67,14 +67,6 @@ func New(cfg Config, epoch store.Epoch) *Controller {
 func (c *Controller) Run(ctx context.Context) error {
 	feed := c.cfg.Store.Subscribe(api.KindNode, api.KindPlacement)
 	defer feed.Close()
-	placements, err := c.cfg.Store.List(ctx, api.KindPlacement, "", 0)
-	if err != nil {
-		return err
-	}
-	placements.Ascend("", func(o api.Object) bool {
-		c.book.place(o.GetMeta().Project+"/"+o.GetMeta().Name, o.(*api.Placement))
-		return true
-	})
 	nodes, err := c.cfg.Store.List(ctx, api.KindNode, "", 0)
 	if err != nil {
 		return err
@@ -113,8 +105,9 @@ func (c *Controller) follow(ctx context.Context, feed *store.Feed) {
 				c.changed(old, now)
 				continue
 			}
-			p, _ := ch.New.(*api.Placement)
-			for _, node := range c.book.place(ch.Key.Project+"/"+ch.Key.Name, p) {
+			old, _ := ch.Old.(*api.Placement)
+			now, _ := ch.New.(*api.Placement)
+			for _, node := range c.book.touched(old, now) {
 				c.loop.Add(api.Key{Kind: api.KindNode, Name: node})
 			}
 		}
@@ -164,8 +157,7 @@ func (c *Controller) read(ctx context.Context) {
 	}
 	for {
 		for _, n := range c.local(ctx) {
-			if list := c.cfg.Read(ctx, numbered(n.Spec.Devices)); list != nil {
-				c.book.saw(n.Meta.Name, list)
+			if c.readNode(ctx, n) {
 				c.loop.Add(api.KeyOf(n))
 			}
 		}
@@ -175,6 +167,18 @@ func (c *Controller) read(ctx context.Context) {
 		case <-c.cfg.Clock.After(c.cfg.Every):
 		}
 	}
+}
+
+// readNode takes readings of a node that is this machine; false: there were none.
+func (c *Controller) readNode(ctx context.Context, n *api.Node) bool {
+	if c.cfg.Read == nil || !c.isLocal(n) {
+		return false
+	}
+	list := c.cfg.Read(ctx, numbered(n.Spec.Devices))
+	if list != nil {
+		c.book.saw(n.Meta.Name, list)
+	}
+	return list != nil
 }
 
 // numbered gives devices their place in the list as their number.
@@ -199,12 +203,15 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 	n := o.(*api.Node)
 	c.book.wrote(n, 0)
 	s := c.book.observe(n, c.isLocal(n))
+	if s.busy, err = c.busy(ctx, n); err != nil {
+		return reconcile.Result{}, err
+	}
 	p := decide(s, c.cfg.Clock.Now().UTC())
 	if err := c.apply(ctx, s, p); err != nil {
 		return reconcile.Result{}, err
 	}
 	for _, device := range p.tests {
-		if !c.book.begin(nodeAndDevice{n.Meta.Name, device}) {
+		if h := card.Of(p.devices, device); !c.book.begin(nodeAndDevice{n.Meta.Name, device}, h.Since) {
 			continue
 		}
 		select {
@@ -214,6 +221,28 @@ func (c *Controller) Reconcile(ctx context.Context, key api.Key) (reconcile.Resu
 		}
 	}
 	return reconcile.Result{Wake: p.wake}, nil
+}
+
+// busy are the closed devices of a node on which something stands, as of the closing or later: what was placed before it is seen.
+func (c *Controller) busy(ctx context.Context, n *api.Node) (mask uint64, err error) {
+	if card.Closed(n.Status.Devices) == 0 {
+		return 0, nil
+	}
+	snap, err := c.cfg.Store.List(ctx, api.KindPlacement, "", n.Meta.Revision)
+	if err != nil {
+		return 0, err
+	}
+	snap.Ascend("", func(o api.Object) bool {
+		for _, r := range o.(*api.Placement).Spec.Roles {
+			for _, s := range r.Slots {
+				if s.Node == n.Spec.Number {
+					mask |= s.Devices
+				}
+			}
+		}
+		return true
+	})
+	return mask, nil
 }
 
 // runTests has devices tried, each by itself: one that hangs holds up no other.
@@ -227,6 +256,7 @@ func (c *Controller) runTests(ctx context.Context) {
 		case j := <-c.jobs:
 			wg.Go(func() {
 				result := c.cfg.Test(ctx, j.node, j.device)
+				c.readNode(ctx, j.node) // what is judged with it must not be older
 				if ctx.Err() != nil {
 					return // the next leader tests it
 				}

@@ -113,7 +113,7 @@ func (m *model) setNode(n *api.Node) {
 	s := sched.Node{
 		Number: n.Spec.Number, Name: n.Meta.Name, Zone: n.Spec.Zone, Rack: n.Spec.Rack, Leaf: n.Spec.Leaf,
 		CPU: n.Spec.CPU, Memory: n.Spec.Memory, Disk: n.Spec.Disk,
-		Closed: out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
+		Closed:   out || n.Spec.Cordoned || n.Spec.Lost || !n.Status.Ready || n.Meta.DeletedAt != nil,
 		Failures: m.faults.of(n.Meta.Name, m.time()) + n.Status.Failures,
 	}
 	for _, d := range n.Spec.Devices {
