@@ -126,6 +126,9 @@ e2e-upgrade: build ## data folders of earlier releases, taken over by this one; 
 e2e-workload: build ## a kind of work that only this suite has, beside a task of the same name: placed, restarted, drained, archived, charged (root)
 	@scripts/suite.sh e2e-workload go test -v -count=1 -timeout 10m ./test/workload
 
+e2e-workbench: build ## development environments as ordinary members: shells, homes, a killed server, other users (root)
+	@scripts/suite.sh e2e-workbench go test -v -count=1 -timeout 10m ./test/workbench
+
 e2e-postgres: build ## history in a PostgreSQL (installed if missing): conformance, the shipped binary, crash rounds
 	@FERMI_CRASH_ROUNDS=$${FERMI_CRASH_ROUNDS:-3} scripts/suite.sh e2e-postgres scripts/postgres.sh scripts/postgres-suite.sh
 
